@@ -1,0 +1,31 @@
+PYTHON ?= python3
+
+.DEFAULT_GOAL := help
+.PHONY: help install lint types test test-fast demo bench
+
+help:  ## Show the commands.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install:  ## Install the platform and what its tests and benchmarks need.
+	$(PYTHON) -m pip install -e '.[test,dev]'
+
+lint:  ## Check style and format.
+	ruff check
+	ruff format --check
+
+types:  ## Check types.
+	mypy
+
+test:  ## Run all tests (Java 17 or later, and the Spanner emulator).
+	pytest
+
+test-fast:  ## Run the tests that need neither Spark nor the emulator.
+	pytest -m 'not integration'
+
+demo:  ## Start the demo with its UI.
+	cdc-platform demo
+
+bench:  ## Run every benchmark once (about an hour; docs/benchmarks.md has the single commands).
+	@for name in decode merge small_commits tick latency kill; do \
+		$(PYTHON) -m benchmarks.$$name || exit 1; \
+	done

@@ -1,0 +1,54 @@
+"""The demo's bank on an emulator, and a pipeline that reads it, for benchmarks that need a real source."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cdc_platform.demo.bank import BankSettings, create_bank, read_ledger
+from cdc_platform.demo.emulator import open_emulator
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.spark.settings import SparkSettings
+
+PIPELINE = "bank"
+CHANGES_PER_TRANSFER = 3
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A bank with accounts, and the settings of the pipeline that reads it."""
+
+    bank: BankSettings
+    pipeline: PipelineSettings
+
+
+@contextmanager
+def open_bench(folder: Path, token_life_s: int | None = None, accounts: int = 1000) -> Iterator[Bench]:
+    """Provide an emulator with a new bank, and the settings of a pipeline on an empty lake."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with open_emulator(token_life_s) as host:
+        bank = BankSettings(host)
+        create_bank(bank, accounts)
+        source = SpannerSettings(
+            project=bank.project,
+            instance=bank.instance,
+            database=bank.database,
+            change_stream=bank.change_stream,
+            emulator_host=host,
+        )
+        spark = SparkSettings(driver_memory="3g")
+        yield Bench(bank, PipelineSettings(PIPELINE, source, LakeSettings(str(folder)), spark))
+
+
+def book_transfers(database: Any, transfers: int, dice: random.Random) -> None:
+    """Commit transfers one by one, about three changes each; the caller is the bank's only writer."""
+    ledger = read_ledger(database)
+    for _ in range(transfers):
+        booking = ledger.next_booking(dice)
+        database.run_in_transaction(booking.write)
+        ledger.apply(booking)

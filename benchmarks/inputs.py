@@ -1,0 +1,189 @@
+"""Seeded tables and changes, and the exact result that applying the changes must have."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.spark.typed import KIND, ORDINAL
+
+Ints = npt.NDArray[np.int64]
+
+FIRST_MOMENT_MICROS = 1_700_000_000_000_000
+INSERT, UPDATE, DELETE = 0, 1, 2
+KINDS = ("insert", "update", "delete")
+ROWS_PER_FILE = 2_500_000
+
+TABLE = TableSchema(
+    "accounts",
+    tuple(
+        Column(name, ColumnType(code), is_primary_key=name == "id", ordinal=ordinal)
+        for ordinal, (name, code) in enumerate(
+            [
+                ("id", "INT64"),
+                ("owner", "STRING"),
+                ("balance", "INT64"),
+                ("visits", "INT64"),
+                ("status", "STRING"),
+                ("updated_at", "TIMESTAMP"),
+            ],
+            start=1,
+        )
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """Row count and exact sums of a table: integers only, so that the order of adding does not matter."""
+
+    rows: int
+    ids: int
+    owners: int
+    balances: int
+    visits: int
+    statuses: int
+    moments: int
+
+
+NOTHING = Checksum(0, 0, 0, 0, 0, 0, 0)
+
+CHECKSUM_SQL = (
+    "SELECT count(*) AS `rows`, sum(id) AS ids, sum(CAST(substr(owner, 7) AS BIGINT)) AS owners, "
+    "sum(balance) AS balances, sum(visits) AS visits, sum(CAST(substr(status, 8) AS BIGINT)) AS statuses, "
+    f"sum(unix_micros(updated_at) - {FIRST_MOMENT_MICROS}) AS moments FROM {{table}}"
+)
+"""Spark's way to the same checksum."""
+
+
+def value_columns(ids: Ints, versions: Ints) -> dict[str, Ints]:
+    """Return the numbers behind a row's columns: pure functions of its id and its version."""
+    mixed = (ids * 1_000_003 + versions * 7_919) % 1_000_000_007
+    return {
+        "owner": mixed % 5_000_000,
+        "balance": mixed % 200_000 - 100_000,
+        "visits": versions,
+        "status": mixed % 7,
+        "updated_at": versions * 1_000 + ids % 1_000,
+    }
+
+
+def arrow_columns(ids: Ints, versions: Ints) -> dict[str, pa.Array]:
+    """Return the columns of the benchmark's table."""
+    numbers = value_columns(ids, versions)
+    moments = pa.array(numbers["updated_at"] + FIRST_MOMENT_MICROS)
+    return {
+        "id": pa.array(ids),
+        "owner": pa.array(np.char.add("owner-", numbers["owner"].astype("U7"))),
+        "balance": pa.array(numbers["balance"]),
+        "visits": pa.array(numbers["visits"]),
+        "status": pa.array(np.char.add("status-", numbers["status"].astype("U1"))),
+        "updated_at": moments.cast(pa.timestamp("us", tz="UTC")),
+    }
+
+
+def checksum_of(ids: Ints, versions: Ints) -> Checksum:
+    """Return the checksum of the rows with these ids and versions."""
+    numbers = value_columns(ids, versions)
+    sums = (numbers[name] for name in ("owner", "balance", "visits", "status", "updated_at"))
+    return Checksum(len(ids), int(ids.sum()), *(int(column.sum()) for column in sums))
+
+
+def difference(base: Checksum, removed: Checksum, added: Checksum) -> Checksum:
+    """Return the checksum after rows were taken out and others put in."""
+    parts = zip(vars(base).values(), vars(removed).values(), vars(added).values(), strict=True)
+    return Checksum(*(before - out + new for before, out, new in parts))
+
+
+def write_base(folder: Path, rows: int) -> list[Path]:
+    """Write the table before any change, sorted by id, unless it is there; return its files."""
+    target = folder / f"base-{rows}"
+    if not (target / "_complete").exists():
+        target.mkdir(parents=True, exist_ok=True)
+        for begin in range(0, rows, ROWS_PER_FILE):
+            ids = np.arange(begin, min(begin + ROWS_PER_FILE, rows), dtype=np.int64)
+            data = pa.table(arrow_columns(ids, np.zeros_like(ids)))
+            pq.write_table(data, target / f"part-{begin:012d}.parquet")
+        (target / "_complete").touch()
+    return sorted(target.glob("*.parquet"))
+
+
+def base_checksum(rows: int) -> Checksum:
+    """Return the checksum of the table before any change."""
+    ids = np.arange(rows, dtype=np.int64)
+    return checksum_of(ids, np.zeros_like(ids))
+
+
+@dataclass
+class History:
+    """A truthful source: it inserts what is not there, and updates and deletes only what is.
+
+    Changes of existing rows spread evenly over a pool of ids, or over its newest share where ``hot``.
+    """
+
+    rows: int
+    seed: int
+    pool: int
+    hot: bool = False
+
+    def __post_init__(self) -> None:
+        """Begin with every row at version 0."""
+        self.random = np.random.default_rng(self.seed)
+        low = int(self.rows * 0.95) if self.hot else 0
+        size = min(self.pool, self.rows - low)
+        self.ids: Ints = np.sort(self.random.choice(self.rows - low, size, replace=False)) + low
+        self.alive = np.ones(size, dtype=np.bool_)
+        self.versions: Ints = np.zeros(size, dtype=np.int64)
+        self.next_id = self.rows
+        self.ordinal = 0
+        self.checksum = base_checksum(self.rows)
+
+    def take(self, changes: int) -> pa.Table:
+        """Return the next changes (about 7 in 10 update, 2 insert, 1 deletes), shuffled."""
+        fresh = changes // 5
+        slots = self.random.integers(0, len(self.ids), changes - fresh)
+        places = self.random.permutation(changes)
+        of_fresh, of_pool = np.sort(places[:fresh]), np.sort(places[fresh:])
+        ids, kinds = np.empty(changes, dtype=np.int64), np.full(changes, INSERT, dtype=np.int64)
+        ids[of_fresh] = np.arange(self.next_id, self.next_id + fresh)
+        ids[of_pool] = self.ids[slots]
+        ordinals = np.arange(self.ordinal, self.ordinal + changes, dtype=np.int64)
+
+        touched = np.unique(slots)
+        removed = self._state(touched)
+        kinds[of_pool] = self._play(slots)
+        self.versions[slots] = ordinals[of_pool] + 1  # the last change of a slot wins
+        added = checksum_of(ids[of_fresh], ordinals[of_fresh] + 1)
+        self.checksum = difference(difference(self.checksum, removed, self._state(touched)), NOTHING, added)
+
+        self.next_id += fresh
+        self.ordinal += changes
+        shuffle = self.random.permutation(changes)
+        return _changes_table(ids[shuffle], kinds[shuffle], ordinals[shuffle])
+
+    def _state(self, slots: Ints) -> Checksum:
+        """Return the checksum of those rows of the pool that exist."""
+        exist = slots[self.alive[slots]]
+        return checksum_of(self.ids[exist], self.versions[exist])
+
+    def _play(self, slots: Ints) -> Ints:
+        """Return what each change does: one in eight deletes, and what follows a delete inserts."""
+        wants_delete = self.random.random(len(slots)) < 1 / 8
+        kinds = np.empty(len(slots), dtype=np.int64)
+        for index, (slot, wish) in enumerate(zip(slots.tolist(), wants_delete.tolist(), strict=True)):
+            if not self.alive[slot]:
+                kinds[index], self.alive[slot] = INSERT, True
+            elif wish:
+                kinds[index], self.alive[slot] = DELETE, False
+            else:
+                kinds[index] = UPDATE
+        return kinds
+
+
+def _changes_table(ids: Ints, kinds: Ints, ordinals: Ints) -> pa.Table:
+    names = pa.array(np.array(KINDS, dtype=object)[kinds], pa.string())
+    return pa.table({KIND: names, ORDINAL: pa.array(ordinals), **arrow_columns(ids, ordinals + 1)})

@@ -1,0 +1,182 @@
+"""One million changes into ten million rows: the platform's fold and split merge, and who else does it.
+
+Peers in the same run: a hand-written `row_number` window and Iceberg MERGE INTO (format versions 2
+and 3, merge-on-read), and delta-rs where `deltalake` is installed.
+"""
+
+import argparse
+import importlib.util
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
+from benchmarks.inputs import TABLE, Checksum, History, write_base
+from benchmarks.tables import (
+    IcebergTable,
+    checksum_of_batches,
+    link_copy,
+    open_lake,
+    peer_table,
+    platform_table,
+)
+from cdc_platform.spark.fold import fold_changes, measure_patch
+from cdc_platform.spark.merge import append_born, merge_existing
+from cdc_platform.spark.typed import KIND, ORDINAL, named
+
+PLATFORM = "platform, v3"
+COLUMNS = [column.name for column in TABLE.columns]
+VALUES = [column.name for column in TABLE.value_columns]
+PEER_MERGE = f"""
+    MERGE INTO {{table}} t USING (
+        SELECT * FROM (
+            SELECT *, row_number() OVER (PARTITION BY id ORDER BY {ORDINAL} DESC) AS newest FROM {{changes}}
+        ) WHERE newest = 1
+    ) s ON t.id = s.id
+    WHEN MATCHED AND s.{KIND} = 'delete' THEN DELETE
+    WHEN MATCHED THEN UPDATE SET {", ".join(f"t.{name} = s.{name}" for name in VALUES)}
+    WHEN NOT MATCHED AND s.{KIND} <> 'delete' THEN
+        INSERT ({", ".join(COLUMNS)}) VALUES ({", ".join(f"s.{name}" for name in COLUMNS)})
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The same work for every candidate."""
+
+    base: list[Path]
+    changes: Path
+    expected: Checksum
+    scratch: Path
+
+
+def split_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False) -> None:
+    """Do what a tick does to one table: fold, merge what existed, append what was born, publish."""
+    spark = table.spark
+    frame = spark.read.parquet(str(changes))
+    if has_patches:
+        flags = {named(name): "true" for name in VALUES}
+        frame = frame.selectExpr("*", *(f"{value} AS `{name}`" for name, value in flags.items()))
+    patch = fold_changes(frame, TABLE, has_patches=has_patches).persist()
+    patch.createOrReplaceTempView("patch")
+    stats = measure_patch(patch, TABLE)
+    head = table.current_snapshot_id()
+    spark.sql(f"ALTER TABLE {table.name} CREATE OR REPLACE BRANCH tick AS OF VERSION {head}")
+    branch = f"{table.name}.branch_tick"
+    if stats.existing:
+        merge_existing(spark, "patch", branch, TABLE, stats, has_patches=has_patches)
+    append_born(patch, branch, TABLE, {})
+    spark.sql(f"CALL lake.system.set_current_snapshot('{table.path}', {table.snapshot_id('tick')})")
+    patch.unpersist()
+
+
+def window_merge(table: IcebergTable, changes: Path) -> None:
+    """Do the same by hand: the newest change of each key by a window, then one full MERGE."""
+    table.spark.read.parquet(str(changes)).createOrReplaceTempView("changes")
+    table.spark.sql(PEER_MERGE.format(table=table.name, changes="changes"))
+
+
+def on_iceberg(
+    table: IcebergTable, job: Job, merge: Callable[[IcebergTable, Path], None]
+) -> Callable[[], float]:
+    """Return a candidate that merges into an Iceberg table, verifies it and puts it back."""
+
+    def run() -> float:
+        table.reset()
+        seconds = timed(lambda: merge(table, job.changes))
+        table.verify(job.expected)
+        return seconds
+
+    return run
+
+
+def delta_rs(job: Job) -> Callable[[], float]:
+    """Return the candidate that merges with delta-rs, newest change of each key by Arrow."""
+    from deltalake import DeltaTable, write_deltalake
+
+    pristine, target = job.scratch / "delta-base", job.scratch / "delta"
+    if not pristine.exists():
+        begun = job.scratch / "delta-begun"
+        shutil.rmtree(begun, ignore_errors=True)
+        for file in job.base:
+            write_deltalake(str(begun), pq.read_table(file), mode="append")
+        begun.rename(pristine)
+
+    def merge() -> None:
+        newest = newest_per_key(pq.read_table(job.changes))
+        (
+            DeltaTable(str(target))
+            .merge(newest, "t.id = s.id", source_alias="s", target_alias="t")
+            .when_matched_delete(f"s.{KIND} = 'delete'")
+            .when_matched_update({name: f"s.{name}" for name in VALUES})
+            .when_not_matched_insert({name: f"s.{name}" for name in COLUMNS}, f"s.{KIND} <> 'delete'")
+            .execute()
+        )
+
+    def run() -> float:
+        link_copy(pristine, target)
+        seconds = timed(merge)
+        found = checksum_of_batches(DeltaTable(str(target)).to_pyarrow_dataset().to_batches())
+        must_equal(job.expected, found, "delta-rs")
+        return seconds
+
+    return run
+
+
+def newest_per_key(changes: pa.Table) -> pa.Table:
+    """Return the change with the greatest ordinal of each key."""
+    newest = changes.select(["id", ORDINAL]).group_by("id").aggregate([(ORDINAL, "max")])
+    return changes.join(newest.select([f"{ORDINAL}_max"]), ORDINAL, f"{ORDINAL}_max", join_type="inner")
+
+
+def prepare(options: argparse.Namespace) -> Job:
+    """Write the inputs."""
+    scratch = options.work / f"merge-{options.rows}"
+    scratch.mkdir(parents=True, exist_ok=True)
+    base = write_base(options.work, options.rows)
+    history = History(options.rows, options.seed, pool=max(1, options.changes * 384 // 1000))
+    changes = history.take(options.changes)
+    path = scratch / f"changes-{options.changes}-{options.seed}.parquet"
+    pq.write_table(changes, path, row_group_size=250_000)
+    print(f"{options.changes:,} changes of {len(changes['id'].unique()):,} keys into {options.rows:,} rows")
+    return Job(base, path, history.checksum, scratch)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the table")
+    parser.add_argument("--changes", type=int, default=1_000_000, help="changes to merge")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds; the first is cold and told apart")
+    options = parser.parse_args()
+    report = Report("merge", options)
+    job = prepare(options)
+    with open_lake(job.scratch / "lake") as lake:
+        ours = platform_table(lake, "ours", job.base, 3)
+        v2, v3 = (peer_table(lake, f"peer_v{version}", job.base, version) for version in (2, 3))
+        candidates = {
+            PLATFORM: on_iceberg(ours, job, split_merge),
+            "platform, v3, as patches": on_iceberg(ours, job, partial(split_merge, has_patches=True)),
+            "window + MERGE, v2": on_iceberg(v2, job, window_merge),
+            "window + MERGE, v3": on_iceberg(v3, job, window_merge),
+        }
+        if importlib.util.find_spec("deltalake"):
+            candidates["delta-rs"] = delta_rs(job)
+        else:
+            print("delta-rs was left out: `pip install -e '.[dev]'` adds it")
+        begin = time.perf_counter()
+        seconds = interleaved(options.rounds, candidates)
+        print(f"all rounds took {time.perf_counter() - begin:.0f} s; every result was exactly right")
+    for name, rounds in seconds.items():
+        report.note(f"{name}: cold", rounds[0], "s")
+    report.compare({n: r[1:] or r for n, r in seconds.items()}, PLATFORM, options.changes, "changes/s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""The fixed cost of a warm tick: two tables, a thousand changes, from plan to published cut."""
+
+import random
+import statistics
+import time
+from collections import defaultdict
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.bank import CHANGES_PER_TRANSFER, book_transfers, open_bench
+from benchmarks.harness import Report, arguments, must_equal, percentile
+from benchmarks.tables import open_session
+from cdc_platform.demo.bank import open_database, sum_of_balances
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.tick import run_tick
+
+
+def measure_ticks(
+    pipeline: Pipeline, spark: SparkSession, database: Any, options: Any
+) -> dict[str, list[float]]:
+    """Return the seconds of each tick, whole and by step; the first ones warm the session up."""
+    dice = random.Random(options.seed)  # noqa: S311  a benchmark's input, not a secret
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for number in range(1, options.warm_up + options.ticks + 1):
+        book_transfers(database, options.changes // CHANGES_PER_TRANSFER, dice)
+        begin = time.perf_counter()
+        outcome = run_tick(pipeline, spark)
+        whole = time.perf_counter() - begin
+        print(f"  tick {number}: {whole:.2f} s, {outcome.order.changes} changes", flush=True)
+        if number > options.warm_up:
+            seconds["whole tick"].append(whole)
+            for step, taken in outcome.seconds.items():
+                seconds[step].append(taken)
+    must_equal(
+        sum_of_balances(database),
+        spark.sql(f"SELECT sum(balance) FROM lake.{pipeline.name}.accounts").collect()[0][0],
+        "sum of balances",
+    )
+    return seconds
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--changes", type=int, default=1000, help="changes before each tick")
+    parser.add_argument("--ticks", type=int, default=30, help="ticks that count")
+    parser.add_argument("--warm-up", type=int, default=5, help="ticks before them")
+    options = parser.parse_args()
+    report = Report("tick", options)
+    with (
+        open_bench(options.work / "tick") as bench,
+        open_database(bench.bank) as database,
+        open_session(bench.pipeline.spark, bench.pipeline.lake) as spark,
+    ):
+        pipeline = open_pipeline(bench.pipeline)
+        run_tick(pipeline, spark)
+        seconds = measure_ticks(pipeline, spark, database, options)
+    for step, taken in seconds.items():
+        report.note(step, statistics.median(taken), "s (median)", p95=round(percentile(taken, 0.95), 3))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""The log layer: every change of the source once, in transaction order."""
+
+import dagster as dg
+
+from cdc_platform import metadata
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.lake.commits import count_rows, head
+from cdc_platform.lake.lake import LOG
+from cdc_platform.model.schemas import CHANGE_LOG
+from cdc_platform.pipeline.order import order_changes
+from cdc_platform.resources import find_run
+
+
+def build_change_log(assets: PipelineAssets) -> dg.AssetsDefinition:
+    """Return the asset of a pipeline's change log."""
+
+    @dg.asset(
+        **assets.arguments(
+            assets.log,
+            "log",
+            {"pyspark", "iceberg"},
+            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(CHANGE_LOG)},
+        ),
+        deps=[assets.raw, assets.lineage],
+        description="Every change of the source exactly once, in one total order, and whole transactions only."
+        "\n\nIt reaches to the watermark: what any partition has yet to deliver is not in it.",
+    )
+    def change_log(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        run = find_run(context, assets.pipeline)
+        order = order_changes(run.pipeline, run.spark)
+        rows = count_rows(head(run.pipeline.lake.system_table(LOG)))
+        clock_micros = run.pipeline.source.clock_micros()
+        return dg.MaterializeResult(metadata=metadata.describe_order(order, clock_micros, rows))
+
+    return change_log

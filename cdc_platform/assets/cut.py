@@ -1,0 +1,85 @@
+"""The cut: one published version of every table, at one source position."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_platform import metadata
+from cdc_platform.assets.events import tick_events
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.claims import has_waiting_run
+from cdc_platform.lake.lake import CUT
+from cdc_platform.model.schemas import CUTS
+from cdc_platform.partitions import add_live_partitions
+from cdc_platform.pipeline.follow import follow_source, pause
+from cdc_platform.pipeline.publish import publish_cut
+from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.resources import PipelineRun, find_run
+
+
+class CutConfig(dg.Config):
+    """How long a run goes on."""
+
+    follow_s: float = Field(
+        default=0.0,
+        description="Seconds for which the run goes on with further whole ticks after its first one; it stops "
+        "early when another run of the pipeline waits. 0: this one tick only.",
+    )
+
+
+def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
+    """Return the asset of a pipeline's published cut."""
+
+    @dg.asset(
+        **assets.arguments(
+            assets.cut,
+            "cut",
+            {"python", "iceberg"},
+            **{
+                metadata.COLUMN_SCHEMA: metadata.arrow_schema(CUTS),
+                metadata.TABLE_NAME: f"lake.{assets.pipeline}__cdc.{CUT}",
+            },
+        ),
+        deps=[assets.log, *assets.all_tables],
+        description="The newest consistent point: a source position and the snapshot of every table there.\n\n"
+        "Materialising it lets all readers of the tables see them at that position, and not before: a failed "
+        "check of any layer keeps it from happening. With `follow_s` the run goes on with whole ticks, each "
+        "of which is logged as a materialisation of every asset that it changed.",
+    )
+    def cut(
+        context: dg.AssetExecutionContext, config: CutConfig
+    ) -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
+        run = find_run(context, assets.pipeline)
+        published = publish_cut(run.pipeline, run.spark)
+        if config.follow_s > 0:
+            yield dg.AssetMaterialization(
+                assets.cut, metadata=metadata.describe_cut(published, run.pipeline.source.clock_micros())
+            )
+            yield from _follow(context, assets, run, config.follow_s)
+            published = publish_cut(run.pipeline, run.spark)
+        clock_micros = run.pipeline.source.clock_micros()
+        yield dg.MaterializeResult(metadata=metadata.describe_cut(published, clock_micros))
+
+    return cut
+
+
+def _follow(
+    context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun, follow_s: float
+) -> Iterator[dg.AssetMaterialization]:
+    wants_more = _until(context, assets.pipeline, follow_s)
+    pause(run.pipeline.settings.idle_interval_s, wants_more)
+    for outcome in follow_source(run.pipeline, run.spark, wants_more):
+        lineage = trace_lineage(run.pipeline)
+        add_live_partitions(context.instance, assets.pipeline, lineage)
+        yield from tick_events(assets, run.pipeline, outcome, lineage)
+
+
+def _until(context: dg.AssetExecutionContext, pipeline: str, follow_s: float) -> Callable[[], bool]:
+    end = time.monotonic() + follow_s
+
+    def wants_more() -> bool:
+        return time.monotonic() < end and not has_waiting_run(context.instance, context.run_id, pipeline)
+
+    return wants_more

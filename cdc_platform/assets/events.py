@@ -1,0 +1,48 @@
+"""A whole tick as materialisations: what a run logs for each tick after its first one."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from cdc_platform import metadata
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.assets.tables import count_merged_rows
+from cdc_platform.lake.commits import count_rows, head
+from cdc_platform.lake.lake import LOG
+from cdc_platform.model.lineage import Lineage
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.tick import TickOutcome
+
+
+def tick_events(
+    assets: PipelineAssets, pipeline: Pipeline, outcome: TickOutcome, lineage: Lineage
+) -> Iterator[dg.AssetMaterialization]:
+    """Yield one materialisation for each asset, and for each partition, that a tick has changed."""
+    if not outcome.read.committed:
+        return
+    yield from _raw_events(assets, outcome, lineage)
+    yield dg.AssetMaterialization(assets.lineage, metadata=metadata.describe_lineage(lineage))
+    if outcome.order.changes:
+        rows = count_rows(head(pipeline.lake.system_table(LOG)))
+        described = metadata.describe_order(outcome.order, outcome.read.clock_micros, rows)
+        yield dg.AssetMaterialization(assets.log, metadata=described)
+    for merge in outcome.merges:
+        if merge.snapshot_id is not None:
+            rows = count_merged_rows(pipeline, merge.table)
+            described = metadata.describe_merge(merge, pipeline.table(merge.table), rows)
+            yield dg.AssetMaterialization(assets.table(merge.table), metadata=described)
+    described = metadata.describe_cut(outcome.cut, outcome.read.clock_micros)
+    seconds = {f"{step}_s": round(duration_s, 3) for step, duration_s in outcome.seconds.items()}
+    yield dg.AssetMaterialization(assets.cut, metadata={**described, **seconds})
+
+
+def _raw_events(
+    assets: PipelineAssets, outcome: TickOutcome, lineage: Lineage
+) -> Iterator[dg.AssetMaterialization]:
+    keys = {partition.token: partition.key for partition in lineage.partitions.values()}
+    described = metadata.describe_read(outcome.read, lineage)
+    for report in outcome.read.slices:
+        own = metadata.describe_slice(report, outcome.read.clock_micros)
+        yield dg.AssetMaterialization(
+            assets.raw, partition=keys.get(report.token), metadata={**described, **own}
+        )

@@ -1,0 +1,88 @@
+"""What the assets of all layers have in common: keys, groups, owners."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import dagster as dg
+
+from cdc_platform.lake.lake import LINEAGE, LOG, RAW
+from cdc_platform.metadata import TABLE_NAME
+from cdc_platform.model.names import lake_table_name
+from cdc_platform.resources import run_key
+
+CUT_ASSET = "cut"
+MAINTENANCE_ASSET = "maintenance"
+
+
+class AssetArguments(TypedDict):
+    """Arguments that every asset of a pipeline gives to Dagster's decorator."""
+
+    key: dg.AssetKey
+    group_name: str
+    kinds: set[str]
+    owners: Sequence[str]
+    metadata: Mapping[str, Any]
+    required_resource_keys: set[str]
+
+
+@dataclass(frozen=True)
+class PipelineAssets:
+    """The names that the assets of one pipeline have; they are those of the lake."""
+
+    pipeline: str
+    tables: tuple[str, ...]
+    owners: tuple[str, ...] = ()
+
+    @property
+    def raw(self) -> dg.AssetKey:
+        """Key of the raw change records."""
+        return self._system(RAW)
+
+    @property
+    def lineage(self) -> dg.AssetKey:
+        """Key of the partition lineage."""
+        return self._system(LINEAGE)
+
+    @property
+    def log(self) -> dg.AssetKey:
+        """Key of the change log."""
+        return self._system(LOG)
+
+    @property
+    def cut(self) -> dg.AssetKey:
+        """Key of the published cut."""
+        return self._system(CUT_ASSET)
+
+    @property
+    def maintenance(self) -> dg.AssetKey:
+        """Key of the lake's maintenance."""
+        return self._system(MAINTENANCE_ASSET)
+
+    def table(self, source_table: str) -> dg.AssetKey:
+        """Return the key of one table."""
+        return dg.AssetKey([self.pipeline, lake_table_name(source_table)])
+
+    @property
+    def all_tables(self) -> list[dg.AssetKey]:
+        """Keys of all tables."""
+        return [self.table(name) for name in self.tables]
+
+    @property
+    def all_keys(self) -> list[dg.AssetKey]:
+        """Keys of all assets, from the source to the readers."""
+        return [self.raw, self.lineage, self.log, *self.all_tables, self.cut, self.maintenance]
+
+    def _system(self, name: str) -> dg.AssetKey:
+        return dg.AssetKey([f"{self.pipeline}__cdc", name])
+
+    def arguments(self, key: dg.AssetKey, layer: str, kinds: set[str], **metadata: object) -> AssetArguments:
+        """Return what every asset says of itself."""
+        return {
+            "key": key,
+            "group_name": f"{self.pipeline}_{layer}",
+            "kinds": kinds,
+            "owners": list(self.owners),
+            "metadata": {TABLE_NAME: ".".join(["lake", *key.path]), **metadata},
+            "required_resource_keys": {run_key(self.pipeline)},
+        }

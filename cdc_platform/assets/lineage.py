@@ -1,0 +1,32 @@
+"""The lineage layer: which change stream partitions there were, and how each followed from others."""
+
+import dagster as dg
+
+from cdc_platform import metadata
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.model.schemas import PARTITION_LINEAGE
+from cdc_platform.partitions import add_live_partitions
+from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.resources import find_run
+
+
+def build_partition_lineage(assets: PipelineAssets) -> dg.AssetsDefinition:
+    """Return the asset of a pipeline's partition lineage."""
+
+    @dg.asset(
+        **assets.arguments(
+            assets.lineage,
+            "lineage",
+            {"python", "iceberg"},
+            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(PARTITION_LINEAGE)},
+        ),
+        deps=[assets.raw],
+        description="Every change stream partition with its parents, its state and its position.\n\n"
+        "It is derived from the committed slices and nothing else, so materialising it again changes nothing.",
+    )
+    def partition_lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        lineage = trace_lineage(find_run(context, assets.pipeline).pipeline)
+        add_live_partitions(context.instance, assets.pipeline, lineage)
+        return dg.MaterializeResult(metadata=metadata.describe_lineage(lineage))
+
+    return partition_lineage

@@ -1,0 +1,39 @@
+"""Maintenance: compaction and expiry, which change no content."""
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_platform import metadata
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.lake.commits import read_mark
+from cdc_platform.lake.lake import RAW
+from cdc_platform.pipeline.maintain import MaintenanceOutcome, is_due, maintain_lake
+from cdc_platform.resources import find_run
+
+
+class MaintenanceConfig(dg.Config):
+    """How much is done."""
+
+    force: bool = Field(default=False, description="Compact and expire everything now, due or not.")
+
+
+def build_maintenance(assets: PipelineAssets) -> dg.AssetsDefinition:
+    """Return the asset of a lake's maintenance."""
+
+    @dg.asset(
+        **assets.arguments(assets.maintenance, "maintenance", {"pyspark", "iceberg"}),
+        deps=[assets.cut],
+        description="Compaction of small files and expiry of old snapshots, where they are due.\n\n"
+        "It changes no content, and every cut stays readable for as long as the settings promise.",
+    )
+    def maintenance(
+        context: dg.AssetExecutionContext, config: MaintenanceConfig
+    ) -> dg.MaterializeResult[None]:
+        run = find_run(context, assets.pipeline)
+        tick = read_mark(run.pipeline.lake.system_table(RAW)).tick
+        outcome = MaintenanceOutcome(0, 0, 0)
+        if config.force or is_due(run.pipeline, tick):
+            outcome = maintain_lake(run.pipeline, run.spark, thorough=config.force)
+        return dg.MaterializeResult(metadata=metadata.describe_maintenance(outcome))
+
+    return maintenance

@@ -1,0 +1,46 @@
+"""The raw layer: change records as the source sent them."""
+
+import dagster as dg
+
+from cdc_platform import metadata
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
+from cdc_platform.partitions import change_stream_partitions
+from cdc_platform.pipeline.read import ReadOutcome, read_slices
+from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.resources import find_run
+
+
+def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
+    """Return the asset of a pipeline's raw change records."""
+
+    @dg.asset(
+        **assets.arguments(
+            assets.raw,
+            "raw",
+            {"spanner", "pyspark", "iceberg"},
+            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(RAW_CHANGE_RECORDS)},
+        ),
+        partitions_def=change_stream_partitions(assets.pipeline),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        description="Change records as the change stream sent them, with the control records and one row "
+        "for each slice.\n\nA partition here is a live change stream partition. Materialising some of them "
+        "reads those on to the source's present; the one commit of a tick alone advances the reader.",
+    )
+    def raw_change_records(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        run = find_run(context, assets.pipeline)
+        read = read_slices(run.pipeline, run.spark, context.partition_keys)
+        lineage = trace_lineage(run.pipeline)
+        _add_slice_metadata(context, read, {found.token: found.key for found in lineage.partitions.values()})
+        return dg.MaterializeResult(metadata=metadata.describe_read(read, lineage))
+
+    return raw_change_records
+
+
+def _add_slice_metadata(context: dg.AssetExecutionContext, read: ReadOutcome, keys: dict[str, str]) -> None:
+    asked = set(context.partition_keys)
+    for report in read.slices:
+        key = keys.get(report.token)
+        if key in asked:
+            described = metadata.describe_slice(report, read.clock_micros)
+            context.add_asset_metadata(described, partition_key=key)

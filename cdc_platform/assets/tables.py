@@ -1,0 +1,51 @@
+"""The tables layer: one asset for each source table."""
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_platform import metadata
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.lake.commits import BRANCH, count_rows, head
+from cdc_platform.pipeline.merge import merge_table
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.rebuild import rebuild_table
+from cdc_platform.resources import find_run
+
+
+class TableConfig(dg.Config):
+    """What may be asked of one table in the launchpad."""
+
+    rebuild: bool = Field(default=False, description="Build the table anew from the change log.")
+    at_cut: int | None = Field(
+        default=None,
+        description="With `rebuild`: start from the table as it was at this cut, not from an empty one.",
+    )
+
+
+def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinition:
+    """Return the asset of one table."""
+    key = assets.table(source_table)
+
+    @dg.asset(
+        **assets.arguments(key, "tables", {"pyspark", "iceberg"}, source_table=source_table),
+        deps=[assets.log],
+        description=f"The source table `{source_table}` as it was at the newest cut.\n\nMaterialising it "
+        "catches up with the change log, unseen by readers until the next cut is published. "
+        "The run setting `rebuild` builds it anew from the log, `at_cut` from an older cut on.",
+    )
+    def table(context: dg.AssetExecutionContext, config: TableConfig) -> dg.MaterializeResult[None]:
+        run = find_run(context, assets.pipeline)
+        if config.rebuild:
+            merge = rebuild_table(run.pipeline, run.spark, source_table, config.at_cut)
+        else:
+            merge = merge_table(run.pipeline, run.spark, source_table)
+        schema, rows = run.pipeline.table(source_table), count_merged_rows(run.pipeline, source_table)
+        return dg.MaterializeResult(metadata=metadata.describe_merge(merge, schema, rows))
+
+    return table
+
+
+def count_merged_rows(pipeline: Pipeline, source_table: str) -> int | None:
+    """Return the rows of a table as the tick left it, published or not."""
+    found = pipeline.lake.table(source_table)
+    return count_rows(head(found, BRANCH) or head(found)) if found is not None else None

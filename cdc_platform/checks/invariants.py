@@ -1,0 +1,99 @@
+"""The platform's invariants as blocking asset checks."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import dagster as dg
+from dagster import AssetCheckExecutionContext, AssetCheckResult
+
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.lake.commits import POSITION, TICK, Mark, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.lake import LOG
+from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING, Check, Scope
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.resources import find_run, run_key
+
+THROUGH_TICK: Final = "checked_through_tick"
+HISTORY: Final = 20
+"""How many evaluations back the last one that passed is looked for."""
+
+
+def build_checks(assets: PipelineAssets) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of a pipeline; one that fails stops everything downstream, and the run."""
+    return [_build_check(assets, check) for check in CHECKS]
+
+
+def check_keys(assets: PipelineAssets, *, with_proof: bool) -> list[dg.AssetCheckKey]:
+    """Return the checks of a tick, with or without those that read whole tables."""
+    return [_check_key(assets, check) for check in CHECKS if check.every_tick or with_proof]
+
+
+def _check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
+    return dg.AssetCheckKey(_asset_key(assets, check), check.name)
+
+
+def _asset_key(assets: PipelineAssets, check: Check) -> dg.AssetKey:
+    return {
+        assets.raw.path[-1]: assets.raw,
+        assets.lineage.path[-1]: assets.lineage,
+        assets.log.path[-1]: assets.log,
+        assets.cut.path[-1]: assets.cut,
+    }[check.asset]
+
+
+def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefinition:
+    key = _check_key(assets, check)
+
+    @dg.asset_check(
+        asset=key.asset_key,
+        name=check.name,
+        description=check.description,
+        blocking=True,
+        required_resource_keys={run_key(assets.pipeline)},
+    )
+    def invariant(context: AssetCheckExecutionContext) -> AssetCheckResult:
+        run = find_run(context, assets.pipeline)
+        mark = read_mark(run.pipeline.lake.system_table(LOG))
+        verdict = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, key))
+        return AssetCheckResult(
+            passed=verdict.passed,
+            description=verdict.summary,
+            metadata={**verdict.facts, THROUGH_TICK: mark.tick},
+        )
+
+    return invariant
+
+
+def _scope(context: AssetCheckExecutionContext, pipeline: Pipeline, key: dg.AssetCheckKey) -> Scope:
+    """Return what the check has not yet seen; everything when somebody asks for the check alone."""
+    if not context.run.asset_selection:
+        return EVERYTHING
+    records = context.instance.event_log_storage.get_asset_check_execution_history(key, limit=HISTORY)
+    ticks = (_passed_tick(record) for record in records)
+    tick = next((found for found in ticks if found is not None), 0)
+    mark = _mark_of(pipeline, tick)
+    return Scope(mark.tick, mark.position_micros) if mark is not None else EVERYTHING
+
+
+def _passed_tick(record: object) -> int | None:
+    event = getattr(record, "event", None)
+    dagster_event = event.dagster_event if event is not None else None
+    if dagster_event is None or not dagster_event.is_asset_check_evaluation:
+        return None
+    evaluation = dagster_event.asset_check_evaluation_data
+    tick = evaluation.metadata.get(THROUGH_TICK)
+    return int(tick.value) if evaluation.passed and tick is not None else None
+
+
+def _mark_of(pipeline: Pipeline, tick: int) -> Mark | None:
+    """Return the position that the log had after a tick, None when its snapshot has expired."""
+    log = pipeline.lake.system_table(LOG)
+    for snapshot in ancestors_of(log, head(log)):
+        if fact(snapshot, TICK) == str(tick):
+            return Mark(tick, int(fact(snapshot, POSITION) or 0), 0)
+    return None
+
+
+def all_check_names() -> Sequence[str]:
+    """Return the names of all checks, in the order in which they are listed."""
+    return [check.name for check in CHECKS]

@@ -1,0 +1,74 @@
+"""A pipeline's settings become its Dagster definitions."""
+
+import logging
+from dataclasses import replace
+
+import dagster as dg
+
+from cdc_platform.assets.change_log import build_change_log
+from cdc_platform.assets.cut import build_cut
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.assets.lineage import build_partition_lineage
+from cdc_platform.assets.maintenance import build_maintenance
+from cdc_platform.assets.raw import build_raw_change_records
+from cdc_platform.assets.tables import build_table
+from cdc_platform.checks.invariants import build_checks
+from cdc_platform.claims import PIPELINE_TAG
+from cdc_platform.errors import CdcError
+from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.resources import run_key, run_resource
+from cdc_platform.sensors import Running, build_sensor
+
+LOG = logging.getLogger(__name__)
+
+DISCOVERY_DEADLINE_S = 5.0
+
+
+def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitions:
+    """Return the assets, checks, job, sensor and resource of one pipeline."""
+    assets = PipelineAssets(settings.name, find_tables(settings), running.owners)
+    job = dg.define_asset_job(
+        f"{settings.name}_tick",
+        selection=dg.AssetSelection.assets(*assets.all_keys)
+        | dg.AssetSelection.checks_for_assets(*assets.all_keys),
+        executor_def=dg.in_process_executor,
+        tags={PIPELINE_TAG: settings.name},
+        description=f"One tick of `{settings.name}` through all layers, in one process with one Spark session.",
+    )
+    return dg.Definitions(
+        assets=[
+            build_raw_change_records(assets),
+            build_partition_lineage(assets),
+            build_change_log(assets),
+            *(build_table(assets, table) for table in assets.tables),
+            build_cut(assets),
+            build_maintenance(assets),
+        ],
+        asset_checks=build_checks(assets),
+        jobs=[job],
+        sensors=[build_sensor(settings, assets, running, job)],
+        resources={run_key(settings.name): run_resource(settings)},
+    )
+
+
+def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
+    """Return the source tables of a pipeline: named, else as the source tells, else as the lake knows."""
+    if settings.tables is not None:
+        return tuple(sorted(settings.tables))
+    source = replace(settings.source, deadline_s=DISCOVERY_DEADLINE_S, max_attempts=1)
+    pipeline = open_pipeline(replace(settings, source=source))
+    try:
+        return tuple(table.name for table in pipeline.tables)
+    except CdcError as error:
+        known = pipeline.lake.table_names()
+        LOG.warning(
+            "Pipeline %s: the source cannot tell its tables, so only those of the lake are shown (%s); "
+            "reload the code location when it can, or name them in the setting `tables`. %s",
+            settings.name,
+            ", ".join(known) or "none",
+            error,
+        )
+        return known
+    finally:
+        pipeline.source.close()

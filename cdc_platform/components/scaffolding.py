@@ -1,0 +1,70 @@
+"""What `dg scaffold defs cdc_platform.components.spanner.SpannerPipeline NAME` writes."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import dagster as dg
+
+TEMPLATE: Final = """\
+# A Spanner change stream as tables of a lake. `dg check yaml` validates this file,
+# `cdc-platform sync THIS_FILE --until-caught-up` runs it without Dagster.
+type: {type_name}
+attributes:
+  # Names the lake's namespaces: {name} holds the tables, {name}__cdc what the platform knows about them.
+  name: {name}
+
+  source:
+    project: "{{{{ env.GOOGLE_CLOUD_PROJECT }}}}"
+    instance: my-instance
+    database: my-database
+    change_stream: my_change_stream
+    # Where to begin the very first time; without it at the source's present.
+    # start_timestamp: "2026-01-31T08:00:00Z"
+    # An emulator instead of Spanner; the variable SPANNER_EMULATOR_HOST does the same.
+    # emulator_host: localhost:9010
+
+  lake:
+    # A folder (relative to this one) or an object store prefix.
+    path: lake
+    # Without a catalog: the SQLite file catalog.db in that folder.
+    # catalog:
+    #   type: rest
+    #   uri: https://catalog.example.com
+    #   warehouse: gs://my-bucket/lake
+
+  # Tables to materialise; without the list all that the change stream watches.
+  # tables: [accounts, transfers]
+
+  # spark:
+  #   master: local[2]
+  #   driver_memory: 2g
+  #   A Spark Connect server that stays up makes a run cost seconds less:
+  #   remote: sc://localhost:15002
+
+  # runs:
+  #   Seconds for which a run goes on with further ticks; 0 means one tick a run.
+  #   follow_s: 60
+  #   owners: ["team:data"]
+"""
+
+_UNSAFE: Final = re.compile(r"[^a-z0-9_]+")
+
+
+class SpannerPipelineScaffolder(dg.Scaffolder):
+    """Writes a defs.yaml with a comment on everything that is commonly set."""
+
+    def scaffold(self, request: dg.ScaffoldRequest) -> None:
+        """Write the file into the folder that dg has made."""
+        if request.scaffold_format != "yaml":
+            dg.scaffold_component(request)
+            return
+        text = TEMPLATE.format(type_name=request.type_name, name=_pipeline_name(request.target_path))
+        path = request.target_path if request.append else request.target_path / "defs.yaml"
+        with path.open("a" if request.append else "w", encoding="utf-8") as file:
+            file.write(f"---\n{text}" if request.append else text)
+
+
+def _pipeline_name(folder: Path) -> str:
+    name = _UNSAFE.sub("_", folder.name.lower()).strip("_")
+    return name if name[:1].isalpha() else f"pipeline_{name}"

@@ -1,0 +1,32 @@
+"""The composition root: every pipeline that is declared becomes part of one code location."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import dagster as dg
+
+from cdc_platform.components.loading import find_pipelines, load_component
+
+PLACE_VARIABLE: Final = "CDC_PLATFORM_DEFS"
+"""Environment variable that names a pipeline's YAML file, or a folder with such files."""
+
+DEMO_HOME: Final = Path(".cdc_platform")
+EXAMPLES: Final = Path(__file__).parents[1] / "examples"
+
+
+def find_place() -> Path:
+    """Return where the pipelines are declared: as told, else the demo's home, else the examples."""
+    told = os.environ.get(PLACE_VARIABLE)
+    if told:
+        return Path(told)
+    return DEMO_HOME if DEMO_HOME.exists() else EXAMPLES
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """Return all pipelines; they run in one process each, since a Spark session is shared within one only."""
+    pipelines = [
+        load_component(path).definitions(path.absolute().parent) for path in find_pipelines(find_place())
+    ]
+    return dg.Definitions.merge(dg.Definitions(executor=dg.in_process_executor), *pipelines)

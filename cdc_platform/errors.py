@@ -1,0 +1,143 @@
+"""Errors of the platform.
+
+* CdcError
+  x SettingError              a setting cannot be used as it is
+  x SetupError                a program or library that the platform needs is missing
+    + JavaMissing               no Java, or one too old
+    + JarsUnavailable           Spark's packages could not be fetched
+    + EmulatorMissing           no Spanner emulator was found
+    + SparkUnreachable          the named Spark server does not answer
+  x SourceError               the source could not be read
+    + SourceUnreachable         no answer in time (retry)
+    + AccessDenied              the credentials may not read it
+    + SourceNotFound            no such instance, database or change stream
+    + StreamWatchesNothing      the change stream watches no table
+    + DialectMismatch           the database speaks another dialect than the setting says
+    + PartitionModeUnsupported  the change stream uses MUTABLE_KEY_RANGE
+    + RetentionExpired          the start lies before the change stream's retention
+    + PartitionBoundsInvalid    the read began outside the partition's life
+    + RecordUnreadable          a record has not the shape that the source documents
+  x OrderError                the log cannot be put in commit order
+    + TransactionIncomplete     fewer records arrived than the transaction announced (retry)
+  x LakeError                 a table of the lake could not be read or committed
+    + CommitConflict            another run committed first (retry)
+    + LakeFormatUnknown         the lake was written by a newer version of the platform
+    + CutNotFound               no such cut, or its snapshots have expired
+"""
+
+from typing import ClassVar
+
+
+class CdcError(Exception):
+    """Base of all errors that the platform raises on purpose.
+
+    ``retryable`` says whether the same call may succeed later without anybody changing anything.
+    """
+
+    retryable: ClassVar[bool] = False
+
+
+class SettingError(CdcError, ValueError):
+    """A setting cannot be used as it is; ``setting`` is its dotted name, ``problem`` what to change."""
+
+    def __init__(self, setting: str, problem: str) -> None:
+        self.setting, self.problem = setting, problem
+        super().__init__(f"Setting `{setting}` {problem}")
+
+
+class SetupError(CdcError):
+    """A program or library that the platform needs is missing."""
+
+
+class JavaMissing(SetupError):
+    """No Java, or one too old, was found."""
+
+
+class JarsUnavailable(SetupError):
+    """Spark's packages could not be fetched."""
+
+
+class EmulatorMissing(SetupError):
+    """No Spanner emulator was found."""
+
+
+class SparkUnreachable(SetupError):
+    """The named Spark server does not answer."""
+
+
+class SourceError(CdcError):
+    """The source could not be read."""
+
+
+class SourceUnreachable(SourceError):
+    """The source gave no answer in time."""
+
+    retryable = True
+
+
+class AccessDenied(SourceError):
+    """The credentials may not read the source."""
+
+
+class SourceNotFound(SourceError):
+    """The instance, database or change stream does not exist."""
+
+
+class StreamWatchesNothing(SourceError):
+    """The change stream watches no table, so there is nothing to materialise."""
+
+
+class DialectMismatch(SourceError):
+    """The database speaks another dialect than the setting says."""
+
+
+class PartitionModeUnsupported(SourceError):
+    """The change stream uses a partition mode that this version cannot read."""
+
+
+class RetentionExpired(SourceError):
+    """The start of the read lies before the change stream's retention: records are lost to it."""
+
+
+class PartitionBoundsInvalid(SourceError):
+    """The read began outside the life of its partition: a position went wrong."""
+
+
+class RecordUnreadable(SourceError):
+    """A record has not the shape that the source documents."""
+
+
+class OrderError(CdcError):
+    """The log cannot be put in commit order."""
+
+
+class TransactionIncomplete(OrderError):
+    """Fewer records arrived than the transaction announced."""
+
+    retryable = True
+
+    def __init__(self, transaction_id: str, expected: int, seen: int) -> None:
+        self.transaction_id, self.expected, self.seen = transaction_id, expected, seen
+        super().__init__(
+            f"Transaction `{transaction_id}` has {seen} of {expected} records at the watermark. "
+            "It stays out of the change log, and nothing after it is published; "
+            "run the tick again, and report it if it persists."
+        )
+
+
+class LakeError(CdcError):
+    """A table of the lake could not be read or committed."""
+
+
+class CommitConflict(LakeError):
+    """Another run committed the same tick first; this one changed nothing."""
+
+    retryable = True
+
+
+class LakeFormatUnknown(LakeError):
+    """The lake was written in a format that this version does not know."""
+
+
+class CutNotFound(LakeError):
+    """The cut does not exist, or its snapshots have expired."""

@@ -1,0 +1,79 @@
+"""What a snapshot says about the tick that made it; no other state is kept about progress."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+TICK: Final = "cdc.tick"
+POSITION: Final = "cdc.position-micros"
+NEXT_ORDINAL: Final = "cdc.next-ordinal"
+STATS: Final = "cdc.stats"
+STEP: Final = "cdc.step"
+ATTEMPT: Final = "cdc.attempt"
+
+MAIN: Final = "main"
+BRANCH: Final = "tick"
+"""The branch that tables are merged on before a cut publishes them."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The newest tick that a table carries, and the source position that it brought the table to."""
+
+    tick: int
+    position_micros: int | None
+    next_ordinal: int
+
+
+UNMARKED: Final = Mark(tick=0, position_micros=None, next_ordinal=0)
+
+
+def head(table: Table, ref: str = MAIN) -> Snapshot | None:
+    """Return the snapshot that a branch points at, None when there is none."""
+    pointer = table.metadata.refs.get(ref)
+    return table.metadata.snapshot_by_id(pointer.snapshot_id) if pointer else None
+
+
+def ancestors_of(table: Table, snapshot: Snapshot | None) -> Iterator[Snapshot]:
+    """Yield a snapshot and what it was built upon, newest first, as far as snapshots are kept."""
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.metadata.snapshot_by_id(parent) if parent is not None else None
+
+
+def fact(snapshot: Snapshot, key: str) -> str | None:
+    """Return one entry of a snapshot's summary."""
+    return snapshot.summary.additional_properties.get(key) if snapshot.summary else None
+
+
+def read_mark(table: Table, ref: str = MAIN) -> Mark:
+    """Return the mark of the newest snapshot that a tick has made (compaction makes others)."""
+    for snapshot in ancestors_of(table, head(table, ref)):
+        tick = fact(snapshot, TICK)
+        if tick is not None:
+            position, ordinal = fact(snapshot, POSITION), fact(snapshot, NEXT_ORDINAL)
+            return Mark(int(tick), int(position) if position else None, int(ordinal or 0))
+    return UNMARKED
+
+
+def ticks_between(table: Table, after_exclusive: int, until_inclusive: int) -> Iterator[Snapshot]:
+    """Yield the snapshots that ticks of the interval have made, newest first."""
+    for snapshot in ancestors_of(table, head(table)):
+        tick = fact(snapshot, TICK)
+        if tick is None or int(tick) > until_inclusive:
+            continue
+        if int(tick) <= after_exclusive:
+            return
+        yield snapshot
+
+
+def count_rows(snapshot: Snapshot | None) -> int | None:
+    """Return the number of rows that a snapshot's summary tells, None when it does not."""
+    if snapshot is None:
+        return 0
+    total, deleted = fact(snapshot, "total-records"), fact(snapshot, "total-position-deletes")
+    return int(total) - int(deleted or 0) if total is not None else None

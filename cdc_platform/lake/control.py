@@ -1,0 +1,133 @@
+"""The control rows of the raw table, and the lineage derived from them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+
+from cdc_platform.lake.commits import TICK, read_mark
+from cdc_platform.lake.lake import LINEAGE, RAW, Lake
+from cdc_platform.model.lineage import ChildAnnouncement, Lineage, Partition, PartitionState
+from cdc_platform.model.records import RecordKind
+from cdc_platform.model.schemas import PARTITION_LINEAGE
+from cdc_platform.model.slices import SliceOutcome, SliceReport
+from cdc_platform.model.timestamps import from_datetime, to_datetime
+
+CONTROL_COLUMNS = ("tick", "kind", "partition_token", "record_timestamp", "child_partitions", "slice")
+CONTROL_KINDS = (RecordKind.CHILD_PARTITIONS.value, RecordKind.SLICE.value)
+
+
+@dataclass(frozen=True)
+class ControlRows:
+    """What one tick reports of its slices and of the children that were announced."""
+
+    slices: tuple[SliceReport, ...]
+    children: tuple[ChildAnnouncement, ...]
+    records: Mapping[RecordKind, int]
+
+
+def read_control(lake: Lake, tick: int) -> ControlRows:
+    """Return the control rows of one tick."""
+    rows = (
+        lake.system_table(RAW)
+        .scan(
+            row_filter=f"tick = {tick} and kind in {CONTROL_KINDS}",
+            selected_fields=CONTROL_COLUMNS,
+        )
+        .to_arrow()
+        .to_pylist()
+    )
+    reports = [row for row in rows if row["kind"] == RecordKind.SLICE]
+    announcements = [row for row in rows if row["kind"] == RecordKind.CHILD_PARTITIONS]
+    return ControlRows(
+        slices=tuple(_as_report(row) for row in reports),
+        children=tuple(child for row in announcements for child in _as_children(row)),
+        records={
+            RecordKind.DATA_CHANGE: _total(reports, "data_change_records"),
+            RecordKind.HEARTBEAT: _total(reports, "heartbeat_records"),
+            RecordKind.CHILD_PARTITIONS: _total(reports, "child_partitions_records"),
+        },
+    )
+
+
+def _as_report(row: Mapping[str, Any]) -> SliceReport:
+    return SliceReport(
+        token=row["partition_token"],
+        start_exclusive_micros=from_datetime(row["slice"]["start_exclusive"]),
+        end_inclusive_micros=from_datetime(row["slice"]["end_inclusive"]),
+        outcome=SliceOutcome(row["slice"]["outcome"]),
+        error=row["slice"]["error"],
+    )
+
+
+def _as_children(row: Mapping[str, Any]) -> list[ChildAnnouncement]:
+    return [
+        ChildAnnouncement(
+            tick=row["tick"],
+            start_micros=from_datetime(row["record_timestamp"]),
+            token=child["token"],
+            # The first partitions name no parents: they are children of the query without a token.
+            parent_tokens=tuple(token for token in child["parent_partition_tokens"] or () if token)
+            or (row["partition_token"],),
+        )
+        for child in row["child_partitions"]
+    ]
+
+
+def _total(reports: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(row["slice"][name] or 0 for row in reports)
+
+
+def load_lineage(lake: Lake) -> Lineage | None:
+    """Return the lineage as it was last derived, None before the first time."""
+    table = lake.system_table(LINEAGE)
+    rows = table.scan().to_arrow().to_pylist()
+    if not rows:
+        return None
+    return Lineage({row["partition_token"]: _as_partition(row) for row in rows}, read_mark(table).tick)
+
+
+def save_lineage(lake: Lake, lineage: Lineage) -> None:
+    """Replace the stored lineage, unless somebody else has derived the same or a newer one meanwhile."""
+    rows = [_as_row(partition) for partition in lineage.partitions.values()]
+    properties = {TICK: str(lineage.tick)}
+    while True:
+        table = lake.system_table(LINEAGE)
+        is_first = table.current_snapshot() is None
+        if not is_first and read_mark(table).tick >= lineage.tick:
+            return
+        write = table.append if is_first else table.overwrite
+        try:
+            write(pa.Table.from_pylist(rows, PARTITION_LINEAGE), snapshot_properties=properties)
+        except CommitFailedException:
+            continue
+        return
+
+
+def _as_partition(row: Mapping[str, Any]) -> Partition:
+    return Partition(
+        token=row["partition_token"],
+        parent_tokens=tuple(row["parent_tokens"]),
+        state=PartitionState(row["state"]),
+        start_micros=from_datetime(row["start_timestamp"]),
+        position_micros=from_datetime(row["position"]),
+        created_tick=row["created_tick"],
+        running_tick=row["running_tick"],
+        finished_tick=row["finished_tick"],
+    )
+
+
+def _as_row(partition: Partition) -> dict[str, Any]:
+    return {
+        "partition_token": partition.token,
+        "partition_key": partition.key,
+        "parent_tokens": list(partition.parent_tokens),
+        "state": partition.state.value,
+        "start_timestamp": to_datetime(partition.start_micros),
+        "position": to_datetime(partition.position_micros),
+        "created_tick": partition.created_tick,
+        "running_tick": partition.running_tick,
+        "finished_tick": partition.finished_tick,
+    }

@@ -1,0 +1,97 @@
+"""Cuts: published, consistent points, one row each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+
+from cdc_platform.errors import CommitConflict, CutNotFound
+from cdc_platform.lake.commits import POSITION, TICK, ancestors_of, fact, head
+from cdc_platform.lake.lake import CUT, Lake
+from cdc_platform.model.schemas import CUTS
+from cdc_platform.model.timestamps import from_datetime, to_datetime
+
+NUMBER = "cdc.cut"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A source position, and the snapshot of every table that holds exactly what was committed until then."""
+
+    cut: int
+    position_micros: int
+    tick: int
+    tables: Mapping[str, int]
+    published_micros: int
+
+
+def list_cuts(lake: Lake) -> tuple[Cut, ...]:
+    """Return all cuts, oldest first."""
+    return _scan(lake.system_table(CUT), "cut > 0")
+
+
+def _scan(table: Table, row_filter: str) -> tuple[Cut, ...]:
+    rows = table.scan(row_filter=row_filter).to_arrow().to_pylist()
+    cuts = (
+        Cut(
+            cut=row["cut"],
+            position_micros=from_datetime(row["position"]),
+            tick=row["tick"],
+            tables=dict(row["tables"]),
+            published_micros=from_datetime(row["published_at"]),
+        )
+        for row in rows
+    )
+    return tuple(sorted(cuts, key=lambda cut: cut.cut))
+
+
+def newest_cut(lake: Lake) -> Cut | None:
+    """Return the newest cut, None before the first."""
+    return _newest(lake.system_table(CUT))
+
+
+def _newest(table: Table) -> Cut | None:
+    for snapshot in ancestors_of(table, head(table)):
+        number = fact(snapshot, NUMBER)
+        if number is not None:
+            return _scan(table, f"cut = {int(number)}")[-1]
+    return None
+
+
+def find_cut(lake: Lake, number: int) -> Cut:
+    """Return one cut.
+
+    Raises:
+        CutNotFound: there is none of that number.
+    """
+    cuts = _scan(lake.system_table(CUT), f"cut = {number}")
+    if not cuts:
+        raise CutNotFound(f"No cut has this number: {number}")
+    return cuts[0]
+
+
+def append_cut(lake: Lake, cut: Cut) -> None:
+    """Commit a cut.
+
+    Raises:
+        CommitConflict: another run published since the newest cut was read.
+    """
+    # One and the same version of the table tells the newest cut and takes the next one.
+    table = lake.system_table(CUT)
+    newest = _newest(table)
+    if newest is not None and newest.cut >= cut.cut:
+        raise CommitConflict(f"Cut {cut.cut} was published by another run; the next tick goes on from it.")
+    row = {
+        "cut": cut.cut,
+        "position": to_datetime(cut.position_micros),
+        "tick": cut.tick,
+        "tables": list(cut.tables.items()),
+        "published_at": to_datetime(cut.published_micros),
+    }
+    properties = {NUMBER: str(cut.cut), TICK: str(cut.tick), POSITION: str(cut.position_micros)}
+    try:
+        table.append(pa.Table.from_pylist([row], CUTS), snapshot_properties=properties)
+    except CommitFailedException as error:
+        raise CommitConflict(f"Cut {cut.cut} was published by another run; run the tick again.") from error

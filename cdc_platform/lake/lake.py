@@ -1,0 +1,121 @@
+"""The tables of one pipeline in the lake, reached without Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.table import Table
+
+from cdc_platform.errors import LakeFormatUnknown
+from cdc_platform.lake.settings import CATALOG, LakeSettings, local_folder
+from cdc_platform.model.names import lake_table_name, quote_spark
+from cdc_platform.model.schemas import (
+    CHANGE_LOG,
+    CUTS,
+    FORMAT_VERSION,
+    PARTITION_LINEAGE,
+    QUARANTINE,
+    RAW_CHANGE_RECORDS,
+)
+
+RAW: Final = "raw_change_records"
+LINEAGE: Final = "partition_lineage"
+LOG: Final = "change_log"
+CUT: Final = "cuts"
+QUARANTINED: Final = "quarantine"
+
+SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
+    RAW: RAW_CHANGE_RECORDS,
+    LINEAGE: PARTITION_LINEAGE,
+    LOG: CHANGE_LOG,
+    CUT: CUTS,
+    QUARANTINED: QUARANTINE,
+}
+
+FORMAT_PROPERTY: Final = "cdc.format-version"
+
+SMALL_COMMITS: Final = {
+    # Every tick is a commit; without this its metadata files would stay for ever.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.parquet.compression-codec": "zstd",
+    # Every tick writes a few rows: spreading them over tasks only makes more files.
+    "write.distribution-mode": "none",
+}
+
+# A commit that finds another one before it must fail, since what it was made from is outdated.
+COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The two namespaces of a pipeline: `PIPELINE` with its tables, `PIPELINE__cdc` with the platform's."""
+
+    settings: LakeSettings
+    pipeline: str
+
+    @property
+    def system_namespace(self) -> str:
+        """Namespace of the platform's own tables."""
+        return f"{self.pipeline}__cdc"
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog, with both namespaces and the platform's own tables in it."""
+        folder = local_folder(self.settings.path)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        catalog = load_catalog(CATALOG, **self.settings.pyiceberg_properties())
+        for namespace in (self.pipeline, self.system_namespace):
+            catalog.create_namespace_if_not_exists(namespace)
+        for name, schema in SYSTEM_TABLES.items():
+            _ensure(catalog, f"{self.system_namespace}.{name}", schema)
+        return catalog
+
+    def system_table(self, name: str) -> Table:
+        """Return one of the platform's own tables as it is now."""
+        return self.catalog.load_table(f"{self.system_namespace}.{name}")
+
+    def table(self, source_table: str) -> Table | None:
+        """Return the table of a source table as it is now, None when there is none yet."""
+        try:
+            return self.catalog.load_table(f"{self.pipeline}.{lake_table_name(source_table)}")
+        except NoSuchTableError:
+            return None
+
+    def table_names(self) -> tuple[str, ...]:
+        """Return the names of the pipeline's tables in the lake, sorted."""
+        return tuple(sorted(identifier[-1] for identifier in self.catalog.list_tables(self.pipeline)))
+
+    def spark_system_table(self, name: str) -> str:
+        """Return the quoted name under which Spark knows one of the platform's own tables."""
+        _ = self.catalog  # makes sure that it exists
+        return quote_spark(CATALOG, self.system_namespace, name)
+
+    def spark_table(self, source_table: str, branch: str | None = None) -> str:
+        """Return the quoted name under which Spark knows the table of a source table."""
+        parts = (CATALOG, self.pipeline, lake_table_name(source_table))
+        return quote_spark(*parts, *((f"branch_{branch}",) if branch else ()))
+
+
+def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
+    try:
+        found = catalog.load_table(identifier).properties.get(FORMAT_PROPERTY, "1")
+    except NoSuchTableError:
+        properties = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)} | SMALL_COMMITS
+        if identifier.endswith((CUT, LINEAGE)):
+            properties |= COMPARE_AND_SET
+        try:
+            catalog.create_table(identifier, schema=schema, properties=properties)
+        except TableAlreadyExistsError:
+            return
+    else:
+        if int(found) > FORMAT_VERSION:
+            raise LakeFormatUnknown(
+                f"Table `{identifier}` has format version {found}, this platform knows up to {FORMAT_VERSION}. "
+                "Upgrade cdc_platform, or name another lake."
+            )

@@ -1,0 +1,96 @@
+"""Where a lake is, and how Spark and pyiceberg reach its catalog through one block of settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from cdc_platform.errors import SettingError
+
+CATALOG: Final = "lake"
+"""Name of the catalog, in Spark and in pyiceberg."""
+
+BUSY_TIMEOUT_S: Final = 60
+"""How long a writer waits for the SQLite catalog: a locked catalog delays and never fails."""
+
+
+@dataclass(frozen=True)
+class LakeSettings:
+    """A lake: a folder or object store prefix, and the catalog that knows its tables.
+
+    Args:
+        path: folder or URI that holds the data; the SQLite catalog of the default lies in it.
+        catalog: pyiceberg's catalog properties (`type`, `uri`, `warehouse` and further ones);
+            empty means the SQLite file `catalog.db` in `path`.
+        table_format_version: Iceberg format version of the merged tables.
+    """
+
+    path: str
+    catalog: Mapping[str, str] = field(default_factory=dict)
+    table_format_version: int = 3
+
+    @property
+    def warehouse(self) -> str:
+        """URI under which the tables' folders lie."""
+        return self.catalog.get("warehouse") or _as_uri(self.path)
+
+    def pyiceberg_properties(self) -> dict[str, str]:
+        """Return the catalog's properties for `pyiceberg.catalog.load_catalog`."""
+        if not self.catalog:
+            uri = f"sqlite:///{_local(self.path) / 'catalog.db'}?timeout={BUSY_TIMEOUT_S}"
+            return {"type": "sql", "uri": uri, "warehouse": self.warehouse}
+        return {**self.catalog, "warehouse": self.warehouse}
+
+    def spark_properties(self) -> dict[str, str]:
+        """Return the same catalog's settings for Spark, without the prefix `spark.sql.catalog.lake.`."""
+        if not self.catalog:
+            uri = f"jdbc:sqlite:{_local(self.path) / 'catalog.db'}?busy_timeout={BUSY_TIMEOUT_S * 1000}"
+            return _jdbc(uri, self.warehouse)
+        return _translate(self.catalog, self.warehouse)
+
+
+def _translate(catalog: Mapping[str, str], warehouse: str) -> dict[str, str]:
+    kind, uri = catalog.get("type", ""), catalog.get("uri", "")
+    others = {key: value for key, value in catalog.items() if key not in {"type", "uri", "warehouse"}}
+    if kind == "sql":
+        return _jdbc_of_sqlalchemy(uri, warehouse)
+    if kind in {"rest", "hive", "glue"}:
+        return {"type": kind, "warehouse": warehouse, **({"uri": uri} if uri else {}), **others}
+    raise SettingError("lake.catalog.type", f"must be sql, rest, hive or glue: {kind!r}")
+
+
+def _jdbc_of_sqlalchemy(uri: str, warehouse: str) -> dict[str, str]:
+    """Translate a SQLAlchemy address, which pyiceberg takes, into the JDBC one that Spark takes."""
+    if uri.startswith("sqlite:///"):
+        path = uri.removeprefix("sqlite:///").split("?")[0]
+        return _jdbc(f"jdbc:sqlite:{path}?busy_timeout={BUSY_TIMEOUT_S * 1000}", warehouse)
+    parts = urlsplit(uri)
+    if not parts.scheme.startswith("postgresql") or not parts.hostname:
+        raise SettingError(
+            "lake.catalog.uri",
+            "of a sql catalog must be sqlite:///PATH or postgresql+psycopg2://USER:PASSWORD@HOST:PORT/DATABASE",
+        )
+    properties = _jdbc(f"jdbc:postgresql://{parts.hostname}:{parts.port or 5432}{parts.path}", warehouse)
+    login = {"jdbc.user": parts.username, "jdbc.password": parts.password}
+    return properties | {key: unquote(value) for key, value in login.items() if value}
+
+
+def _jdbc(uri: str, warehouse: str) -> dict[str, str]:
+    # Without V1 Spark and pyiceberg do not agree on the catalog's columns.
+    return {"type": "jdbc", "uri": uri, "warehouse": warehouse, "jdbc.schema-version": "V1"}
+
+
+def _as_uri(path: str) -> str:
+    return path if "://" in path else _local(path).as_uri()
+
+
+def _local(path: str) -> Path:
+    if "://" in path and not path.startswith("file://"):
+        raise SettingError("lake.catalog", f"is needed when the lake is not a local folder: {path}")
+    return Path(path.removeprefix("file://")).expanduser().absolute()
+
+
+def local_folder(path: str) -> Path | None:
+    """Return the lake's folder when it is on this machine, None otherwise."""
+    return None if "://" in path and not path.startswith("file://") else _local(path)

@@ -1,0 +1,301 @@
+"""The lineage of change stream partitions: a pure function of what the slices of each tick reported.
+
+CREATED (announced) > SCHEDULED (may be read) > RUNNING (has been read) > FINISHED (ended, has children)
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from cdc_platform.errors import PartitionBoundsInvalid
+from cdc_platform.model.names import ROOT_TOKEN, partition_key
+from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
+
+_MICROS_PER_S: Final = 1_000_000
+
+
+class PartitionState(StrEnum):
+    """How far a partition has come; the states are passed in this order, and none is left backwards."""
+
+    CREATED = "created"
+    """Announced, but some parent has not finished; it holds the watermark at its start."""
+    SCHEDULED = "scheduled"
+    """All parents have finished, so it may be read."""
+    RUNNING = "running"
+    """It has been read at least once."""
+    FINISHED = "finished"
+    """It ended, and its children continue it."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition; everything at or before its position has been read."""
+
+    token: str
+    parent_tokens: tuple[str, ...]
+    state: PartitionState
+    start_micros: int
+    position_micros: int
+    created_tick: int
+    running_tick: int | None = None
+    finished_tick: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The short name that Dagster and people use for it."""
+        return partition_key(self.token, self.start_micros)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it may be read now."""
+        return self.state in (PartitionState.SCHEDULED, PartitionState.RUNNING)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it ended."""
+        return self.state is PartitionState.FINISHED
+
+
+@dataclass(frozen=True)
+class ChildAnnouncement:
+    """One child of a child partitions record; children of the root query name no parents."""
+
+    tick: int
+    start_micros: int
+    token: str
+    parent_tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """All partitions that matter, by token, after a tick."""
+
+    partitions: Mapping[str, Partition]
+    tick: int
+
+
+def begin(start_micros: int) -> Lineage:
+    """Return the lineage of a stream that is to be read from `start_micros` on, inclusive."""
+    root = Partition(
+        token=ROOT_TOKEN,
+        parent_tokens=(),
+        state=PartitionState.SCHEDULED,
+        start_micros=start_micros,
+        position_micros=start_micros - 1,
+        created_tick=0,
+    )
+    return Lineage({ROOT_TOKEN: root}, tick=0)
+
+
+def advance(
+    lineage: Lineage,
+    tick: int,
+    slices: Sequence[SliceReport],
+    children: Sequence[ChildAnnouncement],
+) -> Lineage:
+    """Return the lineage after a tick; a tick that it contains already changes nothing.
+
+    The order of the slices and of the announcements does not matter, nor does announcing a child again.
+
+    Raises:
+        PartitionBoundsInvalid: A slice was read of a partition that could not be read, or leaves a gap.
+    """
+    if tick <= lineage.tick:
+        return lineage
+    partitions = dict(lineage.partitions)
+    for child in sorted(children, key=lambda child: (child.tick, child.start_micros, child.token)):
+        if child.tick > lineage.tick and child.token not in partitions:
+            partitions[child.token] = _created(child)
+    for report in sorted(slices, key=lambda report: (report.token, report.start_exclusive_micros)):
+        partitions[report.token] = _read(_readable(lineage, partitions, report), report, tick)
+    return Lineage(_scheduled(partitions), tick)
+
+
+def live(lineage: Lineage) -> tuple[Partition, ...]:
+    """Return the partitions that may be read now, the one that is furthest behind first."""
+    return _sorted(partition for partition in lineage.partitions.values() if partition.is_live)
+
+
+def watermark_micros(lineage: Lineage) -> int | None:
+    """Return the moment up to which everything has been read, or None when no partition is unfinished.
+
+    It never goes back: a child begins where its parents ended.
+    """
+    return min((partition.position_micros for partition in _unfinished(lineage.partitions)), default=None)
+
+
+def plan_slices(
+    lineage: Lineage,
+    clock_micros: int,
+    max_slice_s: float | None = None,
+    keys: Collection[str] | None = None,
+    end_limit_micros: int | None = None,
+) -> tuple[Slice, ...]:
+    """Return one slice for each live partition that is behind the common end.
+
+    The end lies just before the source's clock, so that nothing at or before it is still to be committed,
+    and at most `max_slice_s` after the position of the partition that is furthest behind.
+
+    Args:
+        lineage: The partitions and their positions.
+        clock_micros: The source's own clock.
+        max_slice_s: How much time a tick may cover.
+        keys: Partition keys to read; all live partitions when None.
+        end_limit_micros: Nothing after it is read.
+    """
+    candidates = live(lineage)
+    if not candidates:
+        return ()
+    ends = [clock_micros - 1]
+    if max_slice_s is not None:
+        ends.append(candidates[0].position_micros + max(1, round(max_slice_s * _MICROS_PER_S)))
+    if end_limit_micros is not None:
+        ends.append(end_limit_micros)
+    end = min(ends)
+    return tuple(
+        Slice(partition.token, partition.position_micros, end)
+        for partition in candidates
+        if partition.position_micros < end and (keys is None or partition.key in keys)
+    )
+
+
+def children_of(lineage: Lineage, token: str) -> tuple[Partition, ...]:
+    """Return the known partitions that name it as a parent."""
+    return _sorted(partition for partition in lineage.partitions.values() if token in partition.parent_tokens)
+
+
+def ancestors_of(lineage: Lineage, token: str) -> tuple[Partition, ...]:
+    """Return the known partitions from which it descends, the oldest first."""
+    found: dict[str, Partition] = {}
+    pending = list(lineage.partitions[token].parent_tokens)
+    while pending:
+        parent = lineage.partitions.get(pending.pop())
+        if parent is not None and parent.token not in found:
+            found[parent.token] = parent
+            pending.extend(parent.parent_tokens)
+    return _sorted(found.values())
+
+
+def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
+    """Return the lineage without finished partitions that ended before a moment and are fully continued.
+
+    A partition stays while one of its children has not been read, so the watermark and the states of all
+    that stay are the same before and after.
+    """
+    partitions = lineage.partitions.values()
+    continued = {parent for child in partitions for parent in child.parent_tokens}
+    needed = {parent for child in partitions if child.running_tick is None for parent in child.parent_tokens}
+    gone = {
+        partition.token
+        for partition in partitions
+        if partition.is_finished and partition.position_micros < keep_after_micros
+    } & (continued - needed)
+    return replace(lineage, partitions={t: p for t, p in lineage.partitions.items() if t not in gone})
+
+
+def violations(lineage: Lineage) -> list[str]:
+    """Return what contradicts the rules of partitions; empty when the lineage is sound.
+
+    A finished partition has children. A child starts once, after all its parents finished, and where they
+    ended. A partition that has not been read holds the watermark at its start.
+    """
+    problems: list[str] = []
+    continued = {parent for child in lineage.partitions.values() for parent in child.parent_tokens}
+    for partition in lineage.partitions.values():
+        if partition.is_finished and partition.token not in continued:
+            problems.append(f"Partition `{partition.key}` is finished and has no children")
+        problems += _position_violations(partition)
+        for token in partition.parent_tokens:
+            if token in lineage.partitions:
+                problems += _parent_violations(partition, lineage.partitions[token])
+    return problems
+
+
+def _position_violations(partition: Partition) -> list[str]:
+    before_start = partition.start_micros - 1
+    if partition.running_tick is None and partition.position_micros != before_start:
+        return [f"Partition `{partition.key}` has not been read and does not hold the watermark at its start"]
+    if partition.position_micros < before_start:
+        return [f"Partition `{partition.key}` has a position before its start"]
+    return []
+
+
+def _parent_violations(child: Partition, parent: Partition) -> list[str]:
+    problems: list[str] = []
+    if child.state is not PartitionState.CREATED and not parent.is_finished:
+        problems.append(f"Partition `{child.key}` was started before its parent `{parent.key}` had finished")
+    if child.running_tick is not None and child.running_tick <= (parent.finished_tick or 0):
+        problems.append(f"Partition `{child.key}` was read no later than its parent `{parent.key}` ended")
+    if parent.is_finished and parent.position_micros != child.start_micros - 1:
+        problems.append(f"Partition `{child.key}` does not start where its parent `{parent.key}` ended")
+    return problems
+
+
+def _created(child: ChildAnnouncement) -> Partition:
+    return Partition(
+        token=child.token,
+        parent_tokens=tuple(sorted(set(child.parent_tokens))) or (ROOT_TOKEN,),
+        state=PartitionState.CREATED,
+        start_micros=child.start_micros,
+        position_micros=child.start_micros - 1,
+        created_tick=child.tick,
+    )
+
+
+def _readable(before: Lineage, partitions: Mapping[str, Partition], report: SliceReport) -> Partition:
+    """Return the partition of a report, unless advancing it would step over something unread."""
+    known = before.partitions.get(report.token)
+    if known is None or known.state is PartitionState.CREATED:
+        raise PartitionBoundsInvalid(
+            f"A slice was read of a partition that could not be read yet; report this: {report.token!r}",
+        )
+    partition = partitions[report.token]
+    if report.start_exclusive_micros > partition.position_micros:
+        raise PartitionBoundsInvalid(
+            f"A slice of partition `{partition.key}` begins after the position of the partition, so that "
+            f"the records between would be lost; report this: {report.start_exclusive_micros}",
+        )
+    return partition
+
+
+def _read(partition: Partition, report: SliceReport, tick: int) -> Partition:
+    is_finished = partition.is_finished or report.outcome is SliceOutcome.FINISHED
+    return replace(
+        partition,
+        state=PartitionState.FINISHED if is_finished else PartitionState.RUNNING,
+        position_micros=max(partition.position_micros, report.end_inclusive_micros),
+        running_tick=partition.running_tick or tick,
+        finished_tick=(partition.finished_tick or tick) if is_finished else None,
+    )
+
+
+def _scheduled(partitions: Mapping[str, Partition]) -> dict[str, Partition]:
+    lowest = min((partition.position_micros for partition in _unfinished(partitions)), default=None)
+    return {
+        token: replace(partition, state=PartitionState.SCHEDULED)
+        if partition.state is PartitionState.CREATED and _may_start(partition, partitions, lowest)
+        else partition
+        for token, partition in partitions.items()
+    }
+
+
+def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest: int | None) -> bool:
+    """Whether all parents have finished, including any that nobody has announced yet.
+
+    One parent of a merge may announce the child while another is still unknown, because the partition that
+    will announce *it* is behind. When nothing unfinished is behind the child's start, nothing is unknown:
+    a parent that is not listed then has been pruned.
+    """
+    parents = [partitions.get(token) for token in partition.parent_tokens]
+    if not all(parent is None or parent.is_finished for parent in parents):
+        return False
+    return None not in parents or lowest == partition.position_micros
+
+
+def _unfinished(partitions: Mapping[str, Partition]) -> list[Partition]:
+    return [partition for partition in partitions.values() if not partition.is_finished]
+
+
+def _sorted(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
+    return tuple(sorted(partitions, key=lambda partition: (partition.position_micros, partition.key)))

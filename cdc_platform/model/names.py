@@ -1,0 +1,62 @@
+"""Names: made safe, made short, and quoted; every identifier in SQL text passes here."""
+
+import re
+from hashlib import sha256
+from typing import Final
+
+from cdc_platform.errors import SettingError
+from cdc_platform.model.timestamps import to_datetime
+
+ROOT_TOKEN: Final = ""
+"""Token of the query without a token, with which every stream begins."""
+ROOT_KEY: Final = "root"
+"""Partition key of that query."""
+
+_IDENTIFIER: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
+
+
+def partition_key(token: str, start_micros: int) -> str:
+    """Return a short name of a partition that sorts by its start, such as `20261121T054520Z-1a2b3c4d`."""
+    if token == ROOT_TOKEN:
+        return ROOT_KEY
+    return f"{to_datetime(start_micros):%Y%m%dT%H%M%SZ}-{_digest(token, 8)}"
+
+
+def check_identifier(setting: str, value: str) -> str:
+    """Return the value if it can name a pipeline or a namespace.
+
+    Raises:
+        SettingError: It cannot.
+    """
+    if _IDENTIFIER.fullmatch(value) is None:
+        raise SettingError(
+            setting,
+            "must begin with a lower-case letter and go on with at most 62 lower-case letters, digits or "
+            f"underscores; choose another name than: {value!r}",
+        )
+    return value
+
+
+def lake_table_name(source_table: str) -> str:
+    """Return the name of the lake's table: the source's own, or a safe one that no other source table gets.
+
+    A name with characters other than letters, digits and underscores carries a digest of itself.
+    """
+    safe = _UNSAFE.sub("_", source_table)
+    return safe if safe == source_table else f"{safe}_{_digest(source_table, 6)}"
+
+
+def quote_spanner(identifier: str) -> str:
+    """Return the identifier quoted for GoogleSQL; a name in a named schema is quoted part by part."""
+    escaped = identifier.replace("\\", "\\\\").replace("`", "\\`").replace("\n", "\\n")
+    return ".".join(f"`{part}`" for part in escaped.split("."))
+
+
+def quote_spark(*parts: str) -> str:
+    """Return the parts as one quoted name in Spark's SQL, such as `lake`.`bank`.`accounts`."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def _digest(text: str, digits: int) -> str:
+    return sha256(text.encode()).hexdigest()[:digits]

@@ -1,0 +1,41 @@
+"""Order keys: the source's own order, rendered so that the order of the texts is that order."""
+
+import re
+from typing import Final
+
+COMMIT_DIGITS: Final = 18
+"""Decimal digits of a commit timestamp in an order key; enough for the year 9999."""
+MOD_ORDINAL_DIGITS: Final = 10
+"""Decimal digits of a mod's position in its record."""
+SEPARATOR: Final = " "
+"""Between the parts of an order key: sorts before every character of an identifier, so that an
+identifier sorts before its own extensions."""
+
+_HEX_PAIR: Final = re.compile(r"(?:([0-9A-Fa-f]{1,16})-)?([0-9A-Fa-f]{1,16})")
+
+
+def record_order(record_sequence: str) -> str:
+    """Return the sequence in a form whose text order is its order within a transaction.
+
+    Spanner writes `0000000a` or `963d1af435fb3e79-00000000`: a high and a low unsigned 64-bit number in
+    hex, of which the high one is zero when it is missing. Both become 16 + 16 hex digits. A sequence in
+    decimal digits keeps its order when it is read as hex. Anything else becomes `~` and the text itself,
+    which sorts after all numbers and by code points.
+    """
+    match = _HEX_PAIR.fullmatch(record_sequence)
+    if match is None:
+        return f"~{record_sequence}"
+    high, low = match.groups(default="0")
+    return f"{int(high, 16):016x}{int(low, 16):016x}"
+
+
+def spanner_order_key(commit_micros: int, transaction_id: str, record_order: str, mod_ordinal: int) -> str:
+    """Return a text that sorts by commit timestamp, transaction, record and mod, in this order."""
+    return SEPARATOR.join(
+        (
+            f"{commit_micros:0{COMMIT_DIGITS}d}",
+            transaction_id,
+            record_order,
+            f"{mod_ordinal:0{MOD_ORDINAL_DIGITS}d}",
+        ),
+    )

@@ -1,0 +1,57 @@
+"""Vocabulary of change stream records, in the words of the source."""
+
+from enum import StrEnum
+
+
+class RecordKind(StrEnum):
+    """What one row of `raw_change_records` is."""
+
+    DATA_CHANGE = "data_change"
+    """Mods of one table and one type, made by one transaction in one partition."""
+    HEARTBEAT = "heartbeat"
+    """Nothing at or before its timestamp is still to come from its partition."""
+    CHILD_PARTITIONS = "child_partitions"
+    """The partition ended, and these partitions continue it."""
+    SLICE = "slice"
+    """The platform's own report on one slice: its bounds, its outcome, its counts."""
+
+
+class ModType(StrEnum):
+    """What a transaction did to a row."""
+
+    INSERT = "INSERT"
+    """The row did not exist before the transaction."""
+    UPDATE = "UPDATE"
+    """The row existed, and exists afterwards."""
+    DELETE = "DELETE"
+    """The row existed, and does not afterwards."""
+    UNKNOWN = "UNKNOWN"
+    """A type that this version does not know; the record goes to quarantine."""
+
+    @classmethod
+    def _missing_(cls, _value: object) -> "ModType":
+        return cls.UNKNOWN
+
+
+class ValueCaptureType(StrEnum):
+    """Which values the change stream captured, in force at the moment of the change."""
+
+    OLD_AND_NEW_VALUES = "OLD_AND_NEW_VALUES"
+    """Changed columns, before and after: an update is a patch."""
+    NEW_VALUES = "NEW_VALUES"
+    """Changed columns, after: an update is a patch."""
+    NEW_ROW = "NEW_ROW"
+    """All watched columns, after: an update is a whole row."""
+    NEW_ROW_AND_OLD_VALUES = "NEW_ROW_AND_OLD_VALUES"
+    """All watched columns after, and the changed ones before: an update is a whole row."""
+    UNKNOWN = "UNKNOWN"
+    """A type that this version does not know; updates are taken for patches, which is always safe."""
+
+    @classmethod
+    def _missing_(cls, _value: object) -> "ValueCaptureType":
+        return cls.UNKNOWN
+
+    @property
+    def update_is_whole_row(self) -> bool:
+        """Whether an update names every watched column of the row."""
+        return self in (ValueCaptureType.NEW_ROW, ValueCaptureType.NEW_ROW_AND_OLD_VALUES)

@@ -1,0 +1,131 @@
+"""Arrow schemas of the platform's own tables, and the version that each carries."""
+
+from typing import Final
+
+import pyarrow as pa
+
+FORMAT_VERSION: Final = 1
+"""Version of all persisted schemas below, kept as the table property `cdc.format-version`."""
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+
+MOD: Final = pa.struct(
+    [("keys", pa.string()), ("new_values", pa.string()), ("old_values", pa.string())],
+)
+CHILD_PARTITION: Final = pa.struct(
+    [("token", pa.string()), ("parent_partition_tokens", pa.list_(pa.string()))],
+)
+SLICE: Final = pa.struct(
+    [
+        ("start_exclusive", TIMESTAMP),
+        ("end_inclusive", TIMESTAMP),
+        ("outcome", pa.string()),
+        ("data_change_records", pa.int64()),
+        ("heartbeat_records", pa.int64()),
+        ("child_partitions_records", pa.int64()),
+        ("error", pa.string()),
+    ],
+)
+
+RAW_CHANGE_RECORDS: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        # data_change, heartbeat, child_partitions or slice: model/records.py, RecordKind
+        ("kind", pa.string()),
+        # "" is the query without a token that a stream begins with
+        ("partition_token", pa.string()),
+        # commit_timestamp, heartbeat timestamp, start_timestamp of the children, or end of the slice
+        ("record_timestamp", TIMESTAMP),
+        ("record_sequence", pa.string()),
+        # record_sequence in a form whose text order is its order: model/order_key.py
+        ("record_order", pa.string()),
+        ("server_transaction_id", pa.string()),
+        ("is_last_record_in_transaction_in_partition", pa.bool_()),
+        ("table_name", pa.string()),
+        ("mod_type", pa.string()),
+        ("value_capture_type", pa.string()),
+        # JSON array of objects with name, type, is_primary_key and ordinal_position
+        ("column_types", pa.string()),
+        ("mods", pa.list_(MOD)),
+        ("number_of_records_in_transaction", pa.int64()),
+        ("number_of_partitions_in_transaction", pa.int64()),
+        ("transaction_tag", pa.string()),
+        ("is_system_transaction", pa.bool_()),
+        ("child_partitions", pa.list_(CHILD_PARTITION)),
+        ("slice", SLICE),
+    ],
+)
+
+PARTITION_LINEAGE: Final = pa.schema(
+    [
+        ("partition_token", pa.string()),
+        ("partition_key", pa.string()),
+        ("parent_tokens", pa.list_(pa.string())),
+        ("state", pa.string()),
+        ("start_timestamp", TIMESTAMP),
+        # everything at or before it has been read
+        ("position", TIMESTAMP),
+        # ticks of the transitions, null until they happen
+        ("created_tick", pa.int64()),
+        ("running_tick", pa.int64()),
+        ("finished_tick", pa.int64()),
+    ],
+)
+
+CHANGE_LOG: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        # the total order of the log, across ticks; it has gaps
+        ("ordinal", pa.int64()),
+        ("table_name", pa.string()),
+        # insert, update, delete, truncate or snapshot: model/changes.py, ChangeKind
+        ("change_kind", pa.string()),
+        # the source's own order key, rendered so that text order is its order: model/order_key.py
+        ("order_key", pa.string()),
+        ("commit_timestamp", TIMESTAMP),
+        ("transaction_id", pa.string()),
+        # identity of the source's record, and the position of the change in it
+        ("record_id", pa.string()),
+        ("mod_ordinal", pa.int32()),
+        ("records_in_transaction", pa.int64()),
+        ("partition_token", pa.string()),
+        # JSON objects: column name to value in the source's own JSON encoding
+        ("keys", pa.string()),
+        # the key before a key change, null otherwise
+        ("previous_keys", pa.string()),
+        ("new_values", pa.string()),
+        ("old_values", pa.string()),
+        # true when new_values names every column of the row, so that absent means NULL
+        ("is_whole_row", pa.bool_()),
+        # columns that have a value which the source did not send
+        ("unavailable_columns", pa.list_(pa.string())),
+        ("is_system_transaction", pa.bool_()),
+        ("transaction_tag", pa.string()),
+    ],
+)
+
+CUTS: Final = pa.schema(
+    [
+        ("cut", pa.int64()),
+        # every change committed at or before it is in the tables of the cut, and none after it
+        ("position", TIMESTAMP),
+        # the tick whose log the cut was made from
+        ("tick", pa.int64()),
+        ("tables", pa.map_(pa.string(), pa.int64())),
+        ("published_at", TIMESTAMP),
+    ],
+)
+
+QUARANTINE: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        ("reason", pa.string()),
+        ("partition_token", pa.string()),
+        ("record_timestamp", TIMESTAMP),
+        ("transaction_id", pa.string()),
+        ("record_id", pa.string()),
+        ("table_name", pa.string()),
+        # the record as it came, as JSON, so that it can be replayed
+        ("record", pa.string()),
+    ],
+)

@@ -1,0 +1,91 @@
+"""Schemas of source tables, and the type that each column has in the lake."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+ARRAY: Final = "ARRAY"
+
+_ARRAY_TEXT: Final = re.compile(r"ARRAY<(.*)>(?:\(.*\))?", re.IGNORECASE | re.DOTALL)
+_CODE_TEXT: Final = re.compile(r"[A-Za-z0-9_]+")
+_SPARK_TYPES: Final = {
+    "BOOL": "boolean",
+    "INT64": "bigint",
+    "FLOAT32": "float",
+    "FLOAT64": "double",
+    "NUMERIC": "decimal(38,9)",
+    "STRING": "string",
+    "BYTES": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+}
+# Their range is wider than that of the type whose code they share.
+_TEXT_ANNOTATIONS: Final = frozenset({"PG_NUMERIC", "PG_JSONB"})
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A Spanner type: its code, the type of its elements if it is an array, and its annotation."""
+
+    code: str
+    element: "ColumnType | None" = None
+    annotation: str | None = None
+
+    @classmethod
+    def from_json(cls, type_json: Mapping[str, Any] | str) -> "ColumnType":
+        """Return the type of a REST `Type` object, or of its JSON text, as in `column_types`."""
+        fields: Mapping[str, Any] = json.loads(type_json) if isinstance(type_json, str) else type_json
+        element = fields.get("array_element_type") or fields.get("arrayElementType")
+        annotation = fields.get("type_annotation") or fields.get("typeAnnotation")
+        return cls(str(fields["code"]), cls.from_json(element) if element else None, annotation)
+
+    @classmethod
+    def from_spanner_type(cls, text: str) -> "ColumnType":
+        """Return the type of a text of `information_schema`, such as `ARRAY<STRING(MAX)>`.
+
+        A type that this version does not know keeps its leading word as its code.
+        """
+        array = _ARRAY_TEXT.fullmatch(text.strip())
+        if array is not None:
+            return cls(ARRAY, cls.from_spanner_type(array.group(1)))
+        code = _CODE_TEXT.match(text.strip())
+        return cls(code.group().upper() if code else text)
+
+
+def spark_type(column_type: ColumnType) -> str:
+    """Return the type in Spark's SQL; types that have no equal there, or are unknown, are text."""
+    if column_type.code == ARRAY and column_type.element is not None:
+        return f"array<{spark_type(column_type.element)}>"
+    if column_type.annotation in _TEXT_ANNOTATIONS:
+        return "string"
+    return _SPARK_TYPES.get(column_type.code, "string")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a source table; `ordinal` is its position in the key for key columns of a table schema."""
+
+    name: str
+    type: ColumnType
+    is_primary_key: bool
+    ordinal: int
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """The watched columns of a source table, key columns first and in the order of the primary key."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The columns of the primary key, in its order."""
+        return tuple(column for column in self.columns if column.is_primary_key)
+
+    @property
+    def value_columns(self) -> tuple[Column, ...]:
+        """The columns outside the primary key, in the order of the table."""
+        return tuple(column for column in self.columns if not column.is_primary_key)

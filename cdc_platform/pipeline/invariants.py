@@ -1,0 +1,289 @@
+"""The platform's promises, each a check that looks at the lake and can fail."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.commits import POSITION, TICK, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.control import load_lineage
+from cdc_platform.lake.cuts import list_cuts, newest_cut
+from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
+from cdc_platform.model.lineage import violations, watermark_micros
+from cdc_platform.model.records import RecordKind
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.proof import prove_table
+from cdc_platform.spark.fold import ACTION, APPEND, fold_changes
+from cdc_platform.spark.typed import type_changes
+
+Fact = int | float | str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found; ``facts`` are numbers and names for the record."""
+
+    passed: bool
+    summary: str
+    facts: Mapping[str, Fact]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The part of the log that a check looks at: everything after a tick and its watermark."""
+
+    after_tick: int = 0
+    after_micros: int | None = None
+
+
+EVERYTHING = Scope()
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise.
+
+    ``asset`` is the layer it belongs to. ``every_tick`` is False for what reads whole tables and
+    is meant for CI and schedules rather than for every tick.
+    """
+
+    name: str
+    asset: str
+    description: str
+    every_tick: bool
+    run: Callable[[Pipeline, SparkSession, Scope], Verdict]
+
+
+def newest_scope(pipeline: Pipeline) -> Scope:
+    """Return the scope of the newest tick of the log."""
+    log = pipeline.lake.system_table(LOG)
+    marks = (snapshot for snapshot in ancestors_of(log, head(log)) if fact(snapshot, TICK) is not None)
+    next(marks, None)
+    before = next(marks, None)
+    if before is None:
+        return EVERYTHING
+    return Scope(int(fact(before, TICK) or 0), int(fact(before, POSITION) or 0))
+
+
+def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
+    """Compare the records read with those in the log and in quarantine."""
+    until = read_mark(pipeline.lake.system_table(LOG)).position_micros or 0
+    raw = spark.table(pipeline.lake.spark_system_table(RAW)).where(
+        (F.col("kind") == RecordKind.DATA_CHANGE.value)
+        & (F.col("record_timestamp") <= F.lit(to_datetime(until)))
+    )
+    if scope.after_micros is not None:
+        raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
+    read = raw.select(F.concat_ws("/", "server_transaction_id", "record_sequence").alias("record_id"))
+    logged = _log(pipeline, spark, scope).select("record_id").distinct()
+    held = _quarantine(pipeline, spark, scope).select("record_id").distinct()
+    kept = logged.unionByName(held)
+    total, distinct = read.count(), read.distinct().count()
+    lost = read.distinct().join(kept, "record_id", "left_anti").count()
+    in_log, in_quarantine = logged.count(), held.count()
+    return Verdict(
+        passed=lost == 0 and distinct == in_log + in_quarantine,
+        summary=f"{total} records read = {in_log} in the log + {total - distinct} duplicates "
+        f"+ {in_quarantine} in quarantine, {lost} lost",
+        facts={
+            "records_read": total,
+            "records_in_log": in_log,
+            "duplicates": total - distinct,
+            "quarantined": in_quarantine,
+            "lost": lost,
+        },
+    )
+
+
+def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
+    """Count changes that the log holds more than once."""
+    changes = _log(pipeline, spark, scope)
+    repeated = changes.groupBy("record_id", "mod_ordinal").count().where(F.col("count") > 1).count()
+    total = changes.count()
+    return Verdict(
+        repeated == 0,
+        f"{total} changes, {repeated} of them repeated",
+        {"changes": total, "repeated": repeated},
+    )
+
+
+def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
+    """Look for transactions that are cut, spread, or out of commit order."""
+    changes = _log(pipeline, spark, scope)
+    by_transaction = changes.groupBy("commit_timestamp", "transaction_id").agg(
+        F.count_distinct("record_id").alias("seen"),
+        F.max("records_in_transaction").alias("announced"),
+        F.count_distinct("tick").alias("ticks"),
+    )
+    cut_up = by_transaction.where((F.col("seen") != F.col("announced")) | (F.col("ticks") != 1)).count()
+    in_tick = Window.partitionBy("tick").orderBy("ordinal")
+    displaced = (
+        changes.select("order_key", F.lag("order_key").over(in_tick).alias("before"))
+        .where(F.col("order_key") <= F.col("before"))
+        .count()
+    )
+    overlapping = _count_overlaps(changes)
+    total = by_transaction.count()
+    return Verdict(
+        cut_up == 0 and displaced == 0 and overlapping == 0,
+        f"{total} transactions, {cut_up} not whole, {displaced + overlapping} changes out of order",
+        {"transactions": total, "not_whole": cut_up, "out_of_order": displaced + overlapping},
+    )
+
+
+def _count_overlaps(changes: DataFrame) -> int:
+    """Count neighbouring ticks whose ordinals or commit timestamps overlap."""
+    ticks = changes.groupBy("tick").agg(
+        F.min("ordinal"), F.max("ordinal"), F.min("commit_timestamp"), F.max("commit_timestamp")
+    )
+    rows = sorted(tuple(row) for row in ticks.collect())
+    return sum(later[1] <= earlier[2] or later[3] <= earlier[4] for earlier, later in pairwise(rows))
+
+
+def check_lineage(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+    """Look for partitions that finished without children, or started before their parents finished."""
+    lineage = load_lineage(pipeline.lake)
+    found = violations(lineage) if lineage is not None else []
+    partitions = len(lineage.partitions) if lineage is not None else 0
+    return Verdict(
+        not found,
+        "; ".join(found[:5]) or f"{partitions} partitions, each started once, after all its parents",
+        {"partitions": partitions, "violations": len(found)},
+    )
+
+
+def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+    """Look for a watermark that went back, or that passed a partition which has not been read so far."""
+    log = pipeline.lake.system_table(LOG)
+    history = [
+        int(position)
+        for snapshot in ancestors_of(log, head(log))
+        if (position := fact(snapshot, POSITION)) is not None
+    ]
+    positions = [cut.position_micros for cut in list_cuts(pipeline.lake)]
+    back = sum(newer < older for newer, older in pairwise(history))
+    back += sum(newer < older for older, newer in pairwise(positions))
+    lineage = load_lineage(pipeline.lake)
+    held = watermark_micros(lineage) if lineage is not None else None
+    passed_it = bool(held is not None and history and history[0] > held)
+    return Verdict(
+        back == 0 and not passed_it,
+        f"{len(history)} watermarks and {len(positions)} cuts, {back} went back"
+        + (", and the log is ahead of an unread partition" if passed_it else ""),
+        {"watermarks": len(history), "cuts": len(positions), "went_back": back},
+    )
+
+
+def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+    """Compare every table at the newest cut with the fold of the whole log up to it."""
+    cut = newest_cut(pipeline.lake)
+    if cut is None:
+        return Verdict(passed=True, summary="no cut yet", facts={})
+    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") <= cut.tick)
+    differing = {
+        table.name: _count_differences(pipeline, spark, table, cut.tables[table.name], log)
+        for table in pipeline.tables
+        if table.name in cut.tables
+    }
+    total = sum(differing.values())
+    return Verdict(
+        total == 0, f"cut {cut.cut}: {total} rows differ from the fold of the log", dict(differing)
+    )
+
+
+def _count_differences(
+    pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int, log: DataFrame
+) -> int:
+    changes = type_changes(log.where(F.col("table_name") == table.name), table, has_patches=True)
+    names = [F.col(f"`{column.name}`") for column in table.columns]
+    folded = fold_changes(changes, table, has_patches=True).where(F.col(ACTION) == APPEND).select(*names)
+    stored = (
+        spark.read.option("versionAsOf", str(snapshot_id))
+        .table(pipeline.lake.spark_table(table.name))
+        .select(*names)
+    )
+    return folded.exceptAll(stored).count() + stored.exceptAll(folded).count()
+
+
+def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+    """Compare every table at the newest cut with a strong read of the source at its position."""
+    cut = newest_cut(pipeline.lake)
+    if cut is None:
+        return Verdict(passed=True, summary="no cut yet", facts={})
+    proofs = [prove_table(pipeline, table, cut) for table in pipeline.tables if table.name in cut.tables]
+    failed = [proof for proof in proofs if not proof.holds]
+    facts: dict[str, Fact] = {"cut": cut.cut}
+    for proof in proofs:
+        facts[f"{proof.table}_source_rows"] = proof.source.rows
+        facts[f"{proof.table}_lake_rows"] = proof.lake.rows
+    told = "; ".join(f"`{proof.table}` differs at {', '.join(proof.differing_keys)}" for proof in failed)
+    rows = sum(proof.lake.rows for proof in proofs)
+    return Verdict(
+        not failed, told or f"cut {cut.cut}: {rows} rows in {len(proofs)} tables equal the source", facts
+    )
+
+
+def _log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
+    return spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") > scope.after_tick)
+
+
+def _quarantine(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
+    held = spark.table(pipeline.lake.spark_system_table(QUARANTINED))
+    return held.where(F.col("tick") > scope.after_tick)
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "nothing_lost",
+        "change_log",
+        "Records read = records in the log + recognised duplicates + quarantine.",
+        every_tick=True,
+        run=check_nothing_lost,
+    ),
+    Check(
+        "exactly_once",
+        "change_log",
+        "Every change is in the log once, whatever was retried, sent again or killed.",
+        every_tick=True,
+        run=check_exactly_once,
+    ),
+    Check(
+        "transactions_whole",
+        "change_log",
+        "Every transaction is in the log whole, in commit order.",
+        every_tick=True,
+        run=check_transactions,
+    ),
+    Check(
+        "lineage_sound",
+        "partition_lineage",
+        "A finished partition has children; a child starts once, after all its parents finished.",
+        every_tick=True,
+        run=check_lineage,
+    ),
+    Check(
+        "watermark_monotone",
+        "change_log",
+        "The watermark never goes back, and a partition that is known but not read holds it.",
+        every_tick=True,
+        run=check_watermark,
+    ),
+    Check(
+        "tables_equal_log",
+        "cut",
+        "Every table at the newest cut equals the fold of the log up to it.",
+        every_tick=False,
+        run=check_fold,
+    ),
+    Check(
+        "tables_equal_source",
+        "cut",
+        "Every table at the newest cut equals a strong read of the source at its position.",
+        every_tick=False,
+        run=check_source,
+    ),
+)

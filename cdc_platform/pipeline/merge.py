@@ -1,0 +1,176 @@
+"""The third step of a tick: each table is brought up to the log, on its branch."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import uuid4
+
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.errors import LakeError
+from cdc_platform.lake.commits import BRANCH, fact, head, read_mark
+from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.lake import LOG
+from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_schema import TableSchema, spark_type
+from cdc_platform.pipeline.branch import (
+    FELL_BACK,
+    Attempt,
+    finished_head,
+    load_table,
+    marked_commits,
+    reset_branch,
+    verify_attempt,
+)
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.span import LogSpan, pending_span
+from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
+from cdc_platform.spark.merge import append_born, create_table_sql, merge_everything, merge_existing
+from cdc_platform.spark.typed import type_changes
+
+MATCHED: Final = (
+    "spark.merge-into.num-target-rows-matched-updated",
+    "spark.merge-into.num-target-rows-matched-deleted",
+)
+
+SINGLE_TASK_CHANGES: Final = 50_000
+"""Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
+
+
+@dataclass(frozen=True)
+class MergeOutcome:
+    """What one step did to a table's branch; ``snapshot_id`` is None when the log had nothing for it.
+
+    ``fell_back`` tells that the source broke its word about which keys exist, so that the full
+    merge ran.
+    """
+
+    table: str
+    tick: int
+    snapshot_id: int | None = None
+    appended: int = 0
+    updated: int = 0
+    deleted: int = 0
+    fell_back: bool = False
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The folded changes of one table, persisted and known to Spark under a name."""
+
+    view: str
+    frame: DataFrame
+    stats: PatchStats
+    schema: TableSchema
+    has_patches: bool
+
+
+def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
+    """Bring one table up to the log on the branch `tick`; readers of the table see nothing of it yet.
+
+    Raises:
+        CommitConflict: another run worked on the same branch; nothing was published.
+    """
+    schema = pipeline.table(table)
+    ensure_table(pipeline, spark, schema)
+    cut = newest_cut(pipeline.lake)
+    span = pending_span(pipeline, table, cut.tick if cut is not None and table in cut.tables else 0)
+    found = load_table(pipeline, table)
+    done = finished_head(found)
+    if span.changes == 0:
+        return MergeOutcome(table, span.until_inclusive)
+    if done is not None and read_mark(found, BRANCH).tick == span.until_inclusive:
+        fell_back = fact(done, FELL_BACK) == "true"
+        return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
+    base = head(found)
+    if base is None:
+        raise LakeError(f"Table `{table}` has no snapshot to build upon.")
+    return merge_span(pipeline, spark, schema, base, span)
+
+
+def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> None:
+    """Create the table where it is missing, and add the columns that the source has got since."""
+    target = pipeline.lake.spark_table(schema.name)
+    found = pipeline.lake.table(schema.name)
+    if found is None:
+        version = pipeline.settings.lake.table_format_version
+        spark.sql(create_table_sql(target, schema, version))
+        found = load_table(pipeline, schema.name)
+    if head(found) is None:
+        # A branch can only be reset to a snapshot.
+        spark.table(target).limit(0).writeTo(target).append()
+    known = {field.name.lower() for field in found.schema().fields}
+    missing = [column for column in schema.columns if column.name.lower() not in known]
+    if missing:
+        added = ", ".join(f"{quote_spark(column.name)} {spark_type(column.type)}" for column in missing)
+        spark.sql(f"ALTER TABLE {target} ADD COLUMNS ({added})")
+
+
+def merge_span(
+    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, base: Snapshot, span: LogSpan
+) -> MergeOutcome:
+    """Build a table's next version on its branch, from a base snapshot and a span of the log."""
+    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(
+        (F.col("table_name") == schema.name)
+        & (F.col("tick") > span.after_exclusive)
+        & (F.col("tick") <= span.until_inclusive)
+    )
+    if span.changes <= SINGLE_TASK_CHANGES:
+        log = log.coalesce(1)
+    typed = type_changes(log, schema, has_patches=span.has_patches)
+    frame = fold_changes(typed, schema, has_patches=span.has_patches).persist()
+    try:
+        view = f"patch_{uuid4().hex}"
+        frame.createOrReplaceTempView(view)
+        patch = Patch(view, frame, measure_patch(frame, schema), schema, span.has_patches)
+        attempt = Attempt(schema.name, base, span.until_inclusive)
+        return _apply(pipeline, spark, attempt, patch)
+    finally:
+        spark.catalog.dropTempView(view)
+        frame.unpersist()
+
+
+def _apply(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, patch: Patch) -> MergeOutcome:
+    built = _split_merge(pipeline, spark, attempt, patch)
+    if built is None:
+        attempt = replace(attempt, fell_back=True, token=uuid4().hex)
+        built = _full_merge(pipeline, spark, attempt, patch)
+    stats = patch.stats
+    return MergeOutcome(
+        table=attempt.table,
+        tick=attempt.tick,
+        snapshot_id=built.snapshot_id,
+        appended=stats.appended,
+        updated=stats.updated,
+        deleted=stats.deleted,
+        fell_back=attempt.fell_back,
+    )
+
+
+def _split_merge(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, patch: Patch) -> Snapshot | None:
+    """Merge what existed and append what was born; None when the table lacks a key that existed."""
+    stats, target = patch.stats, pipeline.lake.spark_table(attempt.table, BRANCH)
+    appends = stats.appended > 0 or stats.existing == 0
+    reset_branch(pipeline, spark, attempt)
+    if stats.existing > 0:
+        with marked_commits(spark, attempt.properties(is_last=not appends)):
+            merge_existing(spark, patch.view, target, patch.schema, stats, has_patches=patch.has_patches)
+        if count_matched(head(load_table(pipeline, attempt.table), BRANCH)) != stats.existing:
+            return None
+    if appends:
+        append_born(patch.frame, target, patch.schema, attempt.properties(is_last=True))
+    return verify_attempt(pipeline, attempt, commits=int(stats.existing > 0) + int(appends))
+
+
+def _full_merge(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, patch: Patch) -> Snapshot:
+    target = pipeline.lake.spark_table(attempt.table, BRANCH)
+    reset_branch(pipeline, spark, attempt)
+    with marked_commits(spark, attempt.properties(is_last=True)):
+        merge_everything(spark, patch.view, target, patch.schema, patch.stats, has_patches=patch.has_patches)
+    return verify_attempt(pipeline, attempt, commits=1)
+
+
+def count_matched(merged: Snapshot | None) -> int:
+    """Return how many rows a MERGE has updated or deleted, as its snapshot tells."""
+    return sum(int(fact(merged, key) or 0) for key in MATCHED) if merged is not None else 0

@@ -1,0 +1,62 @@
+"""A pipeline: its settings, its source and its part of the lake, opened."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.lake import Lake
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.sources.spanner.source import SpannerSource
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What the steps of a tick work with; opening it reaches neither the source nor Spark."""
+
+    settings: PipelineSettings
+    lake: Lake
+    source: SpannerSource
+
+    @property
+    def name(self) -> str:
+        """Name of the pipeline, and of its namespace in the lake."""
+        return self.settings.name
+
+    @cached_property
+    def tables(self) -> tuple[TableSchema, ...]:
+        """The source tables that are materialised, sorted by name; asks the source once.
+
+        Raises:
+            SettingError: the settings name a table that the change stream does not watch.
+        """
+        watched = {table.name: table for table in self.source.describe().tables}
+        chosen = self.settings.tables if self.settings.tables is not None else tuple(watched)
+        for name in chosen:
+            if name not in watched:
+                raise SettingError(
+                    "tables",
+                    f"names a table that the change stream does not watch: {name!r}. It watches "
+                    f"{', '.join(sorted(watched))}.",
+                )
+        return tuple(watched[name] for name in sorted(chosen))
+
+    def table(self, name: str) -> TableSchema:
+        """Return the schema of one source table.
+
+        Raises:
+            SettingError: the pipeline does not materialise it.
+        """
+        for table in self.tables:
+            if table.name == name:
+                return table
+        raise SettingError("tables", f"does not name {name!r}; it names {[t.name for t in self.tables]}")
+
+
+def open_pipeline(settings: PipelineSettings) -> Pipeline:
+    """Return the pipeline of these settings."""
+    return Pipeline(
+        settings=settings,
+        lake=Lake(settings.lake, settings.name),
+        source=SpannerSource(settings.source),
+    )

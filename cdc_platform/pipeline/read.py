@@ -1,0 +1,79 @@
+"""The first step of a tick: plan slices, read them, and commit what they hold in one commit."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from cdc_platform import errors
+from cdc_platform.errors import SourceError, SourceUnreachable
+from cdc_platform.lake.commits import POSITION, read_mark
+from cdc_platform.lake.control import read_control
+from cdc_platform.lake.lake import RAW
+from cdc_platform.lake.writes import overwrite_tick
+from cdc_platform.model.lineage import plan_slices
+from cdc_platform.model.records import RecordKind
+from cdc_platform.model.slices import SliceOutcome, SliceReport
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.trace import trace_lineage
+
+
+@dataclass(frozen=True)
+class ReadOutcome:
+    """What a tick has read; ``committed`` is False when there was nothing to read."""
+
+    tick: int
+    slices: tuple[SliceReport, ...]
+    records: Mapping[RecordKind, int]
+    committed: bool
+    clock_micros: int
+
+    @property
+    def interrupted(self) -> tuple[SliceReport, ...]:
+        """Slices whose read failed; what they have read is kept, and they are read on by the next tick."""
+        return tuple(report for report in self.slices if report.outcome is SliceOutcome.INTERRUPTED)
+
+
+def read_slices(
+    pipeline: Pipeline, spark: SparkSession, partition_keys: Collection[str] | None = None
+) -> ReadOutcome:
+    """Read what the live partitions have up to the source's clock, and commit it.
+
+    The commit alone advances the reader: positions and lineage are derived from it.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the reading, one task for each slice.
+        partition_keys: partitions to read; None means all live ones.
+
+    Raises:
+        CommitConflict: another run has committed the same tick; nothing was changed.
+        SourceError: no slice could be read.
+    """
+    raw = pipeline.lake.system_table(RAW)
+    mark = read_mark(raw)
+    lineage = trace_lineage(pipeline)
+    clock_micros = pipeline.source.clock_micros()
+    slices = plan_slices(lineage, clock_micros, pipeline.settings.max_slice_s, partition_keys)
+    if not slices:
+        return ReadOutcome(mark.tick, (), {}, committed=False, clock_micros=clock_micros)
+    tick = mark.tick + 1
+    spark.dataSource.register(pipeline.source.spark_format())
+    reader = spark.read.format(pipeline.source.spark_format().name())
+    frame = reader.options(**pipeline.source.spark_options(tick, slices)).load()
+    end_micros = max(planned.end_inclusive_micros for planned in slices)
+    target = pipeline.lake.spark_system_table(RAW)
+    overwrite_tick(frame, target, raw, tick, {POSITION: str(end_micros)})
+    control = read_control(pipeline.lake, tick)
+    outcome = ReadOutcome(tick, control.slices, control.records, committed=True, clock_micros=clock_micros)
+    if len(outcome.interrupted) == len(outcome.slices):
+        raise _as_error(outcome.interrupted[0])
+    return outcome
+
+
+def _as_error(report: SliceReport) -> SourceError:
+    """Return the error that a task met, which reaches us as text."""
+    name, _, message = (report.error or "").partition(": ")
+    kind = getattr(errors, name, SourceUnreachable)
+    is_ours = isinstance(kind, type) and issubclass(kind, SourceError)
+    return kind(message) if is_ours else SourceUnreachable(report.error)

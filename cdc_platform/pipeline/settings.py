@@ -1,0 +1,65 @@
+"""Everything that a pipeline is told: one source, one folder of the lake, one Spark."""
+
+from dataclasses import dataclass, field
+
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.names import check_identifier
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.spark.settings import SparkSettings
+
+
+@dataclass(frozen=True)
+class MaintenanceSettings:
+    """How the lake is kept fast.
+
+    Args:
+        minor_every_ticks: ticks between two compactions of small files.
+        expire_every_ticks: ticks between two expiries of snapshots.
+        small_file_bytes: files below it are rewritten by a minor compaction.
+        keep_snapshots_s: how long every snapshot, and with it every cut, stays readable.
+        keep_snapshots: how many of the newest snapshots stay whatever their age.
+        major_deleted_fraction: share of a table's rows that may be deleted ones before the
+            large files are rewritten too.
+    """
+
+    minor_every_ticks: int = 8
+    expire_every_ticks: int = 120
+    small_file_bytes: int = 8 * 1024 * 1024
+    keep_snapshots_s: float = 24 * 3600
+    keep_snapshots: int = 50
+    major_deleted_fraction: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.minor_every_ticks < 1 or self.expire_every_ticks < 1:
+            raise SettingError("maintenance", "needs at least one tick between two of its runs")
+
+
+@dataclass(frozen=True)
+class PipelineSettings:
+    """One source feeding one folder of the lake.
+
+    Args:
+        name: names the namespaces `NAME` and `NAME__cdc` of the lake.
+        source: the change stream.
+        lake: where the tables are.
+        spark: what does the work.
+        tables: source tables to materialise; None means all that the change stream watches.
+        max_slice_s: most source time that one tick reads; bounds a tick's size when catching up.
+        idle_interval_s: pause of continuous running after a tick that found nothing.
+        maintenance: how the lake is kept fast.
+    """
+
+    name: str
+    source: SpannerSettings
+    lake: LakeSettings
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    tables: tuple[str, ...] | None = None
+    max_slice_s: float | None = 3600
+    idle_interval_s: float = 1.0
+    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+
+    def __post_init__(self) -> None:
+        check_identifier("name", self.name)
+        if self.max_slice_s is not None and self.max_slice_s <= 0:
+            raise SettingError("max_slice_s", f"must be positive: {self.max_slice_s}")

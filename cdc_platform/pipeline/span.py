@@ -1,0 +1,56 @@
+"""Which part of the log a table lacks."""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.table import Table
+
+from cdc_platform.lake.commits import STATS, TICK, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.lake import LOG
+from cdc_platform.pipeline.pipeline import Pipeline
+
+
+UNKNOWN_CHANGES: Final = 2**62
+
+
+@dataclass(frozen=True)
+class LogSpan:
+    """Ticks `(after_exclusive, until_inclusive]` of the log, and what they hold for one table.
+
+    ``changes`` is `UNKNOWN_CHANGES` and ``has_patches`` True where the log no longer tells.
+    """
+
+    after_exclusive: int
+    until_inclusive: int
+    changes: int
+    has_patches: bool
+
+
+def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpan:
+    """Return the span of the log after a tick, from the summaries of its snapshots: no data is read."""
+    log = pipeline.lake.system_table(LOG)
+    until = read_mark(log).tick
+    if until <= after_exclusive:
+        return LogSpan(after_exclusive, until, 0, has_patches=False)
+    told = _told_stats(log, table, after_exclusive)
+    if told is None:
+        return LogSpan(after_exclusive, until, UNKNOWN_CHANGES, has_patches=True)
+    changes = sum(change_count for change_count, _ in told)
+    return LogSpan(after_exclusive, until, changes, any(patches for _, patches in told))
+
+
+def _told_stats(log: Table, table: str, after_exclusive: int) -> list[tuple[int, int]] | None:
+    """Return changes and patches of each later tick, None where expired snapshots have taken it along."""
+    told: list[tuple[int, int]] = []
+    for snapshot in ancestors_of(log, head(log)):
+        tick = fact(snapshot, TICK)
+        if tick is not None and int(tick) <= after_exclusive:
+            return told
+        stats = fact(snapshot, STATS)
+        if stats is not None:
+            changes, patches = json.loads(stats).get(table, (0, 0))
+            told.append((changes, patches))
+        if snapshot.parent_snapshot_id is None:
+            return told
+    return None

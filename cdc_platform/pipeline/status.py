@@ -1,0 +1,94 @@
+"""Where a pipeline stands, told by the lake alone: no Spark, and the source may be down."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_platform.lake.commits import count_rows, head, read_mark
+from cdc_platform.lake.control import load_lineage
+from cdc_platform.lake.cuts import Cut, newest_cut
+from cdc_platform.lake.lake import QUARANTINED, RAW
+from cdc_platform.model.lineage import watermark_micros
+from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.pipeline.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """Rows and snapshot of one table as readers see it now."""
+
+    rows: int | None
+    snapshot_id: int | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a pipeline stands; ``lag_s`` compares the watermark with this machine's clock."""
+
+    pipeline: str
+    tick: int
+    watermark_micros: int | None
+    lag_s: float | None
+    live_partitions: tuple[str, ...]
+    waiting_partitions: tuple[str, ...]
+    finished_partitions: int
+    tables: Mapping[str, TableStatus]
+    cut: Cut | None
+    quarantined: int
+
+    def to_json(self) -> str:
+        """Return the status as JSON, for scripts."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the status as plain values; moments are RFC 3339 texts."""
+        return {
+            "pipeline": self.pipeline,
+            "tick": self.tick,
+            "watermark": _moment(self.watermark_micros),
+            "lag_s": self.lag_s,
+            "live_partitions": list(self.live_partitions),
+            "waiting_partitions": list(self.waiting_partitions),
+            "finished_partitions": self.finished_partitions,
+            "tables": {
+                name: {"rows": table.rows, "snapshot_id": table.snapshot_id}
+                for name, table in self.tables.items()
+            },
+            "cut": self.cut.cut if self.cut is not None else None,
+            "cut_position": _moment(self.cut.position_micros if self.cut is not None else None),
+            "quarantined": self.quarantined,
+        }
+
+
+def read_status(pipeline: Pipeline) -> Status:
+    """Return where the pipeline stands."""
+    lake = pipeline.lake
+    lineage = load_lineage(lake)
+    partitions = list(lineage.partitions.values()) if lineage is not None else []
+    watermark = watermark_micros(lineage) if lineage is not None else None
+    return Status(
+        pipeline=pipeline.name,
+        tick=read_mark(lake.system_table(RAW)).tick,
+        watermark_micros=watermark,
+        lag_s=round(time.time() - watermark / 1e6, 3) if watermark is not None else None,
+        live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
+        waiting_partitions=tuple(
+            partition.key for partition in partitions if not partition.is_live and not partition.is_finished
+        ),
+        finished_partitions=sum(partition.is_finished for partition in partitions),
+        tables={name: _table_status(pipeline, name) for name in lake.table_names()},
+        cut=newest_cut(lake),
+        quarantined=count_rows(head(lake.system_table(QUARANTINED))) or 0,
+    )
+
+
+def _table_status(pipeline: Pipeline, name: str) -> TableStatus:
+    table = pipeline.lake.table(name)
+    snapshot = head(table) if table is not None else None
+    return TableStatus(count_rows(snapshot), snapshot.snapshot_id if snapshot is not None else None)
+
+
+def _moment(micros: int | None) -> str | None:
+    return to_rfc3339(micros) if micros is not None else None

@@ -1,0 +1,74 @@
+"""A whole tick: read, order, merge, publish, and now and then maintain."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.lake.cuts import Cut
+from cdc_platform.pipeline.maintain import is_due, maintain_lake
+from cdc_platform.pipeline.merge import MergeOutcome, merge_table
+from cdc_platform.pipeline.order import OrderOutcome, order_changes
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.publish import publish_cut
+from cdc_platform.pipeline.read import ReadOutcome, read_slices
+
+
+@dataclass(frozen=True)
+class TickOutcome:
+    """What one tick did, and how long each of its steps took, in seconds."""
+
+    read: ReadOutcome
+    order: OrderOutcome
+    merges: tuple[MergeOutcome, ...]
+    cut: Cut | None
+    seconds: Mapping[str, float]
+
+    @property
+    def tick(self) -> int:
+        """Number of the tick."""
+        return self.read.tick
+
+    @property
+    def lag_s(self) -> float | None:
+        """How far the newest cut is behind the source's clock."""
+        return (self.read.clock_micros - self.cut.position_micros) / 1e6 if self.cut is not None else None
+
+
+class _Stopwatch:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def measure(self, step: str) -> Iterator[None]:
+        begun = time.monotonic()
+        yield
+        self.seconds[step] = time.monotonic() - begun
+
+
+def run_tick(pipeline: Pipeline, spark: SparkSession) -> TickOutcome:
+    """Run one tick; every step recognises what an earlier, interrupted run has done already.
+
+    Raises:
+        CdcError: a step failed; what came before it is kept, and the next tick goes on from there.
+    """
+    watch = _Stopwatch()
+    with watch.measure("read"):
+        read = read_slices(pipeline, spark)
+    with watch.measure("order"):
+        order = order_changes(pipeline, spark)
+    with watch.measure("merge"):
+        merges = merge_tables(pipeline, spark)
+    with watch.measure("publish"):
+        cut = publish_cut(pipeline, spark)
+    with watch.measure("maintain"):
+        if read.committed and is_due(pipeline, read.tick):
+            maintain_lake(pipeline, spark)
+    return TickOutcome(read, order, merges, cut, watch.seconds)
+
+
+def merge_tables(pipeline: Pipeline, spark: SparkSession) -> tuple[MergeOutcome, ...]:
+    """Bring all tables up to the log."""
+    return tuple(merge_table(pipeline, spark, table.name) for table in pipeline.tables)

@@ -1,0 +1,194 @@
+"""Spark sessions, and what the assets of one pipeline share in a run."""
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+
+from cdc_platform.claims import claim_run
+from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.spark.config import spark_config
+from cdc_platform.spark.java import check_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECT_PORT: Final = 15002
+PROBE_S: Final = 5.0
+WAREHOUSE: Final = "spark.sql.catalog.lake.warehouse"
+KEPT_LINES: Final = 200
+
+UNRESOLVED: Final = ("unresolved dependenc", "server access error", "download failed", "not found: ")
+
+
+def spark_resource(settings: PipelineSettings) -> LazyPySparkResource:
+    """Return the resource that makes the session when it is first needed."""
+    return LazyPySparkResource(spark_config=spark_config(settings.spark, settings.lake))
+
+
+def spark_session(settings: PipelineSettings, report: Callable[[str], None] | None = None) -> "SparkSession":
+    """Return the session of a pipeline, started if need be.
+
+    Args:
+        settings: the pipeline's settings.
+        report: told each line that Spark's launcher says while jars arrive.
+
+    Raises:
+        JavaMissing: no Java, or one too old, was found.
+        JarsUnavailable: Spark's packages could not be fetched.
+        SparkUnreachable: the Spark Connect server does not answer, or the session did not start.
+    """
+    return start_session(spark_resource(settings), settings, report)
+
+
+def start_session(
+    resource: LazyPySparkResource, settings: PipelineSettings, report: Callable[[str], None] | None = None
+) -> "SparkSession":
+    """Return the resource's session; what can go wrong at its start becomes an error that says what to do."""
+    # Spark's workers would otherwise run the first python3 of the PATH.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if settings.spark.remote is not None:
+        _probe(settings.spark.remote)
+        session: SparkSession = resource.spark_session
+        return session
+    check_java()
+    _refuse_second_lake(settings)
+    with _launcher_output(report or _ignore) as lines:
+        try:
+            session = resource.spark_session
+        except Exception as error:
+            raise _start_error(settings, error, lines) from error
+    return session
+
+
+def _ignore(_line: str) -> None:
+    """Say nothing."""
+
+
+def _probe(remote: str) -> None:
+    """Fail early: the Spark client itself would try for minutes."""
+    address = urlsplit(remote)
+    if address.scheme != "sc" or not address.hostname:
+        raise SettingError("spark.remote", f"must look like sc://HOST:{CONNECT_PORT}, but is: {remote}")
+    try:
+        socket.create_connection((address.hostname, address.port or CONNECT_PORT), PROBE_S).close()
+    except OSError as error:
+        raise SparkUnreachable(
+            f"No Spark Connect server answers ({error}). Start it, or remove the setting `spark.remote` "
+            f"to use a session of our own: {remote}"
+        ) from error
+
+
+def _refuse_second_lake(settings: PipelineSettings) -> None:
+    """A process has one classic session, and its catalog `lake` is fixed once it is used."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    wanted = spark_config(settings.spark, settings.lake).get(WAREHOUSE)
+    found = active.conf.get(WAREHOUSE, None) if active is not None else None
+    if found is not None and found != wanted:
+        raise SettingError(
+            "lake.path",
+            f"differs from that of another pipeline in the same process ({found}); run them one by one, "
+            f"give them the same lake, or use `spark.remote`: {wanted}",
+        )
+
+
+@contextmanager
+def _launcher_output(report: Callable[[str], None]) -> Iterator[list[str]]:
+    """Collect what Spark's launcher writes to stderr while it starts, and hand it on afterwards."""
+    lines: list[str] = []
+    read_end, write_end = os.pipe()
+    kept = os.dup(2)
+    os.dup2(write_end, 2)
+    os.close(write_end)
+    is_started = threading.Event()
+
+    def drain() -> None:
+        with os.fdopen(read_end, encoding="utf-8", errors="replace") as output:
+            for line in output:
+                if is_started.is_set():
+                    os.write(kept, line.encode())
+                    continue
+                del lines[:-KEPT_LINES]
+                lines.append(line.rstrip())
+                report(line.rstrip())
+
+    # The JVM holds the pipe as long as it lives, so somebody has to read it.
+    threading.Thread(target=drain, daemon=True, name="spark-output").start()
+    try:
+        yield lines
+    finally:
+        is_started.set()
+        os.dup2(kept, 2)
+
+
+def _start_error(settings: PipelineSettings, error: Exception, lines: list[str]) -> CdcError:
+    output = "\n".join(lines[-20:])
+    if any(sign in line.lower() for line in lines for sign in UNRESOLVED):
+        return JarsUnavailable(
+            f"Spark's packages could not be fetched: {', '.join(settings.spark.packages)}. Check the network "
+            "and the setting `spark.conf` (`spark.jars.repositories`, `spark.jars.ivySettings`), or put the "
+            f"jars into a folder and name it in `spark.jars_folder`. Spark said:\n{output}"
+        )
+    if isinstance(error, CdcError):
+        return error
+    return SetupError(f"Spark did not start ({type(error).__name__}: {error}). Spark said:\n{output}")
+
+
+@dataclass(frozen=True)
+class PipelineRun:
+    """A pipeline within one run; its Spark session starts when a step first needs it."""
+
+    pipeline: Pipeline
+    resource: LazyPySparkResource
+
+    @cached_property
+    def spark(self) -> "SparkSession":
+        """The session that all steps of the run share."""
+        return start_session(self.resource, self.pipeline.settings)
+
+    def close(self) -> None:
+        """Give back what a server holds for us; a session of our own ends with the process."""
+        self.pipeline.source.close()
+        if self.pipeline.settings.spark.remote is not None and "spark" in self.__dict__:
+            self.spark.stop()
+
+
+def run_key(pipeline: str) -> str:
+    """Return the resource key under which the assets of a pipeline find their run."""
+    return f"{pipeline}__run"
+
+
+def run_resource(settings: PipelineSettings) -> dg.ResourceDefinition:
+    """Return the resource of a pipeline's assets and checks: it waits for its turn, and claims the run."""
+
+    def open_run(context: dg.InitResourceContext) -> Iterator[PipelineRun]:
+        if context.instance is not None and context.run is not None and context.log is not None:
+            claim_run(context.instance, context.run.run_id, settings.name, context.log.info)
+        run = PipelineRun(open_pipeline(settings), spark_resource(settings))
+        try:
+            yield run
+        finally:
+            run.close()
+
+    description = f"The pipeline `{settings.name}` within a run: its source, its lake and its Spark session."
+    return dg.ResourceDefinition(open_run, description=description)
+
+
+def find_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, pipeline: str) -> PipelineRun:
+    """Return the pipeline's run from an asset's or a check's context."""
+    run = getattr(context.resources, run_key(pipeline))
+    assert isinstance(run, PipelineRun)
+    return run

@@ -1,0 +1,143 @@
+"""The sensor of a pipeline: keeps Dagster's partitions level with the source, and asks for the next run.
+
+It is plain Python on the lake's metadata: no Spark, and one short question to the source before each run.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import dagster as dg
+
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.checks.invariants import check_keys
+from cdc_platform.claims import PIPELINE_TAG, failures_in_a_row, unfinished_runs
+from cdc_platform.errors import CdcError, SourceError
+from cdc_platform.model.lineage import Lineage
+from cdc_platform.partitions import change_stream_partitions, compare_keys
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.trace import trace_lineage
+
+RANGE_START_TAG: Final = "dagster/asset_partition_range_start"
+RANGE_END_TAG: Final = "dagster/asset_partition_range_end"
+PROOF_TAG: Final = "cdc/proof"
+
+SOURCE_DEADLINE_S: Final = 10.0
+"""An evaluation of a sensor has 60 s; a source that is down must not use them up."""
+
+BACKOFF_S: Final = (0, 0, 10, 30, 60, 120, 300)
+"""Pause after so many failed runs in a row; a run whose process was killed does not count."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """How Dagster runs a pipeline; components/spanner.py describes each setting."""
+
+    sensor: bool = True
+    poll_s: int = 3
+    follow_s: float = 60.0
+    prove_every_s: float = 600.0
+    owners: tuple[str, ...] = ()
+
+
+def build_sensor(
+    settings: PipelineSettings, assets: PipelineAssets, running: Running, job: dg.UnresolvedAssetJobDefinition
+) -> dg.SensorDefinition:
+    """Return the sensor that keeps a pipeline going."""
+
+    @dg.sensor(
+        name=f"{settings.name}_ticks",
+        job=job,
+        minimum_interval_seconds=running.poll_s,
+        default_status=dg.DefaultSensorStatus.RUNNING if running.sensor else dg.DefaultSensorStatus.STOPPED,
+        description=f"Adds and retires the change stream partitions of `{settings.name}`, and asks for one run "
+        "over all live ones as soon as the last run has ended.",
+    )
+    def ticks(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        return look(context.instance, settings, assets, running)
+
+    return ticks
+
+
+def look(
+    instance: dg.DagsterInstance, settings: PipelineSettings, assets: PipelineAssets, running: Running
+) -> dg.SensorResult | dg.SkipReason:
+    """Return what one evaluation of the sensor asks for."""
+    reason = why_wait(instance, settings.name)
+    if reason is not None:
+        return dg.SkipReason(reason)
+    pipeline = open_pipeline(_impatient(settings))
+    try:
+        lineage = _trace(pipeline)
+    except SourceError as error:
+        return dg.SkipReason(f"The source cannot be read ({type(error).__name__}): {error}")
+    except CdcError as error:
+        return dg.SkipReason(f"{type(error).__name__}: {error}")
+    finally:
+        pipeline.source.close()
+    return _request(instance, assets, running, lineage)
+
+
+def why_wait(instance: dg.DagsterInstance, pipeline: str) -> str | None:
+    """Return why no run of a pipeline should be asked for now, None when one should."""
+    going_on = unfinished_runs(instance, pipeline)
+    if going_on:
+        return f"Run {going_on[0].dagster_run.run_id[:8]} of the pipeline is going on."
+    failures, ended_at = failures_in_a_row(instance, pipeline, most=len(BACKOFF_S) - 1)
+    wait_s = BACKOFF_S[failures] - (time.time() - ended_at)
+    if failures and wait_s > 0:
+        return f"The last {failures} runs failed; the next one is asked for in {wait_s:.0f} s."
+    return None
+
+
+def _impatient(settings: PipelineSettings) -> PipelineSettings:
+    deadline_s = min(SOURCE_DEADLINE_S, settings.source.deadline_s)
+    return replace(settings, source=replace(settings.source, deadline_s=deadline_s, max_attempts=1))
+
+
+def _trace(pipeline: Pipeline) -> Lineage:
+    pipeline.source.clock_micros()
+    return trace_lineage(pipeline)
+
+
+def _request(
+    instance: dg.DagsterInstance, assets: PipelineAssets, running: Running, lineage: Lineage
+) -> dg.SensorResult | dg.SkipReason:
+    keys = compare_keys(instance, assets.pipeline, lineage)
+    if not keys.live:
+        return dg.SkipReason("The change stream has ended: no partition is left to be read.")
+    partitions = change_stream_partitions(assets.pipeline)
+    changes: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
+    if keys.added:
+        changes.append(partitions.build_add_request(list(keys.added)))
+    if keys.retired:
+        changes.append(partitions.build_delete_request(list(keys.retired)))
+    with_proof = _is_proof_due(instance, assets.pipeline, running.prove_every_s)
+    request = dg.RunRequest(
+        asset_selection=assets.all_keys,
+        asset_check_keys=check_keys(assets, with_proof=with_proof),
+        run_config=_run_config(assets, running),
+        tags={
+            PIPELINE_TAG: assets.pipeline,
+            PROOF_TAG: str(with_proof).lower(),
+            # Dagster knows the keys in the order in which they were added: this is all of them.
+            RANGE_START_TAG: keys.live[0],
+            RANGE_END_TAG: keys.live[-1],
+        },
+    )
+    return dg.SensorResult(run_requests=[request], dynamic_partitions_requests=changes)
+
+
+def _is_proof_due(instance: dg.DagsterInstance, pipeline: str, every_s: float) -> bool:
+    wanted = dg.RunsFilter(
+        tags={PIPELINE_TAG: pipeline, PROOF_TAG: "true"}, statuses=[dg.DagsterRunStatus.SUCCESS]
+    )
+    records = instance.get_run_records(wanted, limit=1)
+    return not records or time.time() - records[0].create_timestamp.timestamp() >= every_s
+
+
+def _run_config(assets: PipelineAssets, running: Running) -> Mapping[str, Any]:
+    op = assets.cut.to_python_identifier()
+    return {"ops": {op: {"config": {"follow_s": running.follow_s}}}}

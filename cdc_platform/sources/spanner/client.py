@@ -1,0 +1,157 @@
+"""The client: one channel and one session, with deadlines and retries of its own.
+
+The stock `Client` retries an unreachable server for ever, holds its calls for an hour, sets a global
+metrics exporter and decodes every value; the generated client below it does none of this.
+"""
+
+import threading
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from cdc_platform.errors import AccessDenied, SourceError, SourceUnreachable
+from cdc_platform.sources.spanner.chunks import RowAssembler
+from cdc_platform.sources.spanner.failures import to_source_error
+from cdc_platform.sources.spanner.query import Query, to_request
+from cdc_platform.sources.spanner.retry import Attempts
+from cdc_platform.sources.spanner.settings import SpannerSettings
+
+_LOCAL_CHANNEL_OPTIONS: Final = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # An emulator is on this machine or beside it; a proxy of the environment is not meant for it.
+    ("grpc.enable_http_proxy", 0),
+    # One channel a client: shared ones keep the back-off of a server that was down before.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class SpannerClient:
+    """Reads one database; safe to use from several threads, not across a fork."""
+
+    def __init__(self, settings: SpannerSettings) -> None:
+        self.settings = settings.with_environment()
+        self._lock = threading.Lock()
+        self._api: Any = None
+        self._session: str | None = None
+
+    def rows(self, query: Query, deadline_s: float | None = None) -> Iterator[list[Any]]:
+        """Yield the rows of one attempt as protobuf values.
+
+        Raises:
+            SourceError: The call failed; `retryable` says whether another attempt makes sense.
+        """
+        return self.stream(query, RowAssembler(), deadline_s)
+
+    def stream(
+        self, query: Query, assembler: RowAssembler, deadline_s: float | None = None
+    ) -> Iterator[list[Any]]:
+        """Yield the rows of one attempt through an assembler, which knows the names of the fields."""
+        try:
+            messages = self._execute(query, deadline_s or self.settings.deadline_s)
+            yield from assembler.rows(message._pb for message in messages)  # noqa: SLF001 - see decode.py
+        except SourceError:
+            raise
+        except Exception as error:
+            raise self._translated(error) from error
+
+    def fetch(self, query: Query) -> list[list[Any]]:
+        """Return all rows of a small query, with bounded retries.
+
+        Raises:
+            SourceError: It failed, or went on failing.
+        """
+        attempts = self.attempts()
+        while True:
+            try:
+                return list(self.rows(query))
+            except SourceUnreachable as error:
+                attempts.failed(error)
+
+    def fetch_texts(self, query: Query) -> list[tuple[str | None, ...]]:
+        """Return all rows of a small query of texts, numbers and booleans, each value as text."""
+        return [tuple(_text(value) for value in row) for row in self.fetch(query)]
+
+    def attempts(self) -> Attempts:
+        """Return a new count of attempts, with the limits of the settings."""
+        settings = self.settings
+        return Attempts(settings.max_attempts, settings.backoff_initial_s, settings.backoff_max_s)
+
+    def close(self) -> None:
+        """Close the channel; the next call opens another one."""
+        with self._lock:
+            api, self._api, self._session = self._api, None, None
+        if api is not None:
+            api.transport.close()
+
+    def _execute(self, query: Query, deadline_s: float) -> Any:
+        api, session = self._connected()
+        return api.execute_streaming_sql(
+            request=to_request(query, self.settings, session),
+            retry=None,
+            timeout=deadline_s,
+            metadata=self._metadata(),
+        )
+
+    def _connected(self) -> tuple[Any, str]:
+        with self._lock:
+            if self._api is None:
+                self._api = _generated_client(self.settings)
+            if self._session is None:
+                self._session = self._new_session()
+            return self._api, self._session
+
+    def _new_session(self) -> str:
+        session = {"multiplexed": True, "creator_role": self.settings.database_role or ""}
+        created = self._api.create_session(
+            request={"database": self.settings.database_path, "session": session},
+            retry=None,
+            timeout=self.settings.connect_deadline_s,
+            metadata=self._metadata(),
+        )
+        return str(created.name)
+
+    def _metadata(self) -> list[tuple[str, str]]:
+        return [("google-cloud-resource-prefix", self.settings.database_path)]
+
+    def _translated(self, error: Exception) -> SourceError:
+        from google.api_core.exceptions import GoogleAPICallError
+        from google.auth.exceptions import GoogleAuthError
+
+        if isinstance(error, GoogleAuthError):
+            advice = "Provide application default credentials, or set `emulator_host`"
+            return AccessDenied(f"No credentials for {self.settings.title}. {advice}. Google said: {error}")
+        if not isinstance(error, GoogleAPICallError):
+            return SourceError(f"Cannot read {self.settings.title}: {type(error).__name__}: {error}")
+        code = error.grpc_status_code.name if error.grpc_status_code else "UNKNOWN"
+        if code in ("NOT_FOUND", "UNAUTHENTICATED"):
+            # It may be the session that is gone; the next call makes a new one.
+            self._session = None
+        return to_source_error(self.settings, code, str(error.message))
+
+
+@lru_cache(maxsize=8)
+def client_of(settings_json: str) -> SpannerClient:
+    """Return this process's client for the settings; connections and sessions outlive a task."""
+    return SpannerClient(SpannerSettings.from_options(settings_json))
+
+
+def _generated_client(settings: SpannerSettings) -> Any:
+    from google.cloud.spanner_v1.services.spanner import SpannerClient as GeneratedClient
+
+    if settings.emulator_host is None:
+        return GeneratedClient()
+    import grpc
+    from google.cloud.spanner_v1.services.spanner.transports import SpannerGrpcTransport
+
+    channel = grpc.insecure_channel(settings.emulator_host, options=list(_LOCAL_CHANNEL_OPTIONS))
+    return GeneratedClient(transport=SpannerGrpcTransport(channel=channel))
+
+
+def _text(value: Any) -> str | None:
+    kind = value.WhichOneof("kind")
+    if kind == "null_value":
+        return None
+    if kind == "bool_value":
+        return "true" if value.bool_value else "false"
+    return str(getattr(value, kind))

@@ -1,0 +1,119 @@
+"""What Spanner's errors mean: which may pass by themselves, and what to do about the others."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from cdc_platform.errors import (
+    AccessDenied,
+    PartitionBoundsInvalid,
+    RetentionExpired,
+    SourceError,
+    SourceNotFound,
+    SourceUnreachable,
+)
+from cdc_platform.sources.spanner.settings import SpannerSettings
+
+
+class RetryRule(Enum):
+    """What a client does about one gRPC status code."""
+
+    RETRY = "retry"
+    """The same call may succeed in a moment."""
+    RETRY_IF_TRANSPORT = "retry_if_transport"
+    """Only when the text says that a connection broke; otherwise it is a fault of the server."""
+    FAIL = "fail"
+    """The same call fails again."""
+
+
+RETRY_RULES: Final = {
+    "UNAVAILABLE": RetryRule.RETRY,
+    # Our own deadline ended the call; the reader goes on from the last complete timestamp.
+    "DEADLINE_EXCEEDED": RetryRule.RETRY,
+    "ABORTED": RetryRule.RETRY,
+    # Nobody on our side cancels: a proxy or a server that shuts down did.
+    "CANCELLED": RetryRule.RETRY,
+    "RESOURCE_EXHAUSTED": RetryRule.RETRY,
+    "INTERNAL": RetryRule.RETRY_IF_TRANSPORT,
+    "UNKNOWN": RetryRule.RETRY_IF_TRANSPORT,
+}
+"""Rule per gRPC status code; codes that are not named fail."""
+
+_TRANSPORT_TEXTS: Final = ("RST_STREAM", "EOS on DATA frame", "GOAWAY", "Stream removed", "Connection reset")
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a status code means when the message contains the text; `advice` tells the operator what to do."""
+
+    code: str
+    text: str
+    error: type[SourceError]
+    advice: str
+
+
+_RETENTION_ADVICE: Final = (
+    "Records of that time are lost to the stream. Either set `start_timestamp` to a time that the stream "
+    "still keeps and begin a new lake folder with it, or remove the setting to begin at the present; "
+    "a longer `retention_period` of the stream avoids it in future"
+)
+_BOUNDS_ADVICE: Final = (
+    "The position of the partition is outside its life. Was the stream dropped and created again? Then "
+    "begin a new lake folder; otherwise keep the lake as it is and report it"
+)
+_NAMES_ADVICE: Final = (
+    "Check `project`, `instance`, `database` and `change_stream`; streams are listed by "
+    "SELECT * FROM information_schema.change_streams"
+)
+_ACCESS_ADVICE: Final = (
+    "Give the account of this process roles/spanner.databaseReader, or with `database_role` SELECT on "
+    "the change stream and EXECUTE on its read function"
+)
+_UNREACHABLE_ADVICE: Final = (
+    "Check the network, and `emulator_host` if one is set; the next tick goes on where this one stopped"
+)
+
+MEANINGS: Final = (
+    Meaning("OUT_OF_RANGE", "too far in the past", RetentionExpired, _RETENTION_ADVICE),
+    Meaning("OUT_OF_RANGE", "no longer valid", RetentionExpired, _RETENTION_ADVICE),
+    Meaning("OUT_OF_RANGE", "for the partition", PartitionBoundsInvalid, _BOUNDS_ADVICE),
+    Meaning(
+        "OUT_OF_RANGE",
+        "too far in the future",
+        PartitionBoundsInvalid,
+        "Set `start_timestamp` to the present or earlier",
+    ),
+    Meaning("INVALID_ARGUMENT", "does not belong to", PartitionBoundsInvalid, _BOUNDS_ADVICE),
+    Meaning("INVALID_ARGUMENT", "function not found", SourceNotFound, _NAMES_ADVICE),
+    Meaning("FAILED_PRECONDITION", "staleness", RetentionExpired, "Read at a later timestamp"),
+    # A session may expire; the client makes another one for the next attempt.
+    Meaning("NOT_FOUND", "Session not found", SourceUnreachable, _UNREACHABLE_ADVICE),
+    Meaning("NOT_FOUND", "", SourceNotFound, _NAMES_ADVICE),
+    Meaning("PERMISSION_DENIED", "", AccessDenied, _ACCESS_ADVICE),
+    Meaning("UNAUTHENTICATED", "", AccessDenied, _ACCESS_ADVICE),
+)
+"""The first row that fits counts; texts are short since they are no contract of Spanner."""
+
+
+def to_source_error(settings: SpannerSettings, code: str, text: str) -> SourceError:
+    """Return the platform's error for a gRPC status; its message names the stream and what to do."""
+    meaning = _meaning(code, text)
+    said = f"Spanner said {code}: {text}"
+    return meaning.error(f"Cannot read {settings.title}. {meaning.advice}. {said}")
+
+
+def _meaning(code: str, text: str) -> Meaning:
+    for meaning in MEANINGS:
+        if meaning.code == code and meaning.text in text:
+            return meaning
+    if may_pass(code, text):
+        return Meaning(code, text, SourceUnreachable, _UNREACHABLE_ADVICE)
+    return Meaning(code, text, SourceError, "Spanner refused the read")
+
+
+def may_pass(code: str, text: str) -> bool:
+    """Return whether the same call may succeed later."""
+    rule = RETRY_RULES.get(code, RetryRule.FAIL)
+    if rule is RetryRule.RETRY_IF_TRANSPORT:
+        return any(part in text for part in _TRANSPORT_TEXTS)
+    return rule is RetryRule.RETRY

@@ -1,0 +1,39 @@
+"""Bounded attempts with exponential back-off and jitter."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cdc_platform.errors import SourceError
+
+
+@dataclass
+class Attempts:
+    """Counts failures in a row; progress forgives them, and too many end the read."""
+
+    max_attempts: int
+    backoff_initial_s: float
+    backoff_max_s: float
+    sleep: Callable[[float], None] = time.sleep
+    failures: int = field(default=0, init=False)
+
+    def progressed(self) -> None:
+        """Begin to count anew: the source answered."""
+        self.failures = 0
+
+    def failed(self, error: SourceError) -> None:
+        """Wait before the next attempt.
+
+        Raises:
+            SourceError: The error itself, when it cannot pass or the attempts are used up.
+        """
+        self.failures += 1
+        if not error.retryable or self.failures >= self.max_attempts:
+            raise error
+        self.sleep(self._pause_s())
+
+    def _pause_s(self) -> float:
+        longest_s = min(self.backoff_max_s, self.backoff_initial_s * 2.0 ** (self.failures - 1))
+        # Jitter keeps many slices from asking again all at once.
+        return longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing

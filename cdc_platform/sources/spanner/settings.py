@@ -1,0 +1,103 @@
+"""Settings of a Spanner change stream, and their JSON form for Spark's workers."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+from cdc_platform.errors import SettingError
+from cdc_platform.model.timestamps import from_rfc3339
+
+EMULATOR_VARIABLE: Final = "SPANNER_EMULATOR_HOST"
+"""Environment variable by which all of Google's clients find an emulator."""
+DIALECTS: Final = ("googlesql", "postgresql")
+PRIORITIES: Final = ("LOW", "MEDIUM", "HIGH")
+HEARTBEAT_MS_MIN: Final = 100
+HEARTBEAT_MS_MAX: Final = 300_000
+
+
+@dataclass(frozen=True)
+class SpannerSettings:
+    """Where a change stream is, and how it is read.
+
+    ``start_timestamp`` is RFC 3339 and matters only before the first tick; without it a pipeline begins
+    at the source's present. ``dialect`` is detected where it is not given.
+    """
+
+    project: str
+    instance: str
+    database: str
+    change_stream: str
+    start_timestamp: str | None = None
+    dialect: str | None = None
+    emulator_host: str | None = None
+    database_role: str | None = None
+    heartbeat_ms: int = 2000
+    priority: str = "HIGH"
+    request_tag: str = "cdc_platform"
+    deadline_s: float = 60.0
+    connect_deadline_s: float = 8.0
+    max_attempts: int = 5
+    backoff_initial_s: float = 0.2
+    backoff_max_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("project", "instance", "database", "change_stream"):
+            if not getattr(self, name).strip():
+                raise SettingError(name, "is empty; write its name in Spanner")
+        _check_one_of("dialect", self.dialect, (None, *DIALECTS))
+        _check_one_of("priority", self.priority, PRIORITIES)
+        if not HEARTBEAT_MS_MIN <= self.heartbeat_ms <= HEARTBEAT_MS_MAX:
+            limits = f"{HEARTBEAT_MS_MIN} and {HEARTBEAT_MS_MAX}"
+            raise SettingError("heartbeat_ms", f"must be between {limits}, but is: {self.heartbeat_ms}")
+        for name in ("deadline_s", "connect_deadline_s", "max_attempts"):
+            if getattr(self, name) <= 0:
+                raise SettingError(name, f"must be positive, but is: {getattr(self, name)}")
+        _check_timestamp("start_timestamp", self.start_timestamp)
+        _check_host("emulator_host", self.emulator_host)
+
+    @property
+    def database_path(self) -> str:
+        """Full resource name of the database."""
+        return f"projects/{self.project}/instances/{self.instance}/databases/{self.database}"
+
+    @property
+    def title(self) -> str:
+        """Name of the change stream as messages say it."""
+        return f"change stream `{self.change_stream}` of {self.database_path}"
+
+    def with_environment(self, environment: Mapping[str, str] = os.environ) -> "SpannerSettings":
+        """Return the settings with the emulator that the environment names, unless they name one."""
+        host = self.emulator_host or environment.get(EMULATOR_VARIABLE) or None
+        return replace(self, emulator_host=host)
+
+    def to_options(self) -> str:
+        """Return the settings as JSON text, equal for equal settings."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_options(cls, text: str) -> "SpannerSettings":
+        """Return the settings of a JSON text that `to_options` made."""
+        return cls(**json.loads(text))
+
+
+def _check_one_of(setting: str, value: str | None, allowed: tuple[str | None, ...]) -> None:
+    if value not in allowed:
+        known = ", ".join(str(item) for item in allowed if item is not None)
+        raise SettingError(setting, f"must be one of {known}, but is: {value!r}")
+
+
+def _check_timestamp(setting: str, value: str | None) -> None:
+    if value is None:
+        return
+    try:
+        from_rfc3339(value)
+    except ValueError as error:
+        example = "2026-01-31T08:00:00Z"
+        raise SettingError(setting, f"must look like {example}, but is: {value!r}") from error
+
+
+def _check_host(setting: str, value: str | None) -> None:
+    if value is not None and ("://" in value or ":" not in value):
+        raise SettingError(setting, f"must look like localhost:9010, without a scheme, but is: {value!r}")

@@ -1,0 +1,142 @@
+"""Folding the ordered changes of each key into one patch, by a single aggregation."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.changes import ChangeKind
+from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_schema import TableSchema, spark_type
+from cdc_platform.spark.typed import KIND, ORDINAL, named
+
+ACTION = "__action"
+NEWEST, BORN, ROW_EVENT = "__newest", "__born", "__row_event"
+APPEND, UPDATE, REMOVE, NOTHING = "append", "update", "delete", "none"
+
+BOUNDED_TYPES = frozenset({"bigint", "string", "date", "timestamp"})
+
+
+@dataclass(frozen=True)
+class PatchStats:
+    """How many keys a patch holds for each action, and where they lie.
+
+    ``low_inclusive`` and ``high_inclusive`` are SQL literals of the first key column's bounds, None
+    where it has no literal or some key is NULL.
+    """
+
+    appended: int
+    updated: int
+    deleted: int
+    has_null_keys: bool
+    low_inclusive: str | None
+    high_inclusive: str | None
+
+    @property
+    def existing(self) -> int:
+        """Keys that the table must already have."""
+        return self.updated + self.deleted
+
+
+def fold_changes(changes: DataFrame, table: TableSchema, *, has_patches: bool) -> DataFrame:
+    """Return one row per key: what the changes do to it.
+
+    INSERT sets all columns, DELETE sets them all and the tombstone, UPDATE sets the columns it names;
+    the value of a column is that of the newest change that set it.
+
+    Args:
+        changes: the result of `type_changes`.
+        table: the table's columns.
+        has_patches: whether `changes` has a flag for each value column.
+
+    Returns:
+        the key columns, the value columns, with patches the flags `__names_COLUMN` (some change set
+        the column), and `__action`: `append` (born in these changes), `update`, `delete`, or `none`
+        (born and gone).
+    """
+    keys = [_col(column.name) for column in table.key_columns]
+    aggregate = _fold_patches if has_patches else _fold_whole_rows
+    return aggregate(changes, table, keys)
+
+
+def _fold_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
+    values = [column.name for column in table.value_columns]
+    newest = F.max_by(F.struct(KIND, *(_col(name) for name in values)), ORDINAL)
+    folded = changes.groupBy(*keys).agg(newest.alias(NEWEST), _was_born().alias(BORN))
+    is_gone = F.col(f"{NEWEST}.{KIND}") == ChangeKind.DELETE.value
+    return folded.select(
+        *keys,
+        *(F.col(quote_spark(NEWEST, name)).alias(name) for name in values),
+        _action(is_gone).alias(ACTION),
+    )
+
+
+def _fold_patches(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
+    values = [column.name for column in table.value_columns]
+    is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
+    folded = changes.groupBy(*keys).agg(
+        F.max_by(F.col(KIND), F.when(is_row_event, F.col(ORDINAL))).alias(ROW_EVENT),
+        _was_born().alias(BORN),
+        *(
+            # The struct tells an explicit NULL from a column that no change named.
+            F.max_by(F.struct(_col(name).alias("value")), F.when(_col(named(name)), F.col(ORDINAL))).alias(
+                name
+            )
+            for name in values
+        ),
+    )
+    is_gone = F.coalesce(F.col(ROW_EVENT) == ChangeKind.DELETE.value, F.lit(False))
+    return folded.select(
+        *keys,
+        *(F.col(quote_spark(name, "value")).alias(name) for name in values),
+        *(_col(name).isNotNull().alias(named(name)) for name in values),
+        _action(is_gone).alias(ACTION),
+    )
+
+
+def _was_born() -> Column:
+    return F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
+
+
+def _action(is_gone: Column) -> Column:
+    born = F.col(BORN)
+    return F.when(born & is_gone, NOTHING).when(born, APPEND).when(is_gone, REMOVE).otherwise(UPDATE)
+
+
+def measure_patch(patch: DataFrame, table: TableSchema) -> PatchStats:
+    """Count a patch's keys by action and find their bounds; one Spark job."""
+    keys = [_col(column.name) for column in table.key_columns]
+    first = table.key_columns[0]
+    any_null = keys[0].isNull()
+    for key in keys[1:]:
+        any_null = any_null | key.isNull()
+    touches = F.col(ACTION).isin(UPDATE, REMOVE)
+    row = patch.agg(
+        *(F.count_if(F.col(ACTION) == action).alias(action) for action in (APPEND, UPDATE, REMOVE)),
+        F.count_if(any_null).alias("nulls"),
+        F.min(F.when(touches, _col(first.name))).cast("string").alias("low"),
+        F.max(F.when(touches, _col(first.name))).cast("string").alias("high"),
+    ).collect()[0]
+    kind = spark_type(first.type)
+    bounded = kind in BOUNDED_TYPES and not row["nulls"]
+    return PatchStats(
+        appended=row[APPEND],
+        updated=row[UPDATE],
+        deleted=row[REMOVE],
+        has_null_keys=row["nulls"] > 0,
+        low_inclusive=_literal(row["low"], kind) if bounded else None,
+        high_inclusive=_literal(row["high"], kind) if bounded else None,
+    )
+
+
+def _literal(text: str | None, kind: str) -> str | None:
+    if text is None:
+        return None
+    if kind == "bigint":
+        return f"{text}L"
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'" if kind == "string" else f"{kind.upper()} '{escaped}'"
+
+
+def _col(name: str) -> Column:
+    return F.col(quote_spark(name))

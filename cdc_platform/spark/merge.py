@@ -1,0 +1,106 @@
+"""Bringing a patch into a table: born keys are appended, existing ones merged, nothing is shuffled."""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_schema import TableSchema, spark_type
+from cdc_platform.spark.fold import ACTION, APPEND, NOTHING, REMOVE, UPDATE, PatchStats
+from cdc_platform.spark.typed import named
+
+BROADCAST_KEYS = 2_000_000
+"""Up to so many keys a patch is broadcast: a join that moves the table costs more than one that moves it."""
+
+
+def create_table_sql(target: str, table: TableSchema, format_version: int) -> str:
+    """Return the statement that creates the table of a source table, merged on read."""
+    columns = ", ".join(
+        f"{quote_spark(column.name)} {spark_type(column.type)}"
+        + (" COMMENT 'primary key'" if column.is_primary_key else "")
+        for column in table.columns
+    )
+    properties = {
+        "format-version": str(format_version),
+        "write.merge.mode": "merge-on-read",
+        "write.update.mode": "merge-on-read",
+        "write.delete.mode": "merge-on-read",
+        "write.merge.distribution-mode": "none",
+        "write.update.distribution-mode": "none",
+        "write.delete.distribution-mode": "none",
+        "write.distribution-mode": "none",
+        # A conflict with compaction is retried by Iceberg; one with another tick is found by the branch.
+        "write.merge.isolation-level": "snapshot",
+        "write.parquet.compression-codec": "zstd",
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
+    }
+    listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
+    return f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING iceberg TBLPROPERTIES ({listed})"
+
+
+def append_born(patch: DataFrame, target: str, table: TableSchema, properties: dict[str, str]) -> None:
+    """Append the keys that were born in the patch; the source promises that the table has none of them."""
+    columns = [F.col(quote_spark(column.name)) for column in table.columns]
+    writer = patch.where(F.col(ACTION) == APPEND).select(*columns).writeTo(target)
+    for key, value in properties.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    writer.append()
+
+
+def merge_existing(
+    spark: SparkSession, view: str, target: str, table: TableSchema, stats: PatchStats, *, has_patches: bool
+) -> None:
+    """Update and delete the keys that the table has.
+
+    With matched clauses only it is an inner join, which broadcasts the patch and never shuffles the table.
+    """
+    hint = "/*+ BROADCAST(p) */ " if stats.existing <= BROADCAST_KEYS else ""
+    source = f"SELECT {hint}* FROM {view} p WHERE {ACTION} IN ('{UPDATE}', '{REMOVE}')"
+    spark.sql(_merge_sql(source, target, table, stats, has_patches=has_patches, bounded=True))
+
+
+def merge_everything(
+    spark: SparkSession, view: str, target: str, table: TableSchema, stats: PatchStats, *, has_patches: bool
+) -> None:
+    """Bring a patch in without believing which keys the table has; slower by a shuffle of the table."""
+    source = f"SELECT * FROM {view} WHERE {ACTION} <> '{NOTHING}'"
+    merge = _merge_sql(source, target, table, stats, has_patches=has_patches, bounded=False)
+    columns = ", ".join(quote_spark(column.name) for column in table.columns)
+    values = ", ".join(quote_spark("s", column.name) for column in table.columns)
+    spark.sql(
+        f"{merge} WHEN NOT MATCHED AND s.{ACTION} <> '{REMOVE}' THEN INSERT ({columns}) VALUES ({values})"
+    )
+
+
+def _merge_sql(
+    source: str, target: str, table: TableSchema, stats: PatchStats, *, has_patches: bool, bounded: bool
+) -> str:
+    equal = "<=>" if stats.has_null_keys else "="
+    conditions = [
+        f"{quote_spark('t', column.name)} {equal} {quote_spark('s', column.name)}"
+        for column in table.key_columns
+    ]
+    if bounded and stats.low_inclusive is not None and stats.high_inclusive is not None:
+        # Iceberg skips files by literals only, not by what the source of the merge holds.
+        first = quote_spark("t", table.key_columns[0].name)
+        conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
+    return (
+        f"MERGE INTO {target} t USING ({source}) s ON {' AND '.join(conditions)} "
+        f"WHEN MATCHED AND s.{ACTION} = '{REMOVE}' THEN DELETE "
+        f"{_update_clause(table, has_patches=has_patches)}"
+    )
+
+
+def _update_clause(table: TableSchema, *, has_patches: bool) -> str:
+    if not table.value_columns:
+        return ""
+    assignments = ", ".join(
+        f"{quote_spark('t', column.name)} = {_new_value(column.name, has_patches=has_patches)}"
+        for column in table.value_columns
+    )
+    return f"WHEN MATCHED THEN UPDATE SET {assignments}"
+
+
+def _new_value(name: str, *, has_patches: bool) -> str:
+    new, old = quote_spark("s", name), quote_spark("t", name)
+    return f"CASE WHEN {quote_spark('s', named(name))} THEN {new} ELSE {old} END" if has_patches else new

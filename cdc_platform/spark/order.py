@@ -1,0 +1,197 @@
+"""From raw data change records to changes in the total order of the log."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.order_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
+
+SINGLE_TASK_RECORDS = 50_000
+"""Up to so many records one task orders them: a sort over several would first sample its input."""
+
+TRANSACTION = ("record_timestamp", "server_transaction_id")
+WHOLE_ROW_CAPTURES = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
+UNSOUND = "unsound"
+
+
+@dataclass(frozen=True)
+class Incomplete:
+    """A transaction whose records have not all arrived."""
+
+    transaction_id: str
+    expected: int
+    seen: int
+
+
+@dataclass(frozen=True)
+class TableStats:
+    """How many changes of a table a tick has, and how many of them are patches."""
+
+    changes: int
+    patches: int
+
+
+@dataclass(frozen=True)
+class LogStats:
+    """What one window of records holds, before it is committed."""
+
+    tables: dict[str, TableStats]
+    transactions: int
+    records: int
+    quarantined: int
+    next_ordinal: int
+    incomplete: Incomplete | None
+
+    @property
+    def changes(self) -> int:
+        """Changes of all tables."""
+        return sum(table.changes for table in self.tables.values())
+
+
+def order_records(records: DataFrame, first_ordinal: int, expected_records: int) -> DataFrame:
+    """Return one row per change, in the order of the log, with what tells whether it may enter it.
+
+    Args:
+        records: data change records of RAW_CHANGE_RECORDS between two watermarks.
+        first_ordinal: ordinal that the first change may take.
+        expected_records: about how many records there are; decides on the number of tasks.
+
+    Returns:
+        the columns of CHANGE_LOG without `tick`, and `records_seen`, `unsound` (a change of the
+        transaction cannot be decoded) and `record` (as it came, only for unsound transactions).
+    """
+    small = expected_records <= SINGLE_TASK_RECORDS
+    spread = records.repartition(1) if small else records.repartition(*TRANSACTION)
+    changes = _judge(_explode(spread.dropDuplicates([*TRANSACTION, "record_order"])))
+    order = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
+    ordered = changes.sortWithinPartitions(*order) if small else changes.orderBy(*order)
+    ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
+    return ordered.withColumn("ordinal", ordinal).drop("record_order")
+
+
+def _explode(records: DataFrame) -> DataFrame:
+    return records.select(
+        "*",
+        F.posexplode_outer("mods").alias("position", "mod"),
+    ).select(
+        "table_name",
+        F.lower("mod_type").alias("change_kind"),
+        F.col("record_timestamp").alias("commit_timestamp"),
+        F.col("server_transaction_id").alias("transaction_id"),
+        F.concat_ws("/", "server_transaction_id", "record_sequence").alias("record_id"),
+        F.coalesce("position", F.lit(0)).alias("mod_ordinal"),
+        F.col("number_of_records_in_transaction").alias("records_in_transaction"),
+        "partition_token",
+        F.col("mod.keys").alias("keys"),
+        F.lit(None).cast("string").alias("previous_keys"),
+        F.col("mod.new_values").alias("new_values"),
+        F.col("mod.old_values").alias("old_values"),
+        _is_whole_row().alias("is_whole_row"),
+        F.lit(None).cast("array<string>").alias("unavailable_columns"),
+        "is_system_transaction",
+        "transaction_tag",
+        "record_order",
+        F.when(_is_unsound(), F.to_json(F.struct(*(F.col(name) for name in records.columns)))).alias(
+            "record"
+        ),
+        _is_unsound().alias("is_unsound"),
+    )
+
+
+def _is_whole_row() -> Column:
+    return F.col("mod_type").isin("INSERT", "DELETE") | F.col("value_capture_type").isin(*WHOLE_ROW_CAPTURES)
+
+
+def _is_unsound() -> Column:
+    """Whether a change lacks what the log is made of, or holds what is not JSON."""
+    has_parts = (
+        F.col("table_name").isNotNull()
+        & F.col("mod_type").isin("INSERT", "UPDATE", "DELETE")
+        & F.col("number_of_records_in_transaction").isNotNull()
+        & F.col("server_transaction_id").isNotNull()
+    )
+    is_json = _is_object("mod.keys") & (F.col("mod.new_values").isNull() | _is_object("mod.new_values"))
+    return ~F.coalesce(has_parts & is_json, F.lit(False))
+
+
+def _is_object(column: str) -> Column:
+    return F.from_json(column, "map<string,string>").isNotNull()
+
+
+def _judge(changes: DataFrame) -> DataFrame:
+    transaction = Window.partitionBy("commit_timestamp", "transaction_id")
+    is_first = F.when(F.col("mod_ordinal") == 0, 1).otherwise(0)
+    order_key = F.concat_ws(
+        SEPARATOR,
+        F.lpad(F.unix_micros("commit_timestamp").cast("string"), COMMIT_DIGITS, "0"),
+        "transaction_id",
+        "record_order",
+        F.lpad(F.col("mod_ordinal").cast("string"), MOD_ORDINAL_DIGITS, "0"),
+    )
+    return changes.select(
+        "*",
+        order_key.alias("order_key"),
+        F.sum(is_first).over(transaction).alias("records_seen"),
+        F.max("is_unsound").over(transaction).alias(UNSOUND),
+    ).drop("is_unsound")
+
+
+def measure(ordered: DataFrame) -> LogStats:
+    """Count what a window of ordered changes holds; one Spark job.
+
+    Args:
+        ordered: the result of `order_records`, best persisted.
+    """
+    sound = ~F.col(UNSOUND)
+    is_short = sound & (F.col("records_seen") != F.col("records_in_transaction"))
+    rows = (
+        ordered.groupBy("table_name")
+        .agg(
+            F.count_if(sound).alias("changes"),
+            F.count_if(sound & ~F.col("is_whole_row")).alias("patches"),
+            F.count_if(sound & (F.col("mod_ordinal") == 0)).alias("records"),
+            F.count_if(F.col(UNSOUND) & (F.col("mod_ordinal") == 0)).alias("quarantined"),
+            F.count_distinct(F.when(sound, F.col("transaction_id"))).alias("transactions"),
+            F.max("ordinal").alias("last_ordinal"),
+            F.min(
+                F.when(is_short, F.struct("transaction_id", "records_in_transaction", "records_seen"))
+            ).alias("short"),
+        )
+        .collect()
+    )
+    shorts = [Incomplete(*row["short"]) for row in rows if row["short"] is not None]
+    return LogStats(
+        tables={
+            row["table_name"]: TableStats(row["changes"], row["patches"]) for row in rows if row["changes"]
+        },
+        # A transaction over several tables counts once in each.
+        transactions=max((row["transactions"] for row in rows), default=0),
+        records=sum(row["records"] for row in rows),
+        quarantined=sum(row["quarantined"] for row in rows),
+        next_ordinal=max((row["last_ordinal"] + 1 for row in rows), default=0),
+        incomplete=shorts[0] if shorts else None,
+    )
+
+
+def sound_changes(ordered: DataFrame, tick: int, columns: list[str]) -> DataFrame:
+    """Return the rows of the change log of one tick, in order."""
+    return ordered.where(~F.col(UNSOUND)).withColumn("tick", F.lit(tick)).select(*columns)
+
+
+def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
+    """Return the rows of quarantine of one tick: whole transactions, since the log holds no part of one."""
+    reason = F.when(
+        F.col("record").isNotNull(), F.lit("the record lacks a part, or a mod is not a JSON object")
+    ).otherwise(F.lit("another record of its transaction is in quarantine"))
+    payload = F.to_json(F.struct("change_kind", "keys", "new_values", "old_values", "is_whole_row"))
+    return ordered.where(F.col(UNSOUND)).select(
+        F.lit(tick).cast("bigint").alias("tick"),
+        reason.alias("reason"),
+        "partition_token",
+        F.col("commit_timestamp").alias("record_timestamp"),
+        "transaction_id",
+        "record_id",
+        "table_name",
+        F.coalesce("record", payload).alias("record"),
+    )

@@ -1,0 +1,32 @@
+"""Which Spark does the work, and what it is given."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+DEFAULT_PACKAGES: Final = (
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+    "org.xerial:sqlite-jdbc:3.53.4.0",
+)
+POSTGRESQL_DRIVER: Final = "org.postgresql:postgresql:42.7.14"
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """Settings of the Spark session.
+
+    Args:
+        master: master of a classic session, for instance `local[2]` or `spark://HOST:7077`.
+        remote: address of a Spark Connect server (`sc://HOST:PORT`), used instead of a master.
+        driver_memory: heap of the driver, for instance `2g`.
+        packages: Maven coordinates of Iceberg's jar and the catalog's driver.
+        jars_folder: folder of local jars, used instead of packages where nothing can be fetched.
+        conf: further Spark settings; they win over the platform's own.
+    """
+
+    master: str = "local[2]"
+    remote: str | None = None
+    driver_memory: str = "2g"
+    packages: tuple[str, ...] = DEFAULT_PACKAGES
+    jars_folder: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,52 @@
+"""One Spark session for the whole test run, on a lake in a temporary folder."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.errors import JavaMissing
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.spark.config import spark_config
+from cdc_platform.spark.java import check_java
+from cdc_platform.spark.settings import SparkSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+TEST_SPARK = SparkSettings(
+    driver_memory="3g",
+    conf={"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"},
+)
+
+
+def require_java() -> None:
+    """Skip where Spark cannot run on a laptop; fail where the tests are the gate."""
+    try:
+        check_java()
+    except JavaMissing as missing:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def session_lake(tmp_path_factory: pytest.TempPathFactory) -> LakeSettings:
+    """The lake that the shared session reads and writes: tests keep apart by pipeline name."""
+    return LakeSettings(path=str(tmp_path_factory.mktemp("lake")))
+
+
+@pytest.fixture(scope="session")
+def spark(session_lake: LakeSettings) -> "Iterator[SparkSession]":
+    """The one Spark session of the test run, with the catalog of `session_lake`."""
+    require_java()
+    # Classic sessions read it from the environment when the JVM starts the first worker.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.config(map={**spark_config(TEST_SPARK, session_lake)}).getOrCreate()
+    yield session
+    session.stop()

@@ -1,0 +1,240 @@
+"""The shape of the code base: which layer may import what, and how long anything may get."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+PACKAGE: Final = "cdc_platform"
+
+CORE: Final = frozenset({"errors", "model"})
+ENGINES: Final = CORE | {"sources", "lake", "spark"}
+STEPS: Final = ENGINES | {"pipeline"}
+DAGSTER_FILES: Final = frozenset(
+    {
+        *("assets", "checks", "claims", "components", "definitions", "metadata", "partitions"),
+        *("resources", "sensors"),
+    },
+)
+EVERYTHING: Final = STEPS | DAGSTER_FILES | {"demo", "cli"}
+
+LAYERS: Final[dict[str, frozenset[str]]] = {
+    # a folder or file of the package: what else of the package it may import
+    "errors": frozenset(),
+    "model": frozenset({"errors"}),
+    "sources": CORE,
+    "lake": CORE,
+    "spark": CORE | {"lake.settings"},  # a session is configured for one lake
+    "pipeline": ENGINES,
+    "demo": STEPS,
+    **dict.fromkeys(DAGSTER_FILES, EVERYTHING - {"cli"}),
+    "cli": EVERYTHING,
+}
+
+FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
+    # a library: the only parts of the package that may import it
+    "dagster": DAGSTER_FILES | {"cli", "demo"},
+    "dagster_pyspark": DAGSTER_FILES | {"cli"},
+    "google": frozenset({"sources.spanner", "demo"}),
+    "grpc": frozenset({"sources.spanner", "demo"}),
+    "pyspark": EVERYTHING - {"model", "errors"},
+    "pyiceberg": EVERYTHING - {"model", "errors", "sources"},
+}
+
+CLASSIC_ONLY: Final = frozenset({"sparkContext", "_jvm", "_jsc", "_jsparkSession", "rdd"})
+MACHINE_PATH: Final = re.compile(r"(?<![\w.$}/:-])/(?:root|home|Users|work|mnt|private)/\w")
+TEXT_SUFFIXES: Final = frozenset({".py", ".md", ".toml", ".cfg", ".yaml", ".yml", ".properties", ""})
+LINES_PER_FILE: Final = 400
+LINES_PER_FUNCTION: Final = 60
+
+
+def python_files(*folders: str) -> list[Path]:
+    """Return every Python file below the folders, in a stable order."""
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    """Return the dotted name of the module at a path."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and full dotted name of everything that a file imports, inside functions too."""
+    package = module_of(path).split(".")[: -1 if path.name != "__init__.py" else None]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{source}.{alias.name}") for alias in node.names)
+
+
+def is_within(name: str, parts: frozenset[str]) -> bool:
+    """Tell whether a dotted name is one of the parts or lies below one."""
+    return any(name == part or name.startswith(f"{part}.") for part in parts)
+
+
+def below_package(module: str) -> str:
+    """Return a module's name without the package in front."""
+    return module.removeprefix(PACKAGE).removeprefix(".")
+
+
+def layer_violations(path: Path) -> Iterator[str]:
+    """Yield a readable line for each import that climbs the layers."""
+    here = below_package(module_of(path))
+    layer = here.split(".")[0]
+    for line, name in imports_of(path):
+        if not is_within(name, frozenset({PACKAGE})) or not here:
+            continue
+        target = below_package(name)
+        if target and not is_within(target, LAYERS[layer] | {layer}):
+            yield f"{path.relative_to(ROOT)}:{line} {layer} must not import {name}"
+
+
+def framework_violations(path: Path) -> Iterator[str]:
+    """Yield a readable line for each import of a library outside the parts that may use it."""
+    here = below_package(module_of(path))
+    for line, name in imports_of(path):
+        library = name.split(".")[0]
+        if library in FRAMEWORKS and not is_within(here, FRAMEWORKS[library]):
+            yield f"{path.relative_to(ROOT)}:{line} {here} must not import {name}"
+
+
+def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield every function and method of a file, nested ones too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def text_files() -> list[Path]:
+    """Return the files of the project that people read or run."""
+    folders = [ROOT / name for name in (PACKAGE, f"{PACKAGE}_tests", "benchmarks", "docs", "examples", ".ci")]
+    below = [path for folder in folders for path in folder.rglob("*")]
+    found = [path for path in (*ROOT.iterdir(), *below) if path.suffix in TEXT_SUFFIXES and path.is_file()]
+    return sorted(path for path in found if path.name != ".git" and "__pycache__" not in path.parts)
+
+
+def test_every_part_of_the_package_has_a_layer() -> None:
+    """A new top-level folder or file says first what it may import."""
+    parts = {below_package(module_of(path)).split(".")[0] for path in python_files(PACKAGE)}
+    assert set() == parts - {""} - set(LAYERS)
+
+
+def test_imports_go_one_way() -> None:
+    """Imports go from the Dagster files down to the model, never up or across."""
+    found = [line for path in python_files(PACKAGE) for line in layer_violations(path)]
+    assert not found, "\n".join(found)
+
+
+def test_frameworks_stay_in_their_layers() -> None:
+    """Dagster, Spark, Iceberg and Spanner are imported only where the design has them."""
+    found = [line for path in python_files(PACKAGE) for line in framework_violations(path)]
+    assert not found, "\n".join(found)
+
+
+def test_the_model_needs_only_python_and_arrow() -> None:
+    """The pure core runs without any framework."""
+    allowed = sys.stdlib_module_names | {PACKAGE, "pyarrow"}
+    found = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in python_files(f"{PACKAGE}/model")
+        for line, name in imports_of(path)
+        if name.split(".")[0] not in allowed
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_package_imports_nothing_of_its_tests_and_benchmarks() -> None:
+    """What is installed does not need what stays in the repository."""
+    outside = frozenset({f"{PACKAGE}_tests", "benchmarks"})
+    found = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in python_files(PACKAGE)
+        for line, name in imports_of(path)
+        if is_within(name, outside)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_code_keeps_to_what_spark_connect_supports() -> None:
+    """Nothing reaches for the driver's JVM, so that a remote Spark works as well as a local one."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} uses .{node.attr}"
+        for path in python_files(PACKAGE)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in CLASSIC_ONLY
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_packages_export_nothing() -> None:
+    """Everything is imported from the module that defines it."""
+    found = [
+        str(path.relative_to(ROOT))
+        for path in python_files(PACKAGE, f"{PACKAGE}_tests", "benchmarks")
+        if path.name == "__init__.py" and path.read_text(encoding="utf-8").strip()
+    ]
+    assert not found, "not empty: " + ", ".join(found)
+
+
+def test_files_fit_a_reader() -> None:
+    """A file beyond the limit holds a second noun."""
+    found = [
+        f"{path.relative_to(ROOT)} has {lines} lines, limit {LINES_PER_FILE}"
+        for path in python_files(PACKAGE, f"{PACKAGE}_tests", "benchmarks")
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > LINES_PER_FILE
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_functions_fit_a_screen() -> None:
+    """A function beyond the limit holds a second verb."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {lines} lines, limit {LINES_PER_FUNCTION}"
+        for path in python_files(PACKAGE, f"{PACKAGE}_tests", "benchmarks")
+        for node in functions_of(path)
+        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LINES_PER_FUNCTION
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_file_names_a_machine() -> None:
+    """Nothing depends on the home or work folder of the machine it was written on."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number} {line.strip()}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import dagster", [(1, "dagster")]),  # plain
+        ("def f():\n    from pyspark.sql import functions as F", [(2, "pyspark.sql.functions")]),  # late
+        ("from . import records", [(1, "cdc_platform.model.records")]),  # relative, same folder
+        ("from ..lake.lake import Lake", [(1, "cdc_platform.lake.lake.Lake")]),  # relative, one up
+    ],
+)
+def test_imports_are_found_however_written(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    expected: list[tuple[int, str]],
+) -> None:
+    """The reader of imports sees late and relative imports under their full names."""
+    path = tmp_path / PACKAGE / "model" / "sample.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(source, encoding="utf-8")
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    assert expected == list(imports_of(path))
