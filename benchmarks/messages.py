@@ -2,23 +2,22 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from google.cloud.spanner_v1.types import PartialResultSet, StructType, Type, TypeCode
-from google.protobuf.struct_pb2 import ListValue, Value
+from google.protobuf.struct_pb2 import ListValue, Value  # type: ignore[import-untyped]  # ships no types
 
 from cdc_platform.model.timestamps import to_rfc3339
 
 FIRST_COMMIT_MICROS = 1_700_000_000_000_000
 
-COLUMNS = (
-    ("account_id", "INT64", True),
-    ("owner", "STRING", False),
-    ("balance", "INT64", False),
-    ("limit", "NUMERIC", False),
-    ("opened", "DATE", False),
-    ("updated_at", "TIMESTAMP", False),
-)
+CODES = ("INT64", "STRING", "NUMERIC", "DATE", "TIMESTAMP")
+
+
+def columns_of(count: int) -> list[tuple[str, str, bool]]:
+    """Return name, type and whether it is the key of each column of a table."""
+    values = [(f"column_{place}", CODES[place % len(CODES)], False) for place in range(count - 2)]
+    return [("account_id", "INT64", True), ("balance", "INT64", False), *values]
 
 
 def struct(*fields: tuple[str, Type]) -> Type:
@@ -80,11 +79,11 @@ def to_value(item: object) -> Value:
     raise TypeError(f"not a value of a change record: {item!r}")
 
 
-def data_change_record(number: int, chance: random.Random) -> list[object]:
-    """Return one data change record with one mod: a transfer between accounts in its own transaction."""
+def data_change_record(number: int, columns: int, chance: random.Random) -> list[object]:
+    """Return one data change record with one mod, in its own transaction."""
     types: list[object] = [
         [name, json.dumps({"code": code}), is_key, str(ordinal)]
-        for ordinal, (name, code, is_key) in enumerate(COLUMNS, start=1)
+        for ordinal, (name, code, is_key) in enumerate(columns_of(columns), start=1)
     ]
     return [
         to_rfc3339(FIRST_COMMIT_MICROS + number * 977),
@@ -96,8 +95,8 @@ def data_change_record(number: int, chance: random.Random) -> list[object]:
         [
             [
                 json.dumps({"account_id": str(chance.randrange(100_000))}),
-                json.dumps(account_values(chance)),
-                json.dumps(account_values(chance)),
+                json.dumps(row_values(columns, chance)),
+                json.dumps(row_values(columns, chance)),
             ]
         ],
         "UPDATE",
@@ -109,18 +108,19 @@ def data_change_record(number: int, chance: random.Random) -> list[object]:
     ]
 
 
-def account_values(chance: random.Random) -> dict[str, str]:
+def row_values(columns: int, chance: random.Random) -> dict[str, str]:
     """Return the values of a row as Spanner writes them into a mod."""
-    return {
-        "owner": f"owner {chance.randrange(10**12):012d} of the bank",
-        "balance": str(chance.randrange(-(10**6), 10**6)),
-        "limit": f"{chance.randrange(10**9)}.25",
-        "opened": f"20{chance.randrange(10, 26)}-0{chance.randrange(1, 10)}-11",
-        "updated_at": to_rfc3339(FIRST_COMMIT_MICROS + chance.randrange(10**12)),
+    make: dict[str, Callable[[], str]] = {
+        "INT64": lambda: str(chance.randrange(-(10**6), 10**6)),
+        "STRING": lambda: f"owner {chance.randrange(10**12):012d} of the bank",
+        "NUMERIC": lambda: f"{chance.randrange(10**9)}.25",
+        "DATE": lambda: f"20{chance.randrange(10, 26)}-0{chance.randrange(1, 10)}-11",
+        "TIMESTAMP": lambda: to_rfc3339(FIRST_COMMIT_MICROS + chance.randrange(10**12)),
     }
+    return {name: make[code]() for name, code, is_key in columns_of(columns) if not is_key}
 
 
-def answer(records: int, records_per_message: int, seed: int) -> Iterator[bytes]:
+def answer(records: int, columns: int, records_per_message: int, seed: int) -> Iterator[bytes]:
     """Yield the serialised messages of one answer; every record is a row of its own."""
     chance = random.Random(seed)  # noqa: S311  a benchmark's input, not a secret
     for begin in range(0, records, records_per_message):
@@ -129,6 +129,6 @@ def answer(records: int, records_per_message: int, seed: int) -> Iterator[bytes]
             message.metadata.row_type = change_record_type()
         rows = range(begin, min(begin + records_per_message, records))
         PartialResultSet.pb(message).values.extend(
-            to_value([[[data_change_record(number, chance)], [], []]]) for number in rows
+            to_value([[[data_change_record(number, columns, chance)], [], []]]) for number in rows
         )
         yield PartialResultSet.serialize(message)

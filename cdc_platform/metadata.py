@@ -1,7 +1,7 @@
 """What runs tell the UI about the assets; every key is spelled here and nowhere else."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 import pyarrow as pa
@@ -12,10 +12,13 @@ from cdc_platform.model.records import RecordKind
 from cdc_platform.model.slices import SliceReport
 from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.model.timestamps import to_datetime, to_rfc3339
-from cdc_platform.pipeline.maintain import MaintenanceOutcome
-from cdc_platform.pipeline.merge import MergeOutcome
-from cdc_platform.pipeline.order import OrderOutcome
-from cdc_platform.pipeline.read import ReadOutcome
+
+if TYPE_CHECKING:
+    # The sensor imports this module, and does without Spark.
+    from cdc_platform.pipeline.maintain import MaintenanceOutcome
+    from cdc_platform.pipeline.merge import MergeOutcome
+    from cdc_platform.pipeline.order import OrderOutcome
+    from cdc_platform.pipeline.read import ReadOutcome
 
 Metadata = Mapping[str, Any]
 
@@ -66,7 +69,7 @@ def table_schema(schema: TableSchema) -> dg.TableSchema:
     )
 
 
-def describe_read(read: ReadOutcome, lineage: Lineage) -> Metadata:
+def describe_read(read: "ReadOutcome", lineage: Lineage) -> Metadata:
     """Tell what a tick has read, by kind of record, and how far behind the source's clock it is."""
     watermark = watermark_micros(lineage)
     lag = {"watermark_lag_s": seconds_between(watermark, read.clock_micros)} if watermark is not None else {}
@@ -169,7 +172,7 @@ def _partition_table(partitions: Sequence[Partition]) -> dg.TableMetadataValue:
     )
 
 
-def describe_order(order: OrderOutcome, clock_micros: int, rows: int | None) -> Metadata:
+def describe_order(order: "OrderOutcome", clock_micros: int, rows: int | None) -> Metadata:
     """Tell what a step has added to the log, and how far the log reaches."""
     reach: Metadata = {}
     if order.watermark_micros is not None:
@@ -187,7 +190,7 @@ def describe_order(order: OrderOutcome, clock_micros: int, rows: int | None) -> 
     }
 
 
-def describe_merge(merge: MergeOutcome, schema: TableSchema, rows: int | None) -> Metadata:
+def describe_merge(merge: "MergeOutcome", schema: TableSchema, rows: int | None) -> Metadata:
     """Tell what a step did to a table."""
     return {
         "tick": merge.tick,
@@ -219,7 +222,7 @@ def describe_cut(cut: Cut | None, clock_micros: int) -> Metadata:
     }
 
 
-def describe_maintenance(outcome: MaintenanceOutcome) -> Metadata:
+def describe_maintenance(outcome: "MaintenanceOutcome") -> Metadata:
     """Tell how many files maintenance has rewritten and deleted."""
     return {
         "minor_files": outcome.minor_files,

@@ -166,11 +166,6 @@ class PipelineRun:
             self.spark.stop()
 
 
-def run_key(pipeline: str) -> str:
-    """Return the resource key under which the assets of a pipeline find their run."""
-    return f"{pipeline}__run"
-
-
 def run_resource(settings: PipelineSettings) -> dg.ResourceDefinition:
     """Return the resource of a pipeline's assets and checks: it waits for its turn, and claims the run."""
 
@@ -187,8 +182,8 @@ def run_resource(settings: PipelineSettings) -> dg.ResourceDefinition:
     return dg.ResourceDefinition(open_run, description=description)
 
 
-def find_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, pipeline: str) -> PipelineRun:
-    """Return the pipeline's run from an asset's or a check's context."""
-    run = getattr(context.resources, run_key(pipeline))
+def find_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: str) -> PipelineRun:
+    """Return what `run_resource` made, from an asset's or a check's context."""
+    run = getattr(context.resources, key)
     assert isinstance(run, PipelineRun)
     return run

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.checks.invariants import check_keys
 from cdc_platform.claims import PIPELINE_TAG, failures_in_a_row, unfinished_runs
 from cdc_platform.errors import CdcError, SourceError
 from cdc_platform.model.lineage import Lineage
@@ -42,8 +42,17 @@ class Running:
     owners: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What the sensor asks for: all assets, the checks of every run, and now and then the proofs."""
+
+    assets: PipelineAssets
+    checks: tuple[dg.AssetCheckKey, ...]
+    proofs: tuple[dg.AssetCheckKey, ...]
+
+
 def build_sensor(
-    settings: PipelineSettings, assets: PipelineAssets, running: Running, job: dg.UnresolvedAssetJobDefinition
+    settings: PipelineSettings, running: Running, wanted: Wanted, job: UnresolvedAssetJobDefinition
 ) -> dg.SensorDefinition:
     """Return the sensor that keeps a pipeline going."""
 
@@ -52,17 +61,17 @@ def build_sensor(
         job=job,
         minimum_interval_seconds=running.poll_s,
         default_status=dg.DefaultSensorStatus.RUNNING if running.sensor else dg.DefaultSensorStatus.STOPPED,
-        description=f"Adds and retires the change stream partitions of `{settings.name}`, and asks for one run "
-        "over all live ones as soon as the last run has ended.",
+        description=f"Adds and retires the change stream partitions of `{settings.name}`, and asks for one "
+        "run over all live ones as soon as the last run has ended.",
     )
     def ticks(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        return look(context.instance, settings, assets, running)
+        return look(context.instance, settings, running, wanted)
 
     return ticks
 
 
 def look(
-    instance: dg.DagsterInstance, settings: PipelineSettings, assets: PipelineAssets, running: Running
+    instance: dg.DagsterInstance, settings: PipelineSettings, running: Running, wanted: Wanted
 ) -> dg.SensorResult | dg.SkipReason:
     """Return what one evaluation of the sensor asks for."""
     reason = why_wait(instance, settings.name)
@@ -77,7 +86,7 @@ def look(
         return dg.SkipReason(f"{type(error).__name__}: {error}")
     finally:
         pipeline.source.close()
-    return _request(instance, assets, running, lineage)
+    return _request(instance, running, wanted, lineage)
 
 
 def why_wait(instance: dg.DagsterInstance, pipeline: str) -> str | None:
@@ -103,8 +112,9 @@ def _trace(pipeline: Pipeline) -> Lineage:
 
 
 def _request(
-    instance: dg.DagsterInstance, assets: PipelineAssets, running: Running, lineage: Lineage
+    instance: dg.DagsterInstance, running: Running, wanted: Wanted, lineage: Lineage
 ) -> dg.SensorResult | dg.SkipReason:
+    assets = wanted.assets
     keys = compare_keys(instance, assets.pipeline, lineage)
     if not keys.live:
         return dg.SkipReason("The change stream has ended: no partition is left to be read.")
@@ -117,7 +127,7 @@ def _request(
     with_proof = _is_proof_due(instance, assets.pipeline, running.prove_every_s)
     request = dg.RunRequest(
         asset_selection=assets.all_keys,
-        asset_check_keys=check_keys(assets, with_proof=with_proof),
+        asset_check_keys=[*wanted.checks, *(wanted.proofs if with_proof else ())],
         run_config=_run_config(assets, running),
         tags={
             PIPELINE_TAG: assets.pipeline,

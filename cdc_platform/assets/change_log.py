@@ -22,11 +22,11 @@ def build_change_log(assets: PipelineAssets) -> dg.AssetsDefinition:
             **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(CHANGE_LOG)},
         ),
         deps=[assets.raw, assets.lineage],
-        description="Every change of the source exactly once, in one total order, and whole transactions only."
-        "\n\nIt reaches to the watermark: what any partition has yet to deliver is not in it.",
+        description="Every change of the source exactly once, in one order, and whole transactions only.\n\n"
+        "It reaches to the watermark: what any partition has yet to deliver is not in it.",
     )
     def change_log(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        run = find_run(context, assets.pipeline)
+        run = find_run(context, assets.run_key)
         order = order_changes(run.pipeline, run.spark)
         rows = count_rows(head(run.pipeline.lake.system_table(LOG)))
         clock_micros = run.pipeline.source.clock_micros()

@@ -24,8 +24,8 @@ class CutConfig(dg.Config):
 
     follow_s: float = Field(
         default=0.0,
-        description="Seconds for which the run goes on with further whole ticks after its first one; it stops "
-        "early when another run of the pipeline waits. 0: this one tick only.",
+        description="Seconds for which the run goes on with further whole ticks after its first one; it "
+        "stops early when another run of the pipeline waits. 0: this one tick only.",
     )
 
 
@@ -43,7 +43,7 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
             },
         ),
         deps=[assets.log, *assets.all_tables],
-        description="The newest consistent point: a source position and the snapshot of every table there.\n\n"
+        description="The newest consistent point: a source position, and the snapshot of every table.\n\n"
         "Materialising it lets all readers of the tables see them at that position, and not before: a failed "
         "check of any layer keeps it from happening. With `follow_s` the run goes on with whole ticks, each "
         "of which is logged as a materialisation of every asset that it changed.",
@@ -51,7 +51,7 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
     def cut(
         context: dg.AssetExecutionContext, config: CutConfig
     ) -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
-        run = find_run(context, assets.pipeline)
+        run = find_run(context, assets.run_key)
         published = publish_cut(run.pipeline, run.spark)
         if config.follow_s > 0:
             yield dg.AssetMaterialization(

@@ -9,7 +9,6 @@ import dagster as dg
 from cdc_platform.lake.lake import LINEAGE, LOG, RAW
 from cdc_platform.metadata import TABLE_NAME
 from cdc_platform.model.names import lake_table_name
-from cdc_platform.resources import run_key
 
 CUT_ASSET = "cut"
 MAINTENANCE_ASSET = "maintenance"
@@ -33,6 +32,11 @@ class PipelineAssets:
     pipeline: str
     tables: tuple[str, ...]
     owners: tuple[str, ...] = ()
+
+    @property
+    def run_key(self) -> str:
+        """Resource key under which the assets find what they share in a run."""
+        return f"{self.pipeline}__run"
 
     @property
     def raw(self) -> dg.AssetKey:
@@ -84,5 +88,5 @@ class PipelineAssets:
             "kinds": kinds,
             "owners": list(self.owners),
             "metadata": {TABLE_NAME: ".".join(["lake", *key.path]), **metadata},
-            "required_resource_keys": {run_key(self.pipeline)},
+            "required_resource_keys": {self.run_key},
         }

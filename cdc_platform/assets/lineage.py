@@ -22,10 +22,10 @@ def build_partition_lineage(assets: PipelineAssets) -> dg.AssetsDefinition:
         ),
         deps=[assets.raw],
         description="Every change stream partition with its parents, its state and its position.\n\n"
-        "It is derived from the committed slices and nothing else, so materialising it again changes nothing.",
+        "It is derived from the committed slices alone, so materialising it again changes nothing.",
     )
     def partition_lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        lineage = trace_lineage(find_run(context, assets.pipeline).pipeline)
+        lineage = trace_lineage(find_run(context, assets.run_key).pipeline)
         add_live_partitions(context.instance, assets.pipeline, lineage)
         return dg.MaterializeResult(metadata=metadata.describe_lineage(lineage))
 

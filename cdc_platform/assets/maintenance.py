@@ -23,16 +23,18 @@ def build_maintenance(assets: PipelineAssets) -> dg.AssetsDefinition:
     @dg.asset(
         **assets.arguments(assets.maintenance, "maintenance", {"pyspark", "iceberg"}),
         deps=[assets.cut],
-        description="Compaction of small files and expiry of old snapshots, where they are due.\n\n"
+        description="Compaction of small files and expiry of old snapshots, where they are due, "
+        "or when this asset is materialised alone.\n\n"
         "It changes no content, and every cut stays readable for as long as the settings promise.",
     )
     def maintenance(
         context: dg.AssetExecutionContext, config: MaintenanceConfig
     ) -> dg.MaterializeResult[None]:
-        run = find_run(context, assets.pipeline)
+        run = find_run(context, assets.run_key)
         tick = read_mark(run.pipeline.lake.system_table(RAW)).tick
         outcome = MaintenanceOutcome(0, 0, 0)
-        if config.force or is_due(run.pipeline, tick):
+        is_asked_alone = context.run.asset_selection == {assets.maintenance}
+        if config.force or is_asked_alone or is_due(run.pipeline, tick):
             outcome = maintain_lake(run.pipeline, run.spark, thorough=config.force)
         return dg.MaterializeResult(metadata=metadata.describe_maintenance(outcome))
 

@@ -28,7 +28,7 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         "reads those on to the source's present; the one commit of a tick alone advances the reader.",
     )
     def raw_change_records(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        run = find_run(context, assets.pipeline)
+        run = find_run(context, assets.run_key)
         read = read_slices(run.pipeline, run.spark, context.partition_keys)
         lineage = trace_lineage(run.pipeline)
         _add_slice_metadata(context, read, {found.token: found.key for found in lineage.partitions.values()})

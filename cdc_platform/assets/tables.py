@@ -34,7 +34,7 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
         "The run setting `rebuild` builds it anew from the log, `at_cut` from an older cut on.",
     )
     def table(context: dg.AssetExecutionContext, config: TableConfig) -> dg.MaterializeResult[None]:
-        run = find_run(context, assets.pipeline)
+        run = find_run(context, assets.run_key)
         if config.rebuild:
             merge = rebuild_table(run.pipeline, run.spark, source_table, config.at_cut)
         else:

@@ -1,6 +1,5 @@
 """The platform's invariants as blocking asset checks."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import dagster as dg
@@ -11,7 +10,7 @@ from cdc_platform.lake.commits import POSITION, TICK, Mark, ancestors_of, fact, 
 from cdc_platform.lake.lake import LOG
 from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING, Check, Scope
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.resources import find_run, run_key
+from cdc_platform.resources import find_run
 
 THROUGH_TICK: Final = "checked_through_tick"
 HISTORY: Final = 20
@@ -23,9 +22,14 @@ def build_checks(assets: PipelineAssets) -> list[dg.AssetChecksDefinition]:
     return [_build_check(assets, check) for check in CHECKS]
 
 
-def check_keys(assets: PipelineAssets, *, with_proof: bool) -> list[dg.AssetCheckKey]:
-    """Return the checks of a tick, with or without those that read whole tables."""
-    return [_check_key(assets, check) for check in CHECKS if check.every_tick or with_proof]
+def tick_checks(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
+    """Return the checks that every run makes."""
+    return tuple(_check_key(assets, check) for check in CHECKS if check.every_tick)
+
+
+def proofs(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
+    """Return the checks that read whole tables, and are made now and then."""
+    return tuple(_check_key(assets, check) for check in CHECKS if not check.every_tick)
 
 
 def _check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
@@ -49,10 +53,10 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
         name=check.name,
         description=check.description,
         blocking=True,
-        required_resource_keys={run_key(assets.pipeline)},
+        required_resource_keys={assets.run_key},
     )
     def invariant(context: AssetCheckExecutionContext) -> AssetCheckResult:
-        run = find_run(context, assets.pipeline)
+        run = find_run(context, assets.run_key)
         mark = read_mark(run.pipeline.lake.system_table(LOG))
         verdict = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, key))
         return AssetCheckResult(
@@ -78,7 +82,8 @@ def _scope(context: AssetCheckExecutionContext, pipeline: Pipeline, key: dg.Asse
 def _passed_tick(record: object) -> int | None:
     event = getattr(record, "event", None)
     dagster_event = event.dagster_event if event is not None else None
-    if dagster_event is None or not dagster_event.is_asset_check_evaluation:
+    # A check that was planned and never made has a record too.
+    if dagster_event is None or dagster_event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
         return None
     evaluation = dagster_event.asset_check_evaluation_data
     tick = evaluation.metadata.get(THROUGH_TICK)
@@ -92,8 +97,3 @@ def _mark_of(pipeline: Pipeline, tick: int) -> Mark | None:
         if fact(snapshot, TICK) == str(tick):
             return Mark(tick, int(fact(snapshot, POSITION) or 0), 0)
     return None
-
-
-def all_check_names() -> Sequence[str]:
-    """Return the names of all checks, in the order in which they are listed."""
-    return [check.name for check in CHECKS]

@@ -1,9 +1,11 @@
 """A pipeline's settings become its Dagster definitions."""
 
 import logging
+import warnings
 from dataclasses import replace
 
 import dagster as dg
+from dagster_shared.utils.warnings import BetaWarning
 
 from cdc_platform.assets.change_log import build_change_log
 from cdc_platform.assets.cut import build_cut
@@ -12,13 +14,13 @@ from cdc_platform.assets.lineage import build_partition_lineage
 from cdc_platform.assets.maintenance import build_maintenance
 from cdc_platform.assets.raw import build_raw_change_records
 from cdc_platform.assets.tables import build_table
-from cdc_platform.checks.invariants import build_checks
+from cdc_platform.checks.invariants import build_checks, proofs, tick_checks
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError
 from cdc_platform.pipeline.pipeline import open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.resources import run_key, run_resource
-from cdc_platform.sensors import Running, build_sensor
+from cdc_platform.resources import run_resource
+from cdc_platform.sensors import Running, Wanted, build_sensor
 
 LOG = logging.getLogger(__name__)
 
@@ -28,17 +30,18 @@ DISCOVERY_DEADLINE_S = 5.0
 def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitions:
     """Return the assets, checks, job, sensor and resource of one pipeline."""
     assets = PipelineAssets(settings.name, find_tables(settings), running.owners)
+    wanted = Wanted(assets, tick_checks(assets), proofs(assets))
     job = dg.define_asset_job(
         f"{settings.name}_tick",
         selection=dg.AssetSelection.assets(*assets.all_keys)
         | dg.AssetSelection.checks_for_assets(*assets.all_keys),
         executor_def=dg.in_process_executor,
         tags={PIPELINE_TAG: settings.name},
-        description=f"One tick of `{settings.name}` through all layers, in one process with one Spark session.",
+        description=f"One tick of `{settings.name}` through all layers, in one process.",
     )
     return dg.Definitions(
         assets=[
-            build_raw_change_records(assets),
+            _build_raw(assets),
             build_partition_lineage(assets),
             build_change_log(assets),
             *(build_table(assets, table) for table in assets.tables),
@@ -47,9 +50,16 @@ def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitio
         ],
         asset_checks=build_checks(assets),
         jobs=[job],
-        sensors=[build_sensor(settings, assets, running, job)],
-        resources={run_key(settings.name): run_resource(settings)},
+        sensors=[build_sensor(settings, running, wanted, job)],
+        resources={assets.run_key: run_resource(settings)},
     )
+
+
+def _build_raw(assets: PipelineAssets) -> dg.AssetsDefinition:
+    with warnings.catch_warnings():
+        # Reading all asked partitions in one run is what Dagster calls beta.
+        warnings.simplefilter("ignore", BetaWarning)
+        return build_raw_change_records(assets)
 
 
 def find_tables(settings: PipelineSettings) -> tuple[str, ...]:

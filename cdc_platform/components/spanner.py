@@ -6,7 +6,6 @@ from typing import Literal
 import dagster as dg
 from pydantic import Field
 
-from cdc_platform.components.building import build_pipeline
 from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
@@ -127,8 +126,8 @@ class Runs(dg.Model, dg.Resolvable):
     )
     prove_every_s: float = Field(
         default=600.0,
-        description="Seconds between two runs that also prove every table equal to the log and to the source, "
-        "which reads whole tables.",
+        description="Seconds between two runs that also prove every table equal to the log and to the "
+        "source, which reads whole tables.",
     )
     owners: list[str] = Field(
         default_factory=list, description="Owners of the assets: e-mail addresses, or `team:NAME`."
@@ -166,6 +165,9 @@ class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
 
     def definitions(self, folder: Path) -> dg.Definitions:
         """Return the same for a YAML file in a folder."""
+        # Reading a pipeline's settings needs no Spark: `cdc-platform status` is fast.
+        from cdc_platform.components.building import build_pipeline
+
         runs = self.runs
         running = Running(runs.sensor, runs.poll_s, runs.follow_s, runs.prove_every_s, tuple(runs.owners))
         return build_pipeline(self.to_settings(folder), running)

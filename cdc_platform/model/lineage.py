@@ -134,7 +134,7 @@ def plan_slices(
 ) -> tuple[Slice, ...]:
     """Return one slice for each live partition that is behind the common end.
 
-    The end lies just before the source's clock, so that nothing at or before it is still to be committed,
+    It lies just before the source's clock, so that nothing at or before it is still to be committed,
     and at most `max_slice_s` after the position of the partition that is furthest behind.
 
     Args:
@@ -180,8 +180,7 @@ def ancestors_of(lineage: Lineage, token: str) -> tuple[Partition, ...]:
 def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     """Return the lineage without finished partitions that ended before a moment and are fully continued.
 
-    A partition stays while one of its children has not been read, so the watermark and the states of all
-    that stay are the same before and after.
+    A partition stays while a child of it has not been read, so neither the watermark nor a state changes.
     """
     partitions = lineage.partitions.values()
     continued = {parent for child in partitions for parent in child.parent_tokens}

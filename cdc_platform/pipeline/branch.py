@@ -31,8 +31,12 @@ class Attempt:
 
     def properties(self, *, is_last: bool) -> dict[str, str]:
         """Return the entries that each snapshot of the attempt carries."""
-        properties = {TICK: str(self.tick), ATTEMPT: self.token, COMPLETE: str(is_last).lower()}
-        return properties | ({FELL_BACK: "true"} if self.fell_back else {})
+        return {
+            TICK: str(self.tick),
+            ATTEMPT: self.token,
+            COMPLETE: str(is_last).lower(),
+            FELL_BACK: str(self.fell_back).lower(),
+        }
 
 
 def load_table(pipeline: Pipeline, table: str) -> Table:

@@ -2,35 +2,60 @@
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from pyspark.sql import SparkSession
 
+from cdc_platform.errors import CdcError
 from cdc_platform.model.records import RecordKind
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.tick import TickOutcome, run_tick
 
-PAUSE_S = 0.1
+PAUSE_S: Final = 0.1
 """How often a pause looks whether it should go on."""
+LONGEST_BACKOFF_S: Final = 30.0
 
 
 def follow_source(
-    pipeline: Pipeline, spark: SparkSession, wants_more: Callable[[], bool]
+    pipeline: Pipeline,
+    spark: SparkSession,
+    wants_more: Callable[[], bool],
+    tell: Callable[[CdcError], None] | None = None,
 ) -> Iterator[TickOutcome]:
     """Yield the outcome of each tick, until no more is wanted; rests after a tick that found no change.
 
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the work.
+        wants_more: asked before each tick and during each rest.
+        tell: told of errors that may pass by themselves, after which the tick is tried again;
+            without it every error ends the ticks.
+
     Raises:
-        CdcError: a tick failed.
+        CdcError: a tick failed, and trying again would not help or was not asked for.
     """
+    failures = 0
     while wants_more():
-        outcome = run_tick(pipeline, spark)
+        try:
+            outcome = run_tick(pipeline, spark)
+        except CdcError as error:
+            if tell is None or not error.retryable:
+                raise
+            tell(error)
+            failures += 1
+            pause(min(2.0**failures, LONGEST_BACKOFF_S), wants_more)
+            continue
+        failures = 0
         yield outcome
-        if not has_changes(outcome):
+        if is_idle(outcome):
             pause(pipeline.settings.idle_interval_s, wants_more)
 
 
-def has_changes(outcome: TickOutcome) -> bool:
-    """Whether a tick has read any data change record."""
-    return outcome.read.records.get(RecordKind.DATA_CHANGE, 0) > 0
+def is_idle(outcome: TickOutcome) -> bool:
+    """Whether a tick has read no data change record, and there was nothing more to read when it began."""
+    watermark = outcome.order.watermark_micros
+    is_level = watermark is not None and watermark >= outcome.read.clock_micros - 1
+    return is_level and not outcome.read.records.get(RecordKind.DATA_CHANGE, 0)
 
 
 def pause(duration_s: float, wants_more: Callable[[], bool]) -> None:

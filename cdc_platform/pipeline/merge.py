@@ -1,5 +1,8 @@
 """The third step of a tick: each table is brought up to the log, on its branch."""
 
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
@@ -37,6 +40,9 @@ MATCHED: Final = (
 SINGLE_TASK_CHANGES: Final = 50_000
 """Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
 
+PARALLEL_TABLES: Final = 4
+"""How many tables are merged at a time; planning a merge takes longer than a small one itself."""
+
 
 @dataclass(frozen=True)
 class MergeOutcome:
@@ -66,27 +72,51 @@ class Patch:
     has_patches: bool
 
 
+@dataclass(frozen=True)
+class Build:
+    """A table's next version: what it is built upon, and the span of the log that brings it further."""
+
+    schema: TableSchema
+    base: Snapshot
+    span: LogSpan
+
+
 def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
     """Bring one table up to the log on the branch `tick`; readers of the table see nothing of it yet.
 
     Raises:
         CommitConflict: another run worked on the same branch; nothing was published.
     """
-    schema = pipeline.table(table)
+    return merge_tables(pipeline, spark, [pipeline.table(table)])[0]
+
+
+def merge_tables(
+    pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
+) -> tuple[MergeOutcome, ...]:
+    """Bring tables up to the log, several at a time; see `merge_table`."""
+    planned = [_plan(pipeline, spark, schema) for schema in schemas]
+    builds = [build for build in planned if isinstance(build, Build)]
+    built = {outcome.table: outcome for outcome in run_builds(pipeline, spark, builds)}
+    return tuple(built[plan.schema.name] if isinstance(plan, Build) else plan for plan in planned)
+
+
+def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build | MergeOutcome:
+    """Return what is to be built, or the outcome when there is nothing to do or it is done already."""
+    table = schema.name
     ensure_table(pipeline, spark, schema)
     cut = newest_cut(pipeline.lake)
     span = pending_span(pipeline, table, cut.tick if cut is not None and table in cut.tables else 0)
-    found = load_table(pipeline, table)
-    done = finished_head(found)
     if span.changes == 0:
         return MergeOutcome(table, span.until_inclusive)
+    found = load_table(pipeline, table)
+    done = finished_head(found)
     if done is not None and read_mark(found, BRANCH).tick == span.until_inclusive:
         fell_back = fact(done, FELL_BACK) == "true"
         return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
     base = head(found)
     if base is None:
         raise LakeError(f"Table `{table}` has no snapshot to build upon.")
-    return merge_span(pipeline, spark, schema, base, span)
+    return Build(schema, base, span)
 
 
 def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> None:
@@ -107,36 +137,82 @@ def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
         spark.sql(f"ALTER TABLE {target} ADD COLUMNS ({added})")
 
 
-def merge_span(
-    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, base: Snapshot, span: LogSpan
-) -> MergeOutcome:
-    """Build a table's next version on its branch, from a base snapshot and a span of the log."""
-    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(
-        (F.col("table_name") == schema.name)
-        & (F.col("tick") > span.after_exclusive)
-        & (F.col("tick") <= span.until_inclusive)
+def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build]) -> tuple[MergeOutcome, ...]:
+    """Build the next versions of tables on their branches, each independent of the others."""
+    if not builds:
+        return ()
+    token, tick = uuid4().hex, builds[0].span.until_inclusive
+    attempts = [Attempt(build.schema.name, build.base, tick, token=token) for build in builds]
+    with (
+        marked_commits(spark, attempts[0].properties(is_last=True)),
+        ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
+    ):
+        split = list(
+            pool.map(lambda job: _split_build(pipeline, spark, *job), zip(attempts, builds, strict=True))
+        )
+    return tuple(
+        outcome if outcome is not None else _full_build(pipeline, spark, attempt, build)
+        for outcome, attempt, build in zip(split, attempts, builds, strict=True)
     )
-    if span.changes <= SINGLE_TASK_CHANGES:
+
+
+@contextmanager
+def _folded(pipeline: Pipeline, spark: SparkSession, build: Build) -> Iterator[Patch]:
+    """Fold a span of the log into a patch, and forget it afterwards."""
+    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(
+        (F.col("table_name") == build.schema.name)
+        & (F.col("tick") > build.span.after_exclusive)
+        & (F.col("tick") <= build.span.until_inclusive)
+    )
+    if build.span.changes <= SINGLE_TASK_CHANGES:
         log = log.coalesce(1)
-    typed = type_changes(log, schema, has_patches=span.has_patches)
-    frame = fold_changes(typed, schema, has_patches=span.has_patches).persist()
+    typed = type_changes(log, build.schema, has_patches=build.span.has_patches)
+    frame = fold_changes(typed, build.schema, has_patches=build.span.has_patches).persist()
+    view = f"patch_{uuid4().hex}"
+    frame.createOrReplaceTempView(view)
     try:
-        view = f"patch_{uuid4().hex}"
-        frame.createOrReplaceTempView(view)
-        patch = Patch(view, frame, measure_patch(frame, schema), schema, span.has_patches)
-        attempt = Attempt(schema.name, base, span.until_inclusive)
-        return _apply(pipeline, spark, attempt, patch)
+        stats = measure_patch(frame, build.schema)
+        yield Patch(view, frame, stats, build.schema, build.span.has_patches)
     finally:
         spark.catalog.dropTempView(view)
         frame.unpersist()
 
 
-def _apply(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, patch: Patch) -> MergeOutcome:
-    built = _split_merge(pipeline, spark, attempt, patch)
-    if built is None:
-        attempt = replace(attempt, fell_back=True, token=uuid4().hex)
-        built = _full_merge(pipeline, spark, attempt, patch)
-    stats = patch.stats
+def _split_build(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build
+) -> MergeOutcome | None:
+    """Append what was born and merge what existed; None when the table lacks a key that existed.
+
+    The merge comes last, because the session marks all merges alike: as the last of their attempts.
+    """
+    with _folded(pipeline, spark, build) as patch:
+        stats, target = patch.stats, pipeline.lake.spark_table(attempt.table, BRANCH)
+        appends, merges = stats.appended > 0 or stats.existing == 0, stats.existing > 0
+        reset_branch(pipeline, spark, attempt)
+        if appends:
+            append_born(patch.frame, target, patch.schema, attempt.properties(is_last=not merges))
+        if merges:
+            merge_existing(spark, patch.view, target, patch.schema, stats, has_patches=patch.has_patches)
+            if count_matched(head(load_table(pipeline, attempt.table), BRANCH)) != stats.existing:
+                return None
+        built = verify_attempt(pipeline, attempt, commits=int(appends) + int(merges))
+    return _as_outcome(attempt, built, stats)
+
+
+def _full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> MergeOutcome:
+    attempt = replace(attempt, fell_back=True, token=uuid4().hex)
+    with _folded(pipeline, spark, build) as patch:
+        target = pipeline.lake.spark_table(attempt.table, BRANCH)
+        reset_branch(pipeline, spark, attempt)
+        with marked_commits(spark, attempt.properties(is_last=True)):
+            merge_everything(
+                spark, patch.view, target, patch.schema, patch.stats, has_patches=patch.has_patches
+            )
+        built = verify_attempt(pipeline, attempt, commits=1)
+    return _as_outcome(attempt, built, patch.stats)
+
+
+def _as_outcome(attempt: Attempt, built: Snapshot, stats: PatchStats) -> MergeOutcome:
     return MergeOutcome(
         table=attempt.table,
         tick=attempt.tick,
@@ -146,29 +222,6 @@ def _apply(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, patch: Pat
         deleted=stats.deleted,
         fell_back=attempt.fell_back,
     )
-
-
-def _split_merge(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, patch: Patch) -> Snapshot | None:
-    """Merge what existed and append what was born; None when the table lacks a key that existed."""
-    stats, target = patch.stats, pipeline.lake.spark_table(attempt.table, BRANCH)
-    appends = stats.appended > 0 or stats.existing == 0
-    reset_branch(pipeline, spark, attempt)
-    if stats.existing > 0:
-        with marked_commits(spark, attempt.properties(is_last=not appends)):
-            merge_existing(spark, patch.view, target, patch.schema, stats, has_patches=patch.has_patches)
-        if count_matched(head(load_table(pipeline, attempt.table), BRANCH)) != stats.existing:
-            return None
-    if appends:
-        append_born(patch.frame, target, patch.schema, attempt.properties(is_last=True))
-    return verify_attempt(pipeline, attempt, commits=int(stats.existing > 0) + int(appends))
-
-
-def _full_merge(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, patch: Patch) -> Snapshot:
-    target = pipeline.lake.spark_table(attempt.table, BRANCH)
-    reset_branch(pipeline, spark, attempt)
-    with marked_commits(spark, attempt.properties(is_last=True)):
-        merge_everything(spark, patch.view, target, patch.schema, patch.stats, has_patches=patch.has_patches)
-    return verify_attempt(pipeline, attempt, commits=1)
 
 
 def count_matched(merged: Snapshot | None) -> int:

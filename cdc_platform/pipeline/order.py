@@ -60,7 +60,8 @@ def _count_window(pipeline: Pipeline, after_exclusive_micros: int | None, until_
     if after_exclusive_micros is not None:
         in_window += f" and record_timestamp > '{to_datetime(after_exclusive_micros).isoformat()}'"
     raw = pipeline.lake.system_table(RAW)
-    return raw.scan(row_filter=in_window, selected_fields=("kind", "record_timestamp")).to_arrow().num_rows
+    scan = raw.scan(row_filter=in_window, selected_fields=("kind", "record_timestamp"))
+    return int(scan.to_arrow().num_rows)
 
 
 def _commit_window(

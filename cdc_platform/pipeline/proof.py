@@ -56,12 +56,11 @@ def prove_table(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Proof:
 
 def checksum(batches: Iterable[pa.RecordBatch], table: TableSchema) -> Checksum:
     """Return the checksum of rows that arrive in any order and any batches."""
-    rows, total = 0, np.uint64(0)
-    with np.errstate(over="ignore"):
-        for batch in batches:
-            rows += batch.num_rows
-            total += hash_rows(batch, table).sum(dtype=np.uint64)
-    return Checksum(rows, int(total))
+    rows, total = 0, 0
+    for batch in batches:
+        rows += batch.num_rows
+        total += int(hash_rows(batch, table).sum(dtype=np.uint64))
+    return Checksum(rows, total % 2**64)
 
 
 def hash_rows(batch: pa.RecordBatch, table: TableSchema) -> "np.typing.NDArray[np.uint64]":
@@ -86,7 +85,7 @@ def _plain(column: pa.Array) -> "pd.Series[Any]":
 
 
 def _source_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:
-    return pipeline.source.rows_at(table, cut.position_micros)
+    return pipeline.source.rows_at(table.name, cut.position_micros)
 
 
 def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:

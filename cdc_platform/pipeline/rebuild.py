@@ -8,7 +8,7 @@ from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.commits import BRANCH, head
 from cdc_platform.lake.cuts import find_cut
 from cdc_platform.pipeline.branch import Attempt, load_table, reset_branch
-from cdc_platform.pipeline.merge import MergeOutcome, ensure_table, merge_span
+from cdc_platform.pipeline.merge import Build, MergeOutcome, ensure_table, run_builds
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.span import pending_span
 
@@ -38,7 +38,8 @@ def rebuild_table(
         base, after = found.metadata.snapshot_by_id(cut.tables.get(table, -1)), cut.tick
     if base is None:
         raise CutNotFound(f"Table `{table}` has no snapshot of cut {at_cut} any more; choose a newer cut.")
-    return merge_span(pipeline, spark, schema, base, pending_span(pipeline, table, after))
+    build = Build(schema, base, pending_span(pipeline, table, after))
+    return run_builds(pipeline, spark, [build])[0]
 
 
 def _empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot | None:

@@ -10,7 +10,6 @@ from cdc_platform.lake.commits import STATS, TICK, ancestors_of, fact, head, rea
 from cdc_platform.lake.lake import LOG
 from cdc_platform.pipeline.pipeline import Pipeline
 
-
 UNKNOWN_CHANGES: Final = 2**62
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.pipeline.maintain import is_due, maintain_lake
-from cdc_platform.pipeline.merge import MergeOutcome, merge_table
+from cdc_platform.pipeline.merge import MergeOutcome, merge_tables
 from cdc_platform.pipeline.order import OrderOutcome, order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
@@ -60,15 +60,10 @@ def run_tick(pipeline: Pipeline, spark: SparkSession) -> TickOutcome:
     with watch.measure("order"):
         order = order_changes(pipeline, spark)
     with watch.measure("merge"):
-        merges = merge_tables(pipeline, spark)
+        merges = merge_tables(pipeline, spark, pipeline.tables)
     with watch.measure("publish"):
         cut = publish_cut(pipeline, spark)
     with watch.measure("maintain"):
         if read.committed and is_due(pipeline, read.tick):
             maintain_lake(pipeline, spark)
     return TickOutcome(read, order, merges, cut, watch.seconds)
-
-
-def merge_tables(pipeline: Pipeline, spark: SparkSession) -> tuple[MergeOutcome, ...]:
-    """Bring all tables up to the log."""
-    return tuple(merge_table(pipeline, spark, table.name) for table in pipeline.tables)

@@ -62,7 +62,7 @@ def order_records(records: DataFrame, first_ordinal: int, expected_records: int)
         transaction cannot be decoded) and `record` (as it came, only for unsound transactions).
     """
     small = expected_records <= SINGLE_TASK_RECORDS
-    spread = records.repartition(1) if small else records.repartition(*TRANSACTION)
+    spread = records.coalesce(1) if small else records.repartition(*TRANSACTION)
     changes = _judge(_explode(spread.dropDuplicates([*TRANSACTION, "record_order"])))
     order = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
     ordered = changes.sortWithinPartitions(*order) if small else changes.orderBy(*order)

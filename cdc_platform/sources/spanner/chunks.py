@@ -7,42 +7,37 @@ from cdc_platform.errors import RecordUnreadable
 
 
 class RowAssembler:
-    """Turns partial result sets into rows of protobuf values; a value may go on in the next message.
+    """Turns partial result sets into rows of values as bytes; a value may go on in the next message.
 
-    ``field_names`` and ``column_count`` are known after the first message.
+    ``fields`` has the names and types of the columns after the first message.
     """
 
     def __init__(self) -> None:
         self.fields: Any = None
-        self._row: list[Any] = []
-        self._pending: Any = None
+        self._row: list[bytes] = []
+        self._pending: bytes | None = None
 
-    @property
-    def column_count(self) -> int:
-        """Number of values in a row; 0 before the first message."""
-        return 0 if self.fields is None else len(self.fields)
-
-    def rows(self, messages: Iterable[Any]) -> Iterator[list[Any]]:
+    def rows(self, messages: Iterable[Any]) -> Iterator[list[bytes]]:
         """Yield each row as soon as its last value is there; the values are not decoded.
 
         Raises:
             RecordUnreadable: The stream ended inside a row.
         """
         for message in messages:
-            if self.fields is None and message.metadata.row_type.fields:
-                self.fields = message.metadata.row_type.fields
+            if self.fields is None and message.metadata:
+                self.fields = _fields(message.metadata)
             yield from self._add(message)
         if self._row or self._pending is not None:
             raise RecordUnreadable("Spanner's answer ended in the middle of a row; read the slice again")
 
-    def _add(self, message: Any) -> Iterator[list[Any]]:
+    def _add(self, message: Any) -> Iterator[list[bytes]]:
         values = list(message.values)
         if self._pending is not None and values:
             values[0] = merge_chunks(self._pending, values[0])
             self._pending = None
         if message.chunked_value and values:
             self._pending = values.pop()
-        count = self.column_count
+        count = len(self.fields or ())
         for value in values:
             self._row.append(value)
             if len(self._row) == count:
@@ -50,17 +45,30 @@ class RowAssembler:
                 self._row = []
 
 
-def merge_chunks(left: Any, right: Any) -> Any:
+def merge_chunks(left: bytes, right: bytes) -> bytes:
     """Return the value that two chunks make: texts are joined, lists too, and so are the items that meet."""
-    from google.protobuf.struct_pb2 import Value
+    from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types
 
-    if left.HasField("string_value"):
-        return Value(string_value=left.string_value + right.string_value)
-    merged = Value()
-    merged.CopyFrom(left)
-    items = merged.list_value.values
-    rest = list(right.list_value.values)
-    if len(items) and rest and (items[-1].HasField("string_value") or items[-1].HasField("list_value")):
-        items[-1].CopyFrom(merge_chunks(items[-1], rest.pop(0)))
-    items.extend(rest)
+    merged: bytes = _merge(Value.FromString(left), Value.FromString(right)).SerializeToString()
     return merged
+
+
+def _merge(left: Any, right: Any) -> Any:
+    if left.HasField("string_value"):
+        left.string_value += right.string_value
+        return left
+    merged, rest = left.list_value.values, list(right.list_value.values)
+    if len(merged) and rest and _goes_on(merged[-1]):
+        _merge(merged[-1], rest.pop(0))
+    merged.extend(rest)
+    return left
+
+
+def _goes_on(item: Any) -> bool:
+    return bool(item.HasField("string_value") or item.HasField("list_value"))
+
+
+def _fields(metadata: bytes) -> Any:
+    from google.cloud.spanner_v1.types import ResultSetMetadata
+
+    return ResultSetMetadata.deserialize(metadata).row_type.fields

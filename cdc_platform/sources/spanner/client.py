@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
+from urllib.parse import quote
 
 from cdc_platform.errors import AccessDenied, SourceError, SourceUnreachable
 from cdc_platform.sources.spanner.chunks import RowAssembler
@@ -15,6 +16,7 @@ from cdc_platform.sources.spanner.failures import to_source_error
 from cdc_platform.sources.spanner.query import Query, to_request
 from cdc_platform.sources.spanner.retry import Attempts
 from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.wire import BOOL_TAG, boolean, message_class, text
 
 _LOCAL_CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
@@ -33,10 +35,11 @@ class SpannerClient:
         self.settings = settings.with_environment()
         self._lock = threading.Lock()
         self._api: Any = None
+        self._call: Any = None
         self._session: str | None = None
 
-    def rows(self, query: Query, deadline_s: float | None = None) -> Iterator[list[Any]]:
-        """Yield the rows of one attempt as protobuf values.
+    def rows(self, query: Query, deadline_s: float | None = None) -> Iterator[list[bytes]]:
+        """Yield the rows of one attempt as protobuf values in bytes.
 
         Raises:
             SourceError: The call failed; `retryable` says whether another attempt makes sense.
@@ -45,17 +48,22 @@ class SpannerClient:
 
     def stream(
         self, query: Query, assembler: RowAssembler, deadline_s: float | None = None
-    ) -> Iterator[list[Any]]:
+    ) -> Iterator[list[bytes]]:
         """Yield the rows of one attempt through an assembler, which knows the names of the fields."""
+        messages: Any = None
         try:
             messages = self._execute(query, deadline_s or self.settings.deadline_s)
-            yield from assembler.rows(message._pb for message in messages)  # noqa: SLF001 - see decode.py
+            yield from assembler.rows(messages)
         except SourceError:
             raise
         except Exception as error:
             raise self._translated(error) from error
+        finally:
+            # A reader that stops early must not leave the query running.
+            if messages is not None:
+                messages.cancel()
 
-    def fetch(self, query: Query) -> list[list[Any]]:
+    def fetch(self, query: Query) -> list[list[bytes]]:
         """Return all rows of a small query, with bounded retries.
 
         Raises:
@@ -85,21 +93,22 @@ class SpannerClient:
             api.transport.close()
 
     def _execute(self, query: Query, deadline_s: float) -> Any:
-        api, session = self._connected()
-        return api.execute_streaming_sql(
-            request=to_request(query, self.settings, session),
-            retry=None,
+        session = self._connected()
+        routing = ("x-goog-request-params", f"session={quote(session, safe='')}")
+        return self._call(
+            to_request(query, self.settings, session),
             timeout=deadline_s,
-            metadata=self._metadata(),
+            metadata=[*self._metadata(), routing],
         )
 
-    def _connected(self) -> tuple[Any, str]:
+    def _connected(self) -> str:
         with self._lock:
             if self._api is None:
                 self._api = _generated_client(self.settings)
+                self._call = _streaming_call(self._api.transport)
             if self._session is None:
                 self._session = self._new_session()
-            return self._api, self._session
+            return self._session
 
     def _new_session(self) -> str:
         session = {"multiplexed": True, "creator_role": self.settings.database_role or ""}
@@ -141,17 +150,26 @@ def _generated_client(settings: SpannerSettings) -> Any:
 
     if settings.emulator_host is None:
         return GeneratedClient()
-    import grpc
+    import grpc  # type: ignore[import-untyped] # ships no types
     from google.cloud.spanner_v1.services.spanner.transports import SpannerGrpcTransport
 
     channel = grpc.insecure_channel(settings.emulator_host, options=list(_LOCAL_CHANNEL_OPTIONS))
     return GeneratedClient(transport=SpannerGrpcTransport(channel=channel))
 
 
-def _text(value: Any) -> str | None:
-    kind = value.WhichOneof("kind")
-    if kind == "null_value":
-        return None
-    if kind == "bool_value":
-        return "true" if value.bool_value else "false"
-    return str(getattr(value, kind))
+def _streaming_call(transport: Any) -> Any:
+    """Return the call of the generated client, but with values left as bytes: see wire.py."""
+    from google.api_core.grpc_helpers import wrap_errors
+    from google.cloud.spanner_v1.types import ExecuteSqlRequest
+
+    return wrap_errors(
+        transport.grpc_channel.unary_stream(
+            "/google.spanner.v1.Spanner/ExecuteStreamingSql",
+            request_serializer=ExecuteSqlRequest.serialize,
+            response_deserializer=message_class("Rows").FromString,
+        ),
+    )
+
+
+def _text(value: bytes) -> str | None:
+    return str(boolean(value)).lower() if value[0] == BOOL_TAG else text(value)

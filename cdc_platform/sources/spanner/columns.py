@@ -11,23 +11,19 @@ import pyarrow as pa
 from cdc_platform.model.schemas import TIMESTAMP
 from cdc_platform.model.table_schema import ARRAY, ColumnType
 from cdc_platform.model.timestamps import from_rfc3339
+from cdc_platform.sources.spanner.wire import boolean, is_null, items, number, required_text
 
 
-def _number(value: Any) -> float:
-    # NaN and the infinities come as text, which float() reads.
-    return float(value.string_value) if value.HasField("string_value") else float(value.number_value)
-
-
-_READERS: Final[dict[str, tuple[pa.DataType, Callable[[Any], Any]]]] = {
-    "BOOL": (pa.bool_(), lambda value: value.bool_value),
-    "INT64": (pa.int64(), lambda value: int(value.string_value)),
-    "FLOAT32": (pa.float32(), _number),
-    "FLOAT64": (pa.float64(), _number),
-    "NUMERIC": (pa.decimal128(38, 9), lambda value: Decimal(value.string_value)),
-    "STRING": (pa.string(), lambda value: value.string_value),
-    "BYTES": (pa.binary(), lambda value: b64decode(value.string_value)),
-    "DATE": (pa.date32(), lambda value: date.fromisoformat(value.string_value)),
-    "TIMESTAMP": (TIMESTAMP, lambda value: from_rfc3339(value.string_value)),
+_READERS: Final[dict[str, tuple[pa.DataType, Callable[[bytes], Any]]]] = {
+    "BOOL": (pa.bool_(), boolean),
+    "INT64": (pa.int64(), lambda value: int(required_text(value))),
+    "FLOAT32": (pa.float32(), number),
+    "FLOAT64": (pa.float64(), number),
+    "NUMERIC": (pa.decimal128(38, 9), lambda value: Decimal(required_text(value))),
+    "STRING": (pa.string(), required_text),
+    "BYTES": (pa.binary(), lambda value: b64decode(required_text(value))),
+    "DATE": (pa.date32(), lambda value: date.fromisoformat(required_text(value))),
+    "TIMESTAMP": (TIMESTAMP, lambda value: from_rfc3339(required_text(value))),
 }
 _AS_TEXT: Final = _READERS["STRING"]
 _TEXT_ANNOTATIONS: Final = frozenset({"PG_NUMERIC", "PG_JSONB"})
@@ -40,23 +36,20 @@ def arrow_type(column_type: ColumnType) -> pa.DataType:
     return _reader(column_type)[0]
 
 
-def to_arrow(column_type: ColumnType, values: Sequence[Any]) -> pa.Array:
-    """Return protobuf values of one column as an Arrow array."""
+def to_arrow(column_type: ColumnType, values: Sequence[bytes]) -> pa.Array:
+    """Return the values of one column, which are protobuf values in bytes, as an Arrow array."""
     return pa.array(_decoded(column_type, values), arrow_type(column_type))
 
 
-def _decoded(column_type: ColumnType, values: Sequence[Any]) -> list[Any]:
+def _decoded(column_type: ColumnType, values: Sequence[bytes]) -> list[Any]:
     if column_type.code == ARRAY and column_type.element is not None:
         element = column_type.element
-        return [
-            None if value.HasField("null_value") else _decoded(element, value.list_value.values)
-            for value in values
-        ]
+        return [None if is_null(value) else _decoded(element, items(value)) for value in values]
     read = _reader(column_type)[1]
-    return [None if value.HasField("null_value") else read(value) for value in values]
+    return [None if is_null(value) else read(value) for value in values]
 
 
-def _reader(column_type: ColumnType) -> tuple[pa.DataType, Callable[[Any], Any]]:
+def _reader(column_type: ColumnType) -> tuple[pa.DataType, Callable[[bytes], Any]]:
     if column_type.annotation in _TEXT_ANNOTATIONS:
         return _AS_TEXT
     return _READERS.get(column_type.code, _AS_TEXT)

@@ -1,7 +1,7 @@
 """Strong reads: the source's clock, and whole tables at one exact timestamp."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -53,19 +53,18 @@ def table_arrow_schema(table: TableSchema) -> pa.Schema:
 
 def _table_sql(table: TableSchema) -> str:
     # The order lets an interrupted read go on after the rows that it has given.
-    order = ", ".join(quote_column(column) for column in table.key_columns)
-    names = ", ".join(quote_column(column) for column in table.columns)
+    order = ", ".join(_quoted(column) for column in table.key_columns)
+    names = ", ".join(_quoted(column) for column in table.columns)
     ordered = f" ORDER BY {order}" if order else ""
     return f"SELECT {names} FROM {quote_spanner(table.name)}{ordered}"
 
 
-def quote_column(column: Column) -> str:
-    """Return the column's name quoted for GoogleSQL."""
+def _quoted(column: Column) -> str:
     return quote_spanner(column.name)
 
 
 def _batches(client: SpannerClient, query: Query, table: TableSchema, skip: int) -> Iterator[pa.RecordBatch]:
-    rows: list[list[Any]] = []
+    rows: list[list[bytes]] = []
     for number, row in enumerate(client.rows(query, TABLE_DEADLINE_S)):
         if number < skip:
             continue
@@ -77,7 +76,7 @@ def _batches(client: SpannerClient, query: Query, table: TableSchema, skip: int)
         yield _batch(table, rows)
 
 
-def _batch(table: TableSchema, rows: list[list[Any]]) -> pa.RecordBatch:
+def _batch(table: TableSchema, rows: list[list[bytes]]) -> pa.RecordBatch:
     columns = zip(table.columns, zip(*rows, strict=True), strict=True)
     arrays = [to_arrow(column.type, values) for column, values in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=table_arrow_schema(table))

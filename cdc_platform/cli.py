@@ -1,0 +1,323 @@
+"""The command line: `cdc-platform demo`, `sync`, `status` and `check`."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+from xml.etree import ElementTree as ET
+
+import click
+
+from cdc_platform.errors import CdcError
+from cdc_platform.model.timestamps import to_rfc3339
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_platform.pipeline.invariants import Check, Verdict
+    from cdc_platform.pipeline.pipeline import Pipeline
+    from cdc_platform.pipeline.settings import PipelineSettings
+    from cdc_platform.pipeline.status import Status, TableStatus
+    from cdc_platform.pipeline.tick import TickOutcome
+
+DEMO_HOME: Final = Path(".cdc_platform")
+
+FIRST_STEPS: Final = """\b
+See it work, with an emulator and a bank of its own:
+  cdc-platform demo
+\b
+Declare a pipeline of yours, and run it:
+  dg scaffold defs cdc_platform.components.spanner.SpannerPipeline bank
+  cdc-platform sync examples/bank/defs.yaml --until-caught-up
+  cdc-platform status examples/bank/defs.yaml
+  cdc-platform check examples/bank/defs.yaml
+\b
+Run it with Dagster's UI and the pipeline's sensor:
+  CDC_PLATFORM_DEFS=examples/bank/defs.yaml dagster dev -w workspace.yaml
+"""
+
+
+def _examples(*lines: str) -> str:
+    # The control character keeps click from making one paragraph of the lines.
+    return "\n".join(("\b", "Examples:", *(f"  cdc-platform {line}" for line in lines)))
+
+
+DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+
+class Commands(click.Group):
+    """A group whose commands end with a message and not with a traceback where the platform knows why."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except CdcError as error:
+            click.secho(f"{type(error).__name__}: {error}", fg="red", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=Commands, epilog=FIRST_STEPS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("cdc_platform"), prog_name="cdc-platform")
+def main() -> None:
+    """Change data from Spanner as lakehouse tables that are right at every moment."""
+
+
+@main.command(epilog=_examples("demo", "demo --seconds 90 --no-ui"))
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEMO_HOME,
+    show_default=True,
+    help="Folder for the demo's lake, logs and Dagster instance; started again, the demo goes on from it.",
+)
+@click.option("--seconds", type=click.FloatRange(min=1), help="Stop by itself after this time, and check.")
+@click.option("--no-ui", is_flag=True, help="Run the ticks in this process, without Dagster.")
+@click.option(
+    "--rate", type=click.FloatRange(min=1), default=250, show_default=True, help="Transfers a second."
+)
+@click.option(
+    "--token-life",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Seconds for which a change stream partition lives at least.",
+)
+@click.option(
+    "--port", type=int, default=3000, show_default=True, help="Port of the UI; a free one if taken."
+)
+def demo(home: Path, seconds: float | None, no_ui: bool, rate: float, token_life: int, port: int) -> None:
+    """Show the platform at work on a bank whose sum of balances never changes.
+
+    Starts Google's Spanner emulator (or uses the one that SPANNER_EMULATOR_HOST names), makes a bank with a
+    change stream, writes transfers through the real client, and turns them into tables of a lake. The
+    stream's partitions live for seconds only, so that they split and move all the time.
+
+    With --seconds it ends with a proof: every check passes, and the sum of all balances is right at every
+    cut that was published. The exit code is 0 only then.
+    """
+    from cdc_platform.components.loading import load_settings
+    from cdc_platform.demo.demo import DemoOptions, DemoTools, run_demo
+    from cdc_platform.pipeline.status import read_status
+
+    options = DemoOptions(home.absolute(), seconds, not no_ui, rate, token_life, port)
+    tools = DemoTools(
+        load_settings,
+        _start_spark,
+        run_checks=lambda pipeline, spark: all_passed(run_checks(pipeline, spark)),
+        describe_status=lambda pipeline: describe_status(read_status(pipeline)),
+    )
+    with _stop_signals() as wants_more:
+        is_right = run_demo(options, tools, wants_more)
+    sys.exit(0 if is_right else 1)
+
+
+@main.command(
+    epilog=_examples(
+        "sync examples/bank/defs.yaml",
+        "sync examples/bank/defs.yaml --ticks 3",
+        "sync examples/bank/defs.yaml --continuous",
+    )
+)
+@DEFS
+@click.option(
+    "--until-caught-up", is_flag=True, help="End when everything of now is published (the default)."
+)
+@click.option("--ticks", type=click.IntRange(min=1), help="End after so many ticks.")
+@click.option("--continuous", is_flag=True, help="Go on until interrupted; ends after the tick at hand.")
+def sync(defs: Path, until_caught_up: bool, ticks: int | None, continuous: bool) -> None:
+    """Run the ticks of the pipeline that DEFS declares, in one warm process and without Dagster.
+
+    A tick reads the change stream up to the source's present, orders and merges the changes, and publishes
+    a cut. Whatever interrupts it, the next start goes on where it was; a second one at the same time is safe.
+    """
+    from cdc_platform.components.loading import load_settings
+    from cdc_platform.pipeline.follow import follow_source
+    from cdc_platform.pipeline.pipeline import open_pipeline
+
+    if until_caught_up + continuous + (ticks is not None) > 1:
+        raise click.UsageError("Choose one of --until-caught-up, --ticks and --continuous.")
+    settings = load_settings(defs)
+    pipeline = open_pipeline(settings)
+    with _stop_signals() as wants_more:
+        tell = _tell_error if continuous else None
+        target_micros = pipeline.source.clock_micros()
+        spark = _start_spark(settings)
+        for done, outcome in enumerate(follow_source(pipeline, spark, wants_more, tell), start=1):
+            click.echo(describe_tick(outcome))
+            if done == ticks or (ticks is None and not continuous and _is_caught_up(outcome, target_micros)):
+                break
+
+
+def _tell_error(error: CdcError) -> None:
+    click.secho(f"{type(error).__name__}: {error} Trying again.", fg="yellow", err=True)
+
+
+def _is_caught_up(outcome: "TickOutcome", target_micros: int) -> bool:
+    return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
+
+
+def describe_tick(outcome: "TickOutcome") -> str:
+    """Return the line that tells of a tick."""
+    watermark, lag_s = outcome.order.watermark_micros, outcome.lag_s
+    return (
+        f"tick {outcome.tick:<6} watermark {to_rfc3339(watermark) if watermark is not None else '-':<27} "
+        f"lag {f'{lag_s:.1f}' if lag_s is not None else '-':>6} s  "
+        f"records {sum(outcome.read.records.values()):>7}  changes {outcome.order.changes:>7}  "
+        f"cut {outcome.cut.cut if outcome.cut is not None else '-':<6} {sum(outcome.seconds.values()):.1f} s"
+    )
+
+
+@main.command(epilog=_examples("status examples/bank/defs.yaml", "status examples/bank/defs.yaml --json"))
+@DEFS
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def status(defs: Path, as_json: bool) -> None:
+    """Tell where the pipeline that DEFS declares stands: watermark, partitions, tables, newest cut.
+
+    It reads the lake's metadata only: no Spark is started, and the source may be down.
+    """
+    from cdc_platform.components.loading import load_settings
+    from cdc_platform.pipeline.pipeline import open_pipeline
+    from cdc_platform.pipeline.status import read_status
+
+    found = read_status(open_pipeline(load_settings(defs)))
+    click.echo(found.to_json() if as_json else describe_status(found))
+
+
+def describe_status(found: "Status") -> str:
+    """Return a status as lines for people."""
+    told = found.to_dict()
+    cut = f"{told['cut']} at {told['cut_position']}" if told["cut"] is not None else "none yet"
+    partitions = (
+        f"partitions  {len(found.live_partitions)} live, {len(found.waiting_partitions)} waiting, "
+        f"{found.finished_partitions} finished"
+    )
+    lines = [
+        f"pipeline    {found.pipeline}, tick {found.tick}",
+        f"watermark   {told['watermark'] or 'none yet'}",
+        f"lag         {found.lag_s if found.lag_s is not None else '-'} s",
+        partitions,
+        *(f"            {key}" for key in found.live_partitions),
+        f"cut         {cut}",
+        f"quarantine  {found.quarantined} records",
+        "tables",
+        *(_describe_table(name, table) for name, table in found.tables.items()),
+    ]
+    return "\n".join(lines)
+
+
+def _describe_table(name: str, table: "TableStatus") -> str:
+    rows = table.rows if table.rows is not None else "-"
+    return f"            {name:<32} {rows:>12} rows  snapshot {table.snapshot_id or '-'}"
+
+
+@main.command(
+    epilog=_examples("check examples/bank/defs.yaml", "check examples/bank/defs.yaml --junit checks.xml")
+)
+@DEFS
+@click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JUnit XML, for CI."
+)
+def check(defs: Path, junit: Path | None) -> None:
+    """Check the lake as it is, and the source: the same checks as Dagster's, over the whole log.
+
+    Prints a line for each check; the exit code is 1 if one fails.
+    """
+    from cdc_platform.components.loading import load_settings
+    from cdc_platform.pipeline.pipeline import open_pipeline
+
+    settings = load_settings(defs)
+    results = run_checks(open_pipeline(settings), _start_spark(settings))
+    if junit is not None:
+        junit.write_text(as_junit(settings.name, results), encoding="utf-8")
+    sys.exit(0 if all_passed(results) else 1)
+
+
+def all_passed(results: "list[tuple[Check, Verdict, float]]") -> bool:
+    """Return whether all checks passed."""
+    return all(verdict.passed for _, verdict, _ in results)
+
+
+def run_checks(pipeline: "Pipeline", spark: "SparkSession") -> "list[tuple[Check, Verdict, float]]":
+    """Run every check, print a line for each, and return it with its verdict and its seconds."""
+    from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING, Verdict
+
+    results = []
+    for promise in CHECKS:
+        begun = time.monotonic()
+        try:
+            verdict = promise.run(pipeline, spark, EVERYTHING)
+        except CdcError as error:
+            verdict = Verdict(passed=False, summary=f"{type(error).__name__}: {error}", facts={})
+        seconds = time.monotonic() - begun
+        word = click.style("ok    ", fg="green") if verdict.passed else click.style("FAILED", fg="red")
+        click.echo(f"{word} {promise.name:<20} {verdict.summary} ({seconds:.1f} s)")
+        results.append((promise, verdict, seconds))
+    return results
+
+
+def as_junit(pipeline: str, results: "list[tuple[Check, Verdict, float]]") -> str:
+    """Return the results of checks as JUnit XML."""
+    failures = sum(not verdict.passed for _, verdict, _ in results)
+    suite = ET.Element(
+        "testsuite",
+        {"name": f"cdc-platform check {pipeline}", "tests": str(len(results)), "failures": str(failures)},
+    )
+    for promise, verdict, seconds in results:
+        attributes = {
+            "classname": f"{pipeline}.{promise.asset}",
+            "name": promise.name,
+            "time": f"{seconds:.3f}",
+        }
+        case = ET.SubElement(suite, "testcase", attributes)
+        if not verdict.passed:
+            ET.SubElement(case, "failure", {"message": verdict.summary}).text = promise.description
+        facts = "\n".join(f"{name}={fact}" for name, fact in verdict.facts.items())
+        ET.SubElement(case, "system-out").text = facts
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def _start_spark(settings: "PipelineSettings") -> "SparkSession":
+    """Start the session, and say what takes long: the first start fetches Spark's packages."""
+    from cdc_platform.resources import spark_session
+
+    begun = time.monotonic()
+    click.echo(f"Starting Spark ({settings.spark.remote or settings.spark.master}) ...", err=True)
+
+    def report(line: str) -> None:
+        if "downloading http" in line.lower():
+            click.echo(f"  {line.strip()}", err=True)
+
+    session = spark_session(settings, report)
+    click.echo(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
+    return session
+
+
+@contextmanager
+def _stop_signals() -> "Iterator[Callable[[], bool]]":
+    """Yield whether to go on: the first interrupt ends after the step at hand, the second at once."""
+    is_stopping = False
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        nonlocal is_stopping
+        if is_stopping:
+            raise KeyboardInterrupt
+        is_stopping = True
+        if number == signal.SIGINT:
+            click.echo("Ending after the step at hand; interrupt again to end at once.", err=True)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: not is_stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    main()

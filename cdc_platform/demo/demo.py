@@ -1,0 +1,227 @@
+"""The demo: an emulator, a bank that never rests, and the platform; at the end, the proof."""
+
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import click
+
+from cdc_platform.demo.bank import BankSettings, create_bank, open_database, sum_of_balances
+from cdc_platform.demo.emulator import open_emulator
+from cdc_platform.demo.home import REMOTE_VARIABLE, DemoHome, open_home, prepare_home
+from cdc_platform.demo.live import balances_at_all_cuts, describe_live, show
+from cdc_platform.demo.processes import Children
+from cdc_platform.errors import SetupError
+from cdc_platform.pipeline.follow import follow_source, pause
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.spark.connect_server import start_connect_server, wait_until_ready
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK: Final = "127.0.0.1"
+VIEW_EVERY_S: Final = 2.0
+UI_WITHIN_S: Final = 120.0
+CATCH_UP_WITHIN_S: Final = 300.0
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """What the command line asks for; `seconds` is None for a demo that ends when it is interrupted."""
+
+    home: Path
+    seconds: float | None
+    ui: bool
+    rate: float
+    token_life_s: int
+    port: int
+
+
+@dataclass(frozen=True)
+class DemoTools:
+    """What the demo needs of the layers above it."""
+
+    load_settings: Callable[[Path], PipelineSettings]
+    start_spark: Callable[[PipelineSettings], "SparkSession"]
+    run_checks: Callable[[Pipeline, "SparkSession"], bool]
+    describe_status: Callable[[Pipeline], str]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A demo whose bank is writing."""
+
+    options: DemoOptions
+    tools: DemoTools
+    home: DemoHome
+    bank: BankSettings
+    children: Children
+    wants_more: Callable[[], bool]
+
+
+def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bool]) -> bool:
+    """Run the demo; return whether all that it was to prove holds.
+
+    Raises:
+        CdcError: something that the demo needs is missing, or a part of it failed.
+    """
+    with ExitStack() as stack:
+        home = stack.enter_context(open_home(options.home))
+        children = stack.enter_context(Children(home.folder, home.logs))
+        click.echo("Starting the Spanner emulator and the bank ...")
+        host = stack.enter_context(open_emulator(options.token_life_s))
+        bank = BankSettings(host)
+        create_bank(bank)
+        goes_on = prepare_home(home, bank)
+        click.echo(f"The bank is at {host}; the lake {'goes on' if goes_on else 'begins'} in {home.lake}")
+        command = [
+            sys.executable,
+            "-m",
+            "cdc_platform.demo.bank",
+            "--host",
+            host,
+            "--rate",
+            str(options.rate),
+        ]
+        children.start("bank", command)
+        stage = Stage(options, tools, home, bank, children, _for_seconds(options.seconds, wants_more))
+        return _run_with_ui(stage, wants_more) if options.ui else _run_here(stage, wants_more)
+
+
+def _for_seconds(seconds: float | None, wants_more: Callable[[], bool]) -> Callable[[], bool]:
+    if seconds is None:
+        return wants_more
+    end = time.monotonic() + seconds
+    return lambda: wants_more() and time.monotonic() < end
+
+
+def _run_here(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
+    settings = stage.tools.load_settings(stage.home.defs)
+    pipeline, spark = open_pipeline(settings), stage.tools.start_spark(settings)
+    for _outcome in follow_source(pipeline, spark, stage.wants_more, _tell_error):
+        stage.children.check()
+        show(describe_live(pipeline))
+    return _finish(stage, pipeline, spark, is_wanted)
+
+
+def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
+    settings = stage.tools.load_settings(stage.home.defs)
+    remote = _start_connect_server(stage, settings)
+    settings = replace(settings, spark=replace(settings.spark, remote=remote))
+    pipeline = open_pipeline(settings)
+    _start_dagster(stage, remote)
+    while stage.wants_more():
+        stage.children.check()
+        show(describe_live(pipeline))
+        pause(VIEW_EVERY_S, stage.wants_more)
+    if stage.options.seconds is None or not is_wanted():
+        return stage.options.seconds is None
+    stage.children.stop("dagster", signal.SIGINT)
+    return _finish(stage, pipeline, stage.tools.start_spark(settings), is_wanted)
+
+
+def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
+    port, log = _free_port(), stage.children.log_of("spark")
+    click.echo(f"Starting a Spark Connect server; the first start fetches its packages ({log}) ...")
+    server = start_connect_server(settings.spark, settings.lake, port, log)
+    stage.children.adopt("spark", server)
+    wait_until_ready(server, port, log)
+    return f"sc://{LOOPBACK}:{port}"
+
+
+def _start_dagster(stage: Stage, remote: str) -> None:
+    port = stage.options.port if _is_free(stage.options.port) else _free_port()
+    command = [sys.executable, "-m", "dagster", "dev", "-w", str(stage.home.workspace)]
+    environment = {
+        "DAGSTER_HOME": str(stage.home.dagster),
+        "CDC_PLATFORM_DEFS": str(stage.home.defs),
+        REMOTE_VARIABLE: remote,
+    }
+    stage.children.start("dagster", [*command, "-h", LOOPBACK, "-p", str(port)], environment)
+    address = f"http://{LOOPBACK}:{port}"
+    click.echo("Starting Dagster ...")
+    _wait_for_ui(stage, address)
+    click.secho(f"Dagster's UI: {address}   (logs: {stage.home.logs})", bold=True)
+
+
+def _wait_for_ui(stage: Stage, address: str) -> None:
+    deadline = time.monotonic() + UI_WITHIN_S
+    while time.monotonic() < deadline and stage.wants_more():
+        stage.children.check()
+        try:
+            urlopen(f"{address}/server_info", timeout=2).close()  # noqa: S310  our own address on loopback
+        except (URLError, OSError):
+            time.sleep(0.3)
+        else:
+            return
+    if stage.wants_more():
+        raise SetupError(
+            f"Dagster did not answer within {UI_WITHIN_S:.0f} s: {stage.children.log_of('dagster')}"
+        )
+
+
+def _finish(stage: Stage, pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[], bool]) -> bool:
+    """Stop the bank, catch up with it, and prove that everything is right."""
+    if stage.options.seconds is None or not is_wanted():
+        return stage.options.seconds is None
+    stage.children.stop("bank")
+    click.echo(f"\nThe bank has closed: {stage.children.log_of('bank').read_text().splitlines()[-1]}")
+    _catch_up(pipeline, spark)
+    click.echo()
+    checks_hold = stage.tools.run_checks(pipeline, spark)
+    click.echo(stage.tools.describe_status(pipeline))
+    with open_database(stage.bank) as database:
+        expected = sum_of_balances(database)
+    return _check_balances(pipeline, expected) and checks_hold
+
+
+def _catch_up(pipeline: Pipeline, spark: "SparkSession") -> None:
+    target_micros = pipeline.source.clock_micros() - 1
+    deadline = time.monotonic() + CATCH_UP_WITHIN_S
+    for outcome in follow_source(pipeline, spark, lambda: time.monotonic() < deadline, _tell_error):
+        show(describe_live(pipeline))
+        if outcome.cut is not None and outcome.cut.position_micros >= target_micros:
+            return
+    raise SetupError(f"The pipeline did not catch up within {CATCH_UP_WITHIN_S:.0f} s.")
+
+
+def _check_balances(pipeline: Pipeline, expected: int) -> bool:
+    """Look at the sum of all balances at every published cut; before the bank opened there is no account."""
+    cuts = wrong = 0
+    is_open = False
+    for found in balances_at_all_cuts(pipeline):
+        cuts += 1
+        is_open = is_open or found.accounts > 0
+        if is_open and found.total != expected:
+            wrong += 1
+            click.secho(f"Cut {found.cut.cut}: sum of balances {found.total:,}, not {expected:,}", fg="red")
+    holds = wrong == 0 and cuts > 0 and is_open
+    click.secho(
+        f"Sum of balances: {expected:,} in Spanner, and at {cuts - wrong} of {cuts} published cuts.",
+        fg="green" if holds else "red",
+    )
+    return holds
+
+
+def _tell_error(error: Exception) -> None:
+    click.secho(f"{type(error).__name__}: {error}", fg="yellow", err=True)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) != 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,63 @@
+"""What readers of the demo's lake see while it runs: pyiceberg alone, no Spark."""
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import click
+import pyarrow.compute as pc
+
+from cdc_platform.demo.ledger import ACCOUNTS
+from cdc_platform.lake.cuts import Cut, list_cuts
+from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.status import read_status
+
+
+@dataclass(frozen=True)
+class Balances:
+    """The accounts at one cut."""
+
+    cut: Cut
+    accounts: int
+    total: int
+
+
+def balances_at(pipeline: Pipeline, cut: Cut) -> Balances | None:
+    """Return the accounts at a cut, None when its snapshot has expired."""
+    table = pipeline.lake.table(ACCOUNTS)
+    snapshot_id = cut.tables.get(ACCOUNTS, -1)
+    if table is None or table.metadata.snapshot_by_id(snapshot_id) is None:
+        return None
+    balances = table.scan(snapshot_id=snapshot_id, selected_fields=("balance",)).to_arrow()["balance"]
+    return Balances(cut, len(balances), int(pc.sum(balances).as_py() or 0))
+
+
+def balances_at_all_cuts(pipeline: Pipeline) -> Iterator[Balances]:
+    """Yield the accounts at every cut that can still be read, oldest first."""
+    for cut in list_cuts(pipeline.lake):
+        found = balances_at(pipeline, cut)
+        if found is not None:
+            yield found
+
+
+def show(line: str) -> None:
+    """Print a line of the live view: over the last one on a terminal, below it elsewhere."""
+    is_terminal = sys.stdout.isatty()
+    click.echo(f"\r\x1b[K{line}" if is_terminal else line, nl=not is_terminal)
+
+
+def describe_live(pipeline: Pipeline) -> str:
+    """Return one line on what readers see now."""
+    status = read_status(pipeline)
+    if status.watermark_micros is None:
+        return f"{time.strftime('%H:%M:%S')}  waiting for the first tick"
+    rows = ", ".join(f"{name} {table.rows or 0:,}" for name, table in status.tables.items())
+    found = balances_at(pipeline, status.cut) if status.cut is not None else None
+    return (
+        f"{time.strftime('%H:%M:%S')}  watermark {to_rfc3339(status.watermark_micros)[11:23]}  "
+        f"lag {status.lag_s or 0:5.1f} s  partitions {len(status.live_partitions)} live, "
+        f"{status.finished_partitions} finished  cut {status.cut.cut if status.cut is not None else '-'}  "
+        f"rows {rows or '-'}  sum of balances {f'{found.total:,}' if found is not None else '-'}"
+    )

@@ -1,0 +1,127 @@
+"""The demo's child processes: their logs, and that none of them outlives the demo."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from cdc_platform.errors import SetupError
+
+HOME_VARIABLE: Final = "CDC_PLATFORM_DEMO_HOME"
+"""Environment variable that marks every process of a demo, down to the last descendant, with its home."""
+
+CHILD_VARIABLE: Final = "CDC_PLATFORM_DEMO_CHILD"
+"""Environment variable that tells from which child of the demo a process descends."""
+
+STOP_WITHIN_S: Final = 10.0
+TAIL_LINES: Final = 15
+
+_SET_PARENT_DEATH_SIGNAL: Final = 1
+
+
+class Children:
+    """Child processes by name, stopped in the reverse order of their start when the context ends.
+
+    They stay in the demo's process group, so that a signal to the group reaches all. On Linux they die
+    with the demo whatever kills it, and what they started themselves is found by its environment.
+    """
+
+    def __init__(self, home: Path, logs: Path) -> None:
+        self._home, self._logs = home, logs
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        os.environ[HOME_VARIABLE] = str(home)
+
+    def __enter__(self) -> Self:
+        end_leftovers(self._home)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name in reversed(list(self._processes)):
+            self.stop(name)
+        end_leftovers(self._home)
+
+    def log_of(self, name: str) -> Path:
+        """Return the log file of a process."""
+        return self._logs / f"{name}.log"
+
+    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start a process whose output goes to its log file."""
+        with self.log_of(name).open("ab") as log:
+            process = subprocess.Popen(  # noqa: S603  the demo's own commands
+                command,
+                env={**os.environ, **(environment or {}), CHILD_VARIABLE: name},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  one prctl call; takes no lock of ours
+            )
+        self._processes[name] = process
+
+    def adopt(self, name: str, process: "subprocess.Popen[bytes]") -> None:
+        """Take care of a process that somebody else has started."""
+        self._processes[name] = process
+
+    def stop(self, name: str, number: int = signal.SIGTERM) -> None:
+        """End a process and all that it has started, by force if they do not end by themselves in time."""
+        process = self._processes.pop(name)
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+        try:
+            process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        _end_all(f"{CHILD_VARIABLE}={name}", f"{HOME_VARIABLE}={self._home}")
+
+    def check(self) -> None:
+        """Look whether all are alive.
+
+        Raises:
+            SetupError: one has ended; the end of its log is told.
+        """
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                log = self.log_of(name)
+                lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+                tail = "\n".join(lines[-TAIL_LINES:])
+                raise SetupError(
+                    f"The demo's process `{name}` has ended ({process.returncode}): {log}\n{tail}"
+                )
+
+
+def end_leftovers(home: Path) -> None:
+    """Kill what an earlier demo of the same home has left behind, such as a run that outlived its server."""
+    _end_all(f"{HOME_VARIABLE}={home}")
+
+
+def _end_all(*marks: str) -> None:
+    for pid in _marked(*marks):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + STOP_WITHIN_S
+    while any(True for _ in _marked(*marks)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _marked(*marks: str) -> Iterator[int]:
+    """Yield the processes that carry all marks in their environment; none where there is no /proc."""
+    wanted = {mark.encode() for mark in marks}
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        pid = int(environ.parent.name)
+        with suppress(OSError):
+            if pid not in (os.getpid(), os.getppid()) and wanted <= set(environ.read_bytes().split(b"\0")):
+                yield pid
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)

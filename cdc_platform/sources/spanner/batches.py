@@ -1,0 +1,141 @@
+"""Records of a slice as Arrow batches of `RAW_CHANGE_RECORDS`, built column by column."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cdc_platform.model.records import RecordKind
+from cdc_platform.model.schemas import CHILD_PARTITION, MOD, RAW_CHANGE_RECORDS
+from cdc_platform.model.slices import Slice, SliceReport
+from cdc_platform.sources.spanner.decode import CHILDREN, DATA, HEARTBEAT, RecordRow
+
+_COLUMN: Final = {name: position for position, name in enumerate(RecordRow._fields)}
+_NESTED: Final = ("mods", "child_partitions")
+
+
+class RecordBatchBuilder:
+    """Collects the records of one slice and gives them out as batches.
+
+    Records of a partition come in the order of their timestamps. So when one arrives, everything before
+    its timestamp is complete, and at a heartbeat everything up to it: `complete_micros` says how far.
+    """
+
+    def __init__(self, tick: int, piece: Slice) -> None:
+        self.complete_micros = piece.start_exclusive_micros
+        self.child_micros: int | None = None
+        self.counts: Counter[str] = Counter()
+        self.text_bytes = 0
+        self._tick, self._slice = tick, piece
+        self._rows: list[RecordRow] = []
+        self._complete_rows = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, rows: Iterable[RecordRow]) -> None:
+        """Take records; those after the end of the slice are left out, for the next slice brings them."""
+        end_micros = self._slice.end_inclusive_micros
+        for row in rows:
+            micros = row.record_timestamp
+            if micros > end_micros:
+                continue
+            if micros > self.complete_micros + 1:
+                self._complete(micros - 1)
+            self._rows.append(row)
+            if row.kind == DATA:
+                self.text_bytes += sum(len(text) for mod in row.mods or () for text in mod if text)
+            elif row.kind == HEARTBEAT and micros > self.complete_micros:
+                self._complete(micros)
+            elif row.kind == CHILDREN and (self.child_micros is None or micros < self.child_micros):
+                self.child_micros = micros
+
+    def take_complete(self) -> pa.RecordBatch:
+        """Give out the records up to `complete_micros`; the others stay."""
+        rows, self._rows = self._rows[: self._complete_rows], self._rows[self._complete_rows :]
+        return self._taken(rows)
+
+    def take_all(self) -> pa.RecordBatch:
+        """Give out all records: the read came to its end, so they are complete."""
+        rows, self._rows = self._rows, []
+        return self._taken(rows)
+
+    def forget_incomplete(self) -> None:
+        """Drop the records after `complete_micros`, which the next read brings again."""
+        self._rows = [row for row in self._rows if row.record_timestamp <= self.complete_micros]
+        self._complete_rows = len(self._rows)
+        if self.child_micros is not None and self.child_micros > self.complete_micros:
+            self.child_micros = None
+
+    def _complete(self, micros: int) -> None:
+        self.complete_micros = micros
+        self._complete_rows = len(self._rows)
+
+    def _taken(self, rows: list[RecordRow]) -> pa.RecordBatch:
+        self._complete_rows = 0
+        self.text_bytes = 0
+        self.counts.update(row.kind for row in rows)
+        return to_batch(self._tick, self._slice.token, rows)
+
+
+def to_batch(tick: int, token: str, rows: Sequence[RecordRow]) -> pa.RecordBatch:
+    """Return records as one batch."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMN)
+    count = len(rows)
+    arrays = {
+        "tick": pa.repeat(pa.scalar(tick, pa.int64()), count),
+        "partition_token": pa.repeat(pa.scalar(token, pa.string()), count),
+        "mods": _mods(columns[_COLUMN["mods"]]),
+        "child_partitions": _children(columns[_COLUMN["child_partitions"]]),
+        "slice": pa.nulls(count, RAW_CHANGE_RECORDS.field("slice").type),
+    }
+    for name, position in _COLUMN.items():
+        if name not in _NESTED:
+            arrays[name] = pa.array(columns[position], RAW_CHANGE_RECORDS.field(name).type)
+    in_order = [arrays[name] for name in RAW_CHANGE_RECORDS.names]
+    return pa.RecordBatch.from_arrays(in_order, schema=RAW_CHANGE_RECORDS)
+
+
+def slice_batch(tick: int, report: SliceReport, counts: Counter[str]) -> pa.RecordBatch:
+    """Return the one row that reports on a slice."""
+    about = {
+        "start_exclusive": report.start_exclusive_micros,
+        "end_inclusive": report.end_inclusive_micros,
+        "outcome": report.outcome.value,
+        "data_change_records": counts[DATA],
+        "heartbeat_records": counts[HEARTBEAT],
+        "child_partitions_records": counts[CHILDREN],
+        "error": report.error,
+    }
+    row = {
+        "tick": tick,
+        "kind": RecordKind.SLICE.value,
+        "partition_token": report.token,
+        "record_timestamp": report.end_inclusive_micros,
+        "slice": about,
+    }
+    return pa.RecordBatch.from_pylist([row], schema=RAW_CHANGE_RECORDS)
+
+
+def _mods(lists: Sequence[Any]) -> pa.Array:
+    parts = list(zip(*chain.from_iterable(mods for mods in lists if mods), strict=True)) or [(), (), ()]
+    arrays = [pa.array(part, pa.string()) for part in parts]
+    return _list_array(lists, pa.StructArray.from_arrays(arrays, fields=list(MOD)))
+
+
+def _children(lists: Sequence[Any]) -> pa.Array:
+    children = list(chain.from_iterable(found for found in lists if found))
+    tokens = pa.array([token for token, _ in children], pa.string())
+    parents = pa.array([parents for _, parents in children], pa.list_(pa.string()))
+    structs = pa.StructArray.from_arrays([tokens, parents], fields=list(CHILD_PARTITION))
+    return _list_array(lists, structs)
+
+
+def _list_array(lists: Sequence[Any], values: pa.Array) -> pa.Array:
+    """Return the values cut into lists; where the sequence has None, the list is null."""
+    ends = accumulate((len(items) if items else 0 for items in lists), initial=0)
+    offsets = pa.array(ends, pa.int32())
+    mask = pa.array([items is None for items in lists], pa.bool_())
+    return pa.ListArray.from_arrays(offsets, values, mask=mask)

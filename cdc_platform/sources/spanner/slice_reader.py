@@ -1,0 +1,85 @@
+"""Reads one slice to its end, or as far as the source lets it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from cdc_platform.errors import SourceError, SourceUnreachable
+from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
+from cdc_platform.sources.spanner.batches import RecordBatchBuilder, slice_batch
+from cdc_platform.sources.spanner.chunks import RowAssembler
+from cdc_platform.sources.spanner.client import SpannerClient
+from cdc_platform.sources.spanner.decode import check_layout, decode_change_record
+from cdc_platform.sources.spanner.query import change_stream_query
+
+RECORDS_PER_BATCH: Final = 8192
+TEXT_BYTES_PER_BATCH: Final = 16 * 1024 * 1024
+
+
+def read_slice(client: SpannerClient, tick: int, piece: Slice) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a slice, each once, and then the row that reports on it.
+
+    A failure of the source does not raise: the report says `interrupted`, with the error, and ends at the
+    last timestamp up to which nothing is missing; records after it are not given out.
+    """
+    builder = RecordBatchBuilder(tick, piece)
+    error: SourceError | None = None
+    try:
+        yield from _read_with_retries(client, builder, piece)
+    except SourceError as failure:
+        error = failure
+        builder.forget_incomplete()
+    last = builder.take_all()
+    if last.num_rows:
+        yield last
+    yield slice_batch(tick, _report(builder, piece, error), builder.counts)
+
+
+def _report(builder: RecordBatchBuilder, piece: Slice, error: SourceError | None) -> SliceReport:
+    if error is not None:
+        outcome, end_micros = SliceOutcome.INTERRUPTED, builder.complete_micros
+    elif builder.child_micros is not None:
+        # The children begin at this timestamp, so the partition is complete right before it.
+        outcome, end_micros = SliceOutcome.FINISHED, builder.child_micros - 1
+    else:
+        outcome, end_micros = SliceOutcome.COMPLETE, piece.end_inclusive_micros
+    message = None if error is None else f"{type(error).__name__}: {error}"
+    return SliceReport(piece.token, piece.start_exclusive_micros, end_micros, outcome, message)
+
+
+def _read_with_retries(
+    client: SpannerClient, builder: RecordBatchBuilder, piece: Slice
+) -> Iterator[pa.RecordBatch]:
+    attempts = client.attempts()
+    while True:
+        before_micros = builder.complete_micros
+        try:
+            yield from _read_once(client, builder, piece)
+        except SourceUnreachable as error:
+            if builder.complete_micros > before_micros:
+                attempts.progressed()
+            builder.forget_incomplete()
+            attempts.failed(error)
+        else:
+            return
+
+
+def _read_once(client: SpannerClient, builder: RecordBatchBuilder, piece: Slice) -> Iterator[pa.RecordBatch]:
+    query = change_stream_query(
+        client.settings.change_stream,
+        piece.token,
+        builder.complete_micros + 1,
+        # Asked for one microsecond more than needed: records exactly at a query's end are never relied on.
+        piece.end_inclusive_micros + 1,
+        client.settings.heartbeat_ms,
+    )
+    assembler = RowAssembler()
+    for number, row in enumerate(client.stream(query, assembler)):
+        if number == 0:
+            check_layout(assembler.fields)
+        builder.add(decode_change_record(row[0]))
+        if len(builder) >= RECORDS_PER_BATCH or builder.text_bytes >= TEXT_BYTES_PER_BATCH:
+            batch = builder.take_complete()
+            if batch.num_rows:
+                yield batch

@@ -1,0 +1,111 @@
+"""A Spanner change stream as the pipeline sees it."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cdc_platform.errors import PartitionBoundsInvalid, SettingError, SourceNotFound
+from cdc_platform.model.names import ROOT_TOKEN
+from cdc_platform.model.slices import Slice
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.sources.spanner.client import SpannerClient
+from cdc_platform.sources.spanner.query import change_stream_query
+from cdc_platform.sources.spanner.schema import StreamDescription, describe_stream
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.snapshot import clock_micros, rows_at
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cdc_platform.sources.spanner.reader import ChangeStreamDataSource
+
+
+class SpannerSource:
+    """Describes a change stream, tells its clock, reads tables at a timestamp, and sets up Spark's reads.
+
+    It connects at first use, and raises a `SourceError` when Spanner does not answer.
+    """
+
+    def __init__(self, settings: SpannerSettings) -> None:
+        self.settings = settings.with_environment()
+
+    @cached_property
+    def client(self) -> SpannerClient:
+        """The connection of this process."""
+        return SpannerClient(self.settings)
+
+    def describe(self) -> StreamDescription:
+        """Return what the stream watches now."""
+        return describe_stream(self.client)
+
+    def clock_micros(self) -> int:
+        """Return the time of the source."""
+        return clock_micros(self.client)
+
+    def start_micros(self) -> int:
+        """Return where a pipeline without a lake begins: at the setting, else at the source's present.
+
+        Every call may answer later; the caller keeps the first answer.
+
+        Raises:
+            RetentionExpired: The stream no longer has records of the start.
+            SettingError: The start lies in the future.
+        """
+        now_micros = self.clock_micros()
+        if self.settings.start_timestamp is None:
+            return now_micros
+        start_micros = from_rfc3339(self.settings.start_timestamp)
+        if start_micros > now_micros:
+            raise SettingError(
+                "start_timestamp",
+                f"lies in the future; the clock of the source says: {to_rfc3339(now_micros)}",
+            )
+        self._try_start(start_micros)
+        return start_micros
+
+    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
+        """Yield the watched columns of all rows of a table as they were at the timestamp.
+
+        Raises:
+            SourceNotFound: The stream does not watch the table.
+            RetentionExpired: The source no longer keeps that version.
+        """
+        return rows_at(self.client, self._table(table_name), micros)
+
+    def spark_format(self) -> "type[ChangeStreamDataSource]":
+        """Return the data source to register with a Spark session."""
+        from cdc_platform.sources.spanner.reader import ChangeStreamDataSource
+
+        return ChangeStreamDataSource
+
+    def spark_options(self, tick: int, slices: Sequence[Slice]) -> dict[str, str]:
+        """Return the options with which Spark reads these slices."""
+        from cdc_platform.sources.spanner import reader
+
+        return {
+            reader.SETTINGS_OPTION: self.settings.to_options(),
+            reader.TICK_OPTION: str(tick),
+            reader.SLICES_OPTION: reader.slices_to_json(slices),
+        }
+
+    def close(self) -> None:
+        """Close the connection; the next use opens another one."""
+        self.client.close()
+
+    def _try_start(self, start_micros: int) -> None:
+        # The query without a token answers at once, and refuses a start that is too old.
+        stream = self.settings.change_stream
+        query = change_stream_query(
+            stream, ROOT_TOKEN, start_micros, start_micros, self.settings.heartbeat_ms
+        )
+        try:
+            self.client.fetch(query)
+        except PartitionBoundsInvalid as error:
+            raise SettingError("start_timestamp", f"is refused by the source. {error}") from error
+
+    def _table(self, name: str) -> TableSchema:
+        for table in self.describe().tables:
+            if table.name == name:
+                return table
+        raise SourceNotFound(f"The {self.settings.title} does not watch the table `{name}`")

@@ -1,0 +1,267 @@
+"""A change stream in memory, with the semantics of Spanner's, and a simulation of ticks over it."""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cdc_platform.errors import PartitionBoundsInvalid
+from cdc_platform.model.lineage import (
+    ChildAnnouncement,
+    Lineage,
+    advance,
+    begin,
+    plan_slices,
+    watermark_micros,
+)
+from cdc_platform.model.names import ROOT_TOKEN
+from cdc_platform.model.order_key import record_order
+from cdc_platform.model.records import RecordKind
+from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.timestamps import from_datetime, to_datetime
+from cdc_platform_tests.history import (
+    NULL_ROW,
+    DataRecord,
+    History,
+    LogEntry,
+    RawRow,
+    data_records,
+    expected_log,
+    raw_row,
+)
+from cdc_platform_tests.partition_tree import PartitionTree, Span
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What happens to a slice: whether it is read, how far, and whether a restart repeats its records."""
+
+    is_read: bool = True
+    records_before_failure: int | None = None
+    is_repeated: bool = False
+
+
+@dataclass(frozen=True)
+class TickPlan:
+    """A tick: the source's clock, and the fates of its slices, used again and again in their order."""
+
+    clock_micros: int
+    max_slice_s: float | None = None
+    fates: tuple[Fate, ...] = (Fate(),)
+    shuffle: int = 0
+    """Decides on the order in which the rows of the tick arrive."""
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How a history is cut into partitions and ticks."""
+
+    tree: PartitionTree
+    ticks: tuple[TickPlan, ...]
+
+
+@dataclass(frozen=True)
+class TickBatch:
+    """What a tick read: rows of RAW_CHANGE_RECORDS, and the lineage after it."""
+
+    tick: int
+    rows: tuple[RawRow, ...]
+    reports: tuple[SliceReport, ...]
+    children: tuple[ChildAnnouncement, ...]
+    lineage: Lineage
+
+    @property
+    def watermark_micros(self) -> int:
+        """The watermark after the tick; some partition of a fake stream is always unfinished."""
+        watermark = watermark_micros(self.lineage)
+        assert watermark is not None
+        return watermark
+
+
+class FakeChangeStream:
+    """Answers slices as Spanner answers bounded queries, in the shape of the platform's reader."""
+
+    def __init__(self, history: History, tree: PartitionTree) -> None:
+        self.history = history
+        self.tree = tree
+        self.records = data_records(history, tree.locate)
+
+    def log(self, at_micros: int | None = None) -> list[LogEntry]:
+        """Return the change log that is right at a watermark."""
+        return expected_log(self.history, self.tree.locate, at_micros)
+
+    def read(
+        self, planned: Slice, tick: int = 1, fate: Fate | None = None
+    ) -> tuple[list[RawRow], SliceReport]:
+        """Return the records of a slice, the row that reports on it as the last, and that report.
+
+        Raises:
+            PartitionBoundsInvalid: The slice does not lie in the life of its partition.
+        """
+        fate = fate or Fate()
+        end_micros = self._end_micros(planned)
+        ends_inside = end_micros is not None and end_micros <= planned.end_inclusive_micros
+        rows = [raw_row(record, tick) for record in self._records(planned)]
+        if ends_inside and end_micros is not None:
+            rows += self._child_rows(planned.token, end_micros, tick)
+        elif not rows:
+            rows.append(_heartbeat(planned, tick))
+        failure = fate.records_before_failure
+        if failure is not None and failure < len(rows):
+            rows = rows[:failure]
+            report = _interrupted(planned, rows)
+        elif ends_inside and end_micros is not None:
+            report = _report(planned, end_micros - 1, SliceOutcome.FINISHED)
+        else:
+            report = _report(planned, planned.end_inclusive_micros, SliceOutcome.COMPLETE)
+        if fate.is_repeated:
+            rows = [row for row in rows for _ in range(2)]
+        return [*rows, _slice_row(report, rows, tick)], report
+
+    def _end_micros(self, planned: Slice) -> int | None:
+        first = planned.start_exclusive_micros + 1
+        start, end = self.tree.life(planned.token)
+        if first < start or (end is not None and first > end):
+            raise PartitionBoundsInvalid(f"{first} is invalid for the partition: {planned.token!r}")
+        return end
+
+    def _records(self, planned: Slice) -> list[DataRecord]:
+        inside = range(planned.start_exclusive_micros + 1, planned.end_inclusive_micros + 1)
+        return [
+            record
+            for record in self.records
+            if record.token == planned.token and record.transaction.commit_micros in inside
+        ]
+
+    def _child_rows(self, token: str, end_micros: int, tick: int) -> list[RawRow]:
+        """Return one record per child of the root, and one with all children of any other partition."""
+        children = self.tree.children(token)
+        records = [(child,) for child in children] if token == ROOT_TOKEN else [children]
+        return [_child_row(token, end_micros, tick, number, record) for number, record in enumerate(records)]
+
+
+def raw_rows(history: History, slicing: Slicing) -> list[TickBatch]:
+    """Return what the ticks of a slicing read, and then as many whole ticks as it takes to read the rest.
+
+    Each batch holds the rows of one tick of `raw_change_records` (columns of RAW_CHANGE_RECORDS with
+    Python values; `raw_table` of `golden_streams` makes an Arrow table of them), in the order in which
+    they arrive. Feed batch after batch through order, fold and merge: after the batch with watermark `w`,
+    the change log must equal `FakeChangeStream.log(w)` and the tables `tables_at(history, w)`. The
+    watermark of the last batch is at or after `history.end_micros`. A tick that has nothing to read gives
+    no batch, as in the platform.
+    """
+    stream = FakeChangeStream(history, slicing.tree)
+    lineage = begin(slicing.tree.start_micros)
+    batches: list[TickBatch] = []
+    for plan in slicing.ticks:
+        batches += _run_tick(stream, lineage, plan)
+        lineage = batches[-1].lineage if batches else lineage
+    spans = slicing.tree.spans
+    rest = TickPlan(max(history.end_micros, *(span.start_micros for span in spans)) + 2)
+    while (watermark_micros(lineage) or 0) < rest.clock_micros - 1:
+        batches += _run_tick(stream, lineage, rest)
+        lineage = batches[-1].lineage
+    return batches
+
+
+def read_control(rows: Iterable[RawRow]) -> tuple[list[SliceReport], list[ChildAnnouncement]]:
+    """Return the slice reports and child announcements that rows of `raw_change_records` hold."""
+    reports: list[SliceReport] = []
+    children: list[ChildAnnouncement] = []
+    for row in rows:
+        if row["kind"] == RecordKind.SLICE:
+            reports.append(_report_of(row))
+        elif row["kind"] == RecordKind.CHILD_PARTITIONS:
+            start_micros = from_datetime(row["record_timestamp"])
+            children += (
+                ChildAnnouncement(
+                    row["tick"], start_micros, child["token"], tuple(child["parent_partition_tokens"])
+                )
+                for child in row["child_partitions"]
+            )
+    return reports, children
+
+
+def _run_tick(stream: FakeChangeStream, lineage: Lineage, plan: TickPlan) -> list[TickBatch]:
+    tick = lineage.tick + 1
+    rows: list[RawRow] = []
+    for number, planned in enumerate(plan_slices(lineage, plan.clock_micros, plan.max_slice_s)):
+        fate = plan.fates[number % len(plan.fates)]
+        if fate.is_read:
+            rows += stream.read(planned, tick, fate)[0]
+    if not rows:
+        return []
+    rows = [
+        row
+        for _, row in sorted(enumerate(rows), key=lambda item: zlib.crc32(b"%d-%d" % (plan.shuffle, item[0])))
+    ]
+    reports, children = read_control(rows)
+    after = advance(lineage, tick, reports, children)
+    return [TickBatch(tick, tuple(rows), tuple(reports), tuple(children), after)]
+
+
+def _report(planned: Slice, end_micros: int, outcome: SliceOutcome, error: str | None = None) -> SliceReport:
+    return SliceReport(planned.token, planned.start_exclusive_micros, end_micros, outcome, error)
+
+
+def _interrupted(planned: Slice, rows: Sequence[RawRow]) -> SliceReport:
+    """More records may have the timestamp of the last one, so only what lies before it is complete."""
+    seen = [from_datetime(row["record_timestamp"]) - 1 for row in rows]
+    end_micros = max(planned.start_exclusive_micros, *seen) if seen else planned.start_exclusive_micros
+    return _report(planned, end_micros, SliceOutcome.INTERRUPTED, "SourceUnreachable: the connection broke")
+
+
+def _child_row(token: str, end_micros: int, tick: int, number: int, children: Sequence[Span]) -> RawRow:
+    sequence = f"{number:08d}"
+    return {
+        **NULL_ROW,
+        "tick": tick,
+        "kind": RecordKind.CHILD_PARTITIONS.value,
+        "partition_token": token,
+        "record_timestamp": to_datetime(end_micros),
+        "record_sequence": sequence,
+        "record_order": record_order(sequence),
+        "child_partitions": [
+            {"token": child.token, "parent_partition_tokens": list(child.parents)} for child in children
+        ],
+    }
+
+
+def _heartbeat(planned: Slice, tick: int) -> RawRow:
+    return {
+        **NULL_ROW,
+        "tick": tick,
+        "kind": RecordKind.HEARTBEAT.value,
+        "partition_token": planned.token,
+        "record_timestamp": to_datetime(planned.end_inclusive_micros),
+    }
+
+
+def _slice_row(report: SliceReport, rows: Sequence[RawRow], tick: int) -> RawRow:
+    kinds = [row["kind"] for row in rows]
+    return {
+        **NULL_ROW,
+        "tick": tick,
+        "kind": RecordKind.SLICE.value,
+        "partition_token": report.token,
+        "record_timestamp": to_datetime(report.end_inclusive_micros),
+        "slice": {
+            "start_exclusive": to_datetime(report.start_exclusive_micros),
+            "end_inclusive": to_datetime(report.end_inclusive_micros),
+            "outcome": report.outcome.value,
+            "data_change_records": kinds.count(RecordKind.DATA_CHANGE),
+            "heartbeat_records": kinds.count(RecordKind.HEARTBEAT),
+            "child_partitions_records": kinds.count(RecordKind.CHILD_PARTITIONS),
+            "error": report.error,
+        },
+    }
+
+
+def _report_of(row: RawRow) -> SliceReport:
+    fields = row["slice"]
+    return SliceReport(
+        row["partition_token"],
+        from_datetime(fields["start_exclusive"]),
+        from_datetime(fields["end_inclusive"]),
+        SliceOutcome(fields["outcome"]),
+        fields["error"],
+    )

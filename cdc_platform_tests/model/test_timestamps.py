@@ -1,0 +1,52 @@
+"""Timestamps: microseconds, texts and datetimes are three forms of one moment."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+
+from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
+from cdc_platform_tests.strategies import micros
+
+
+@given(micros())
+def test_round_trips(moment: int) -> None:
+    """Text and datetime give back the microseconds that they were made of."""
+    assert moment == from_rfc3339(to_rfc3339(moment))
+    assert moment == from_datetime(to_datetime(moment))
+
+
+@given(micros(), micros())
+def test_text_order_is_time_order(one: int, other: int) -> None:
+    """The texts sort as the moments do."""
+    assert (one < other) == (to_rfc3339(one) < to_rfc3339(other))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01T00:00:01.5Z", 1_500_000),
+        ("1970-01-01T00:00:00.123456789Z", 123_456),  # nanoseconds are cut off
+        ("1969-12-31T23:59:59.999999999Z", -1),  # towards the past, before the epoch too
+        ("1970-01-01T01:00:00.000001+01:00", 1),  # PostgreSQL dialect
+        ("1970-01-01 00:00:00-00:30", 1_800_000_000),
+        ("0001-01-01T00:00:00Z", -62_135_596_800_000_000),
+    ],
+)
+def test_texts_of_both_dialects(text: str, expected: int) -> None:
+    """Any offset and up to nine digits of a second are understood."""
+    assert expected == from_rfc3339(text)
+
+
+@pytest.mark.parametrize("text", ["", "2026-11-21", "2026-11-21T00:00:00", "2026-13-01T00:00:00Z", "now"])
+def test_other_texts_are_refused(text: str) -> None:
+    """A text without an offset, or that is no timestamp, is an error."""
+    with pytest.raises(ValueError, match=r"RFC 3339|month"):
+        from_rfc3339(text)
+
+
+def test_datetime_without_zone_is_refused() -> None:
+    """A datetime that does not say its zone is an error."""
+    with pytest.raises(ValueError, match="ambiguous"):
+        from_datetime(datetime(2026, 11, 21, tzinfo=UTC).replace(tzinfo=None))

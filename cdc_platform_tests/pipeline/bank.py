@@ -1,0 +1,81 @@
+"""A small bank: records whose effect is easy to say, for tests of single steps."""
+
+from typing import Final
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.records import ModType
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipelines import ACCOUNTS, START, TRANSFERS, data_change, feed, make_pipeline, rows_of
+
+SECOND: Final = 1_000_000
+
+Balances = dict[int, int]
+
+
+def bank_pipeline(lake: LakeSettings) -> Pipeline:
+    """Return a pipeline of accounts and transfers."""
+    return make_pipeline(lake, (ACCOUNTS, TRANSFERS))
+
+
+def opening(account: int, balance: int, at_micros: int) -> RawRow:
+    """Return the record that opens an account."""
+    mod = ({"id": str(account)}, {"owner": f"owner {account}", "balance": str(balance)})
+    return data_change(
+        "accounts", ModType.INSERT, mod, at_micros=at_micros, transaction=f"open-{account}-{at_micros}"
+    )
+
+
+def closing(account: int, at_micros: int) -> RawRow:
+    """Return the record that closes an account."""
+    mod: tuple[dict[str, str], dict[str, str]] = ({"id": str(account)}, {})
+    return data_change(
+        "accounts", ModType.DELETE, mod, at_micros=at_micros, transaction=f"close-{account}-{at_micros}"
+    )
+
+
+def transfer(balances: Balances, at_micros: int) -> list[RawRow]:
+    """Return the two records of a transaction that leaves these balances."""
+    name = f"transfer-{at_micros}"
+    mods = [({"id": str(account)}, {"balance": str(balance)}) for account, balance in balances.items()]
+    moved = ({"tid": name}, {"amount": "1"})
+    return [
+        data_change("accounts", ModType.UPDATE, *mods, at_micros=at_micros, transaction=name, records=2),
+        data_change(
+            "transfers",
+            ModType.INSERT,
+            moved,
+            at_micros=at_micros,
+            transaction=name,
+            records=2,
+            sequence=1,
+        ),
+    ]
+
+
+def feed_tick(pipeline: Pipeline, number: int) -> None:
+    """Commit the raw records of one of the bank's ticks, numbered from 1.
+
+    The first opens accounts 1 to 3 with 100 each. The second closes account 3, opens account 4 with 100
+    and moves 10 from account 1 to 2. Every further one moves 1 from account 1 to 2.
+    """
+    begun = START + number * SECOND
+    if number == 1:
+        records = [opening(account, 100, begun + account) for account in (1, 2, 3)]
+    elif number == 2:
+        records = [closing(3, begun), opening(4, 100, begun + 1), *transfer({1: 90, 2: 110}, begun + 2)]
+    else:
+        records = transfer({1: 92 - number, 2: 108 + number}, begun)
+    feed(pipeline, begun + SECOND - 1, *records)
+
+
+def expected_balances(number: int) -> Balances:
+    """Return the balances after one of the bank's ticks."""
+    if number == 1:
+        return {1: 100, 2: 100, 3: 100}
+    return {1: 92 - number, 2: 108 + number, 4: 100}
+
+
+def balances(pipeline: Pipeline, snapshot_id: int | None = None) -> Balances:
+    """Return the balances that a reader of the table sees."""
+    return {row["id"]: row["balance"] for row in rows_of(pipeline, "accounts", snapshot_id)}

@@ -1,0 +1,199 @@
+"""Two runs of one pipeline at once: one commits, the other one changes nothing and says so."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.commits import BRANCH, read_mark
+from cdc_platform.lake.cuts import list_cuts
+from cdc_platform.lake.lake import LOG, RAW
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.slices import Slice
+from cdc_platform.pipeline import merge, order, publish
+from cdc_platform.pipeline.branch import Attempt, finished_head, load_table, reset_branch, verify_attempt
+from cdc_platform.pipeline.merge import merge_table, merge_tables
+from cdc_platform.pipeline.order import order_changes
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.publish import publish_cut
+from cdc_platform.pipeline.read import read_slices
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipeline.bank import (
+    SECOND,
+    balances,
+    bank_pipeline,
+    expected_balances,
+    feed_tick,
+    opening,
+    transfer,
+)
+from cdc_platform_tests.pipelines import START, feed, log_rows, run_steps, slice_row, source_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+def interrupt_once(
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str, rival: Callable[[], object]
+) -> None:
+    """Let a rival run to its end just before the first call of a function."""
+    original: Callable[..., Any] = getattr(module, name)
+
+    def interrupted(*args: object, **kwargs: object) -> object:
+        monkeypatch.setattr(module, name, original)
+        rival()
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(module, name, interrupted)
+
+
+def test_two_reads_cannot_both_commit_a_tick(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """The second of two runs that planned on the same lineage fails, and its records are read once."""
+    pipeline = bank_pipeline(session_lake)
+    source = source_of(pipeline)
+    source.now_micros = START + SECOND
+    rivals = [lambda: read_slices(pipeline, spark)]
+
+    def answer(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+        if rivals:
+            rivals.pop()()
+        rows = [opening(1, 100, START), *(slice_row(planned, records=1) for planned in slices)]
+        return [{**row, "tick": tick} for row in rows]
+
+    source.answer = answer
+    with pytest.raises(CommitConflict, match="Tick 1 of .* was committed by another run"):
+        read_slices(pipeline, spark)
+    assert 2 == pipeline.lake.system_table(RAW).scan().to_arrow().num_rows
+    run_steps(pipeline, spark)
+    assert {1: 100} == balances(pipeline)
+
+
+@pytest.mark.parametrize("rival_has_more", [False, True])
+def test_two_runs_cannot_both_order_the_same_records(
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    rival_has_more: bool,
+) -> None:
+    """The log takes a window once, also when the rival has ordered a later tick together with it."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    order_changes(pipeline, spark)
+    feed_tick(pipeline, 2)
+
+    def rival() -> None:
+        if rival_has_more:
+            feed_tick(pipeline, 3)
+        order_changes(pipeline, spark)
+
+    interrupt_once(monkeypatch, order, "measure", rival)
+    with pytest.raises(CommitConflict):
+        order_changes(pipeline, spark)
+    records = [(row["record_id"], row["mod_ordinal"]) for row in log_rows(pipeline)]
+    assert sorted(set(records)) == sorted(records)
+
+
+def test_an_idle_order_cannot_take_the_log_back(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that found nothing does not commit its watermark on top of a later one."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    order_changes(pipeline, spark)
+    feed(pipeline, START + 2 * SECOND)
+
+    def rival() -> None:
+        order_changes(pipeline, spark)
+        feed(pipeline, START + 4 * SECOND, opening(9, 100, START + 3 * SECOND))
+        order_changes(pipeline, spark)
+
+    interrupt_once(monkeypatch, order, "_properties", rival)
+    with pytest.raises(CommitConflict):
+        order_changes(pipeline, spark)
+    mark = read_mark(pipeline.lake.system_table(LOG))
+    assert (3, START + 4 * SECOND) == (mark.tick, mark.position_micros)
+
+
+@pytest.mark.parametrize("step", ["append_born", "merge_existing", "verify_attempt"])
+def test_two_merges_cannot_mix_on_the_branch(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """A run whose branch was taken over publishes nothing; what is published next is right."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    feed_tick(pipeline, 2)
+    order_changes(pipeline, spark)
+
+    def rival() -> None:
+        # Like any second run, it finds the branch unfinished and begins anew.
+        monkeypatch.setattr(merge, "finished_head", lambda _table: None)
+        merge_table(pipeline, spark, "accounts")
+        monkeypatch.setattr(merge, "finished_head", finished_head)
+
+    interrupt_once(monkeypatch, merge, step, rival)
+    with pytest.raises(CommitConflict, match="Another run merged `accounts`"):
+        merge_table(pipeline, spark, "accounts")
+    run_steps(pipeline, spark)
+    assert expected_balances(2) == balances(pipeline)
+    assert sum(expected_balances(2).values()) == sum(balances(pipeline).values())
+
+
+@pytest.mark.parametrize(
+    ("commits", "is_finished"),
+    [
+        ([("a", False, 2), ("a", True, 2)], True),  # one attempt, whole
+        ([("a", True, 1)], True),  # one attempt of one commit
+        ([("a", False, 2)], False),  # the first half of one
+        ([("a", True, 2)], False),  # the second half of one: a rival has reset the branch between
+        ([("a", False, 2), ("b", True, 2)], False),  # halves of two attempts
+        ([("a", False, 2), ("b", True, 2), ("a", True, 2)], False),  # interleaved
+        ([("a", True, 1), ("b", True, 1)], False),  # one upon the other: applied twice
+        ([], False),  # nothing
+    ],
+)
+def test_only_one_whole_attempt_upon_its_base_is_finished(
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    commits: list[tuple[str, bool, int]],
+    is_finished: bool,
+) -> None:
+    """Whatever two runs have left on a branch, only what one of them has made alone may be published."""
+    pipeline = bank_pipeline(session_lake)
+    merge.ensure_table(pipeline, spark, pipeline.table("accounts"))
+    base = load_table(pipeline, "accounts").current_snapshot()
+    assert base is not None
+    reset_branch(pipeline, spark, Attempt("accounts", base, tick=1))
+    for token, is_last, of in commits:
+        attempt = Attempt("accounts", base, tick=1, token=token)
+        table = load_table(pipeline, "accounts")
+        properties = attempt.properties(is_last=is_last, commits=of)
+        rows = table.scan().to_arrow().slice(0, 0)
+        _append_v2(spark, pipeline, rows.num_rows, properties)
+    found = finished_head(load_table(pipeline, "accounts"))
+    assert is_finished == (found is not None)
+
+
+def test_two_runs_cannot_both_publish(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two cuts of one number only the first is committed."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    order_changes(pipeline, spark)
+    merge_tables(pipeline, spark, pipeline.tables)
+    interrupt_once(monkeypatch, publish, "append_cut", lambda: publish_cut(pipeline, spark))
+    with pytest.raises(CommitConflict, match="Cut 1 was published by another run"):
+        publish_cut(pipeline, spark)
+    assert [1] == [cut.cut for cut in list_cuts(pipeline.lake)]
+
+
+def _append_v2(spark: "SparkSession", pipeline: Pipeline, _rows: int, properties: dict[str, str]) -> None:
+    target = pipeline.lake.spark_table("accounts", BRANCH)
+    writer = spark.table(target).limit(0).writeTo(target)
+    for key, value in properties.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    writer.append()

@@ -1,0 +1,288 @@
+"""The steps of a tick, run again, interrupted, alone and out of step."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from cdc_platform.errors import CutNotFound, LakeError
+from cdc_platform.lake.commits import BRANCH, read_mark
+from cdc_platform.lake.cuts import list_cuts
+from cdc_platform.lake.lake import LOG
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.slices import Slice
+from cdc_platform.pipeline import merge, publish
+from cdc_platform.pipeline.merge import merge_table, merge_tables
+from cdc_platform.pipeline.order import order_changes
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.publish import publish_cut
+from cdc_platform.pipeline.read import read_slices
+from cdc_platform.pipeline.rebuild import rebuild_table
+from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipeline.bank import (
+    SECOND,
+    balances,
+    bank_pipeline,
+    expected_balances,
+    feed_tick,
+    opening,
+)
+from cdc_platform_tests.pipelines import (
+    START,
+    feed,
+    found_table,
+    log_rows,
+    rows_of,
+    run_steps,
+    slice_row,
+    snapshot_id_of,
+    source_of,
+    state_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+Step = Callable[[Pipeline, "SparkSession"], object]
+
+
+class Killed(BaseException):
+    """Stands for the end of a process: nothing may catch it."""
+
+
+STEPS: dict[str, Step] = {
+    "trace": lambda pipeline, _spark: trace_lineage(pipeline),
+    "order": order_changes,
+    "merge accounts": lambda pipeline, spark: merge_table(pipeline, spark, "accounts"),
+    "merge transfers": lambda pipeline, spark: merge_table(pipeline, spark, "transfers"),
+    "publish": publish_cut,
+}
+
+
+def test_a_cut_holds_whole_transactions_of_all_tables(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """After each tick the tables of the newest cut show the same moment, and older cuts stay as they were."""
+    pipeline = bank_pipeline(session_lake)
+    for number in (1, 2, 3):
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+        assert expected_balances(number) == balances(pipeline)
+        assert number - 1 == len(rows_of(pipeline, "transfers"))
+    cuts = list_cuts(pipeline.lake)
+    assert [1, 2, 3] == [cut.cut for cut in cuts]
+    assert [START + n * SECOND + SECOND - 1 for n in (1, 2, 3)] == [cut.position_micros for cut in cuts]
+    for number, cut in enumerate(cuts, 1):
+        assert expected_balances(number) == balances(pipeline, cut.tables["accounts"])
+        assert number - 1 == len(rows_of(pipeline, "transfers", cut.tables["transfers"]))
+
+
+def test_running_any_step_again_changes_nothing(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Each step recognises that it has been done: no snapshot, row or summary is new."""
+    pipeline = bank_pipeline(session_lake)
+    for number in (1, 2):
+        feed_tick(pipeline, number)
+        for name, step in STEPS.items():
+            step(pipeline, spark)
+            before = state_of(pipeline)
+            step(pipeline, spark)
+            assert before == state_of(pipeline), f"`{name}` of tick {number} was not idempotent"
+    before = state_of(pipeline)
+    for name, step in STEPS.items():
+        step(pipeline, spark)
+        assert before == state_of(pipeline), f"`{name}` after the cut was not idempotent"
+
+
+def test_an_idle_tick_is_committed_without_spark(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """A tick that found no change moves watermark and cut on, and starts no Spark job."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    until = START + 5 * SECOND
+    feed(pipeline, until)
+    cut = run_steps(pipeline, cast("SparkSession", None))
+    assert (2, until) == (cut.cut, cut.position_micros)
+    assert expected_balances(1) == balances(pipeline)
+
+
+def test_nobody_sees_a_table_before_its_cut(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Merging works on the branch; `main` moves with the cut."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    feed_tick(pipeline, 2)
+    order_changes(pipeline, spark)
+    merge_tables(pipeline, spark, pipeline.tables)
+    assert expected_balances(1) == balances(pipeline)
+    assert expected_balances(2) == balances(pipeline, snapshot_id_of(pipeline, "accounts", BRANCH))
+
+
+@pytest.mark.parametrize("done", range(len(STEPS) + 1))
+def test_a_tick_killed_between_two_steps_is_finished_by_the_next(
+    spark: "SparkSession", session_lake: LakeSettings, done: int
+) -> None:
+    """Whatever steps an ended process has done, the next run with more records reaches the right tables."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    feed_tick(pipeline, 2)
+    for step in list(STEPS.values())[:done]:
+        step(pipeline, spark)
+    feed_tick(pipeline, 3)
+    cut = run_steps(pipeline, spark)
+    assert expected_balances(3) == balances(pipeline) == balances(pipeline, cut.tables["accounts"])
+    assert 2 == len(rows_of(pipeline, "transfers"))
+    assert 11 == len(log_rows(pipeline))
+
+
+@pytest.mark.parametrize("module_and_name", ["merge.append_born", "merge.merge_existing", "merge.verify_attempt"])
+@pytest.mark.parametrize("has_more", [False, True])
+def test_a_merge_killed_halfway_is_begun_again(
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    module_and_name: str,
+    has_more: bool,
+) -> None:
+    """What a merge has left on the branch between its two commits is never published."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    feed_tick(pipeline, 2)
+    order_changes(pipeline, spark)
+    with monkeypatch.context() as patch:
+        patch.setattr(merge, module_and_name.removeprefix("merge."), _die)
+        with pytest.raises(Killed):
+            merge_table(pipeline, spark, "accounts")
+    if has_more:
+        feed_tick(pipeline, 3)
+    run_steps(pipeline, spark)
+    assert expected_balances(3 if has_more else 2) == balances(pipeline)
+
+
+@pytest.mark.parametrize("has_more", [False, True])
+def test_main_is_moved_to_the_cut_by_the_next_run(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, has_more: bool
+) -> None:
+    """A process that ends after the cut and before `main` moved loses nothing, whatever comes next."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    feed_tick(pipeline, 2)
+    order_changes(pipeline, spark)
+    merge_tables(pipeline, spark, pipeline.tables)
+    with monkeypatch.context() as patch:
+        moved = iter([None])
+        original = publish._move_mains  # noqa: SLF001  the crash lies inside the step
+        patch.setattr(
+            publish, "_move_mains", lambda *args: original(*args) if next(moved, _die) is None else _die()
+        )
+        with pytest.raises(Killed):
+            publish_cut(pipeline, spark)
+    assert expected_balances(1) == balances(pipeline)
+    if has_more:
+        feed_tick(pipeline, 3)
+    run_steps(pipeline, spark)
+    assert expected_balances(3 if has_more else 2) == balances(pipeline)
+    assert (2 if has_more else 1) == len(rows_of(pipeline, "transfers"))
+
+
+def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """One table is brought up over several ticks at once; the cut waits for the other one."""
+    pipeline = bank_pipeline(session_lake)
+    for number in (1, 2, 3):
+        feed_tick(pipeline, number)
+        order_changes(pipeline, spark)
+    outcome = merge_table(pipeline, spark, "accounts")
+    assert (3, 3, 0) == (outcome.tick, outcome.appended, outcome.updated)
+    merge.ensure_table(pipeline, spark, pipeline.table("transfers"))
+    with pytest.raises(LakeError, match="`transfers` is behind the log"):
+        publish_cut(pipeline, spark)
+    run_steps(pipeline, spark)
+    assert expected_balances(3) == balances(pipeline)
+    assert 2 == len(rows_of(pipeline, "transfers"))
+
+
+def test_a_new_table_begins_with_the_log(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """A table without any change is there, empty, and part of the cut."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    cut = run_steps(pipeline, spark)
+    assert [] == rows_of(pipeline, "transfers", cut.tables["transfers"])
+
+
+@pytest.mark.parametrize("at_cut", [None, 1, 3])
+def test_a_damaged_table_is_rebuilt_from_the_log(
+    spark: "SparkSession", session_lake: LakeSettings, at_cut: int | None
+) -> None:
+    """From nothing or from an older cut, the rebuilt table is published by the next cut."""
+    pipeline = bank_pipeline(session_lake)
+    for number in (1, 2, 3):
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+    spark.sql(f"DELETE FROM {pipeline.lake.spark_table('accounts')} WHERE id = 1")
+    assert expected_balances(3) != balances(pipeline)
+    rebuild_table(pipeline, spark, "accounts", at_cut)
+    assert expected_balances(3) != balances(pipeline)
+    cut = publish_cut(pipeline, spark)
+    assert cut is not None
+    assert 4 == cut.cut
+    assert expected_balances(3) == balances(pipeline) == balances(pipeline, cut.tables["accounts"])
+    feed_tick(pipeline, 4)
+    run_steps(pipeline, spark)
+    assert expected_balances(4) == balances(pipeline)
+
+
+def test_a_rebuild_needs_a_cut_that_is_there(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """A number that no cut has is refused."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    with pytest.raises(CutNotFound, match="No cut has this number: 7"):
+        rebuild_table(pipeline, spark, "accounts", 7)
+
+
+def test_a_whole_tick_reads_the_source_once(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """A tick plans by the source's clock, reads its slices, and ends with a cut at their end."""
+    pipeline = bank_pipeline(session_lake)
+    source = source_of(pipeline)
+    source.now_micros = START + SECOND
+    asked: list[tuple[int, tuple[Slice, ...]]] = []
+
+    def answer(tick: int, slices: "tuple[Slice, ...]") -> list[RawRow]:
+        asked.append((tick, tuple(slices)))
+        rows = [opening(7, 70, START + 5), *(slice_row(planned, records=1) for planned in slices)]
+        return [{**row, "tick": tick} for row in rows]
+
+    source.answer = cast("Callable[..., list[RawRow]]", answer)
+    outcome = run_tick(pipeline, spark)
+    assert [(1, (Slice("", START - 1, START + SECOND - 1),))] == asked
+    assert (1, START + SECOND - 1) == (outcome.tick, outcome.cut.position_micros if outcome.cut else None)
+    assert {7: 70} == balances(pipeline)
+    again = read_slices(pipeline, spark)
+    assert (1, False) == (again.tick, again.committed)
+    assert 1 == read_mark(pipeline.lake.system_table(LOG)).tick
+
+
+def test_the_source_gets_a_column(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """A column that the source has got since is added to the table, NULL in older rows."""
+    from cdc_platform_tests.example_tables import table
+
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    wider = table("accounts", {"id": "INT64"}, {"owner": "STRING(MAX)", "balance": "INT64", "tier": "STRING(9)"})
+    feed_tick(pipeline, 2)
+    order_changes(pipeline, spark)
+    merge.ensure_table(pipeline, spark, wider)
+    run_steps(pipeline, spark)
+    assert "tier" in found_table(pipeline, "accounts").schema().column_names
+    assert expected_balances(2) == balances(pipeline)
+
+
+def _die(*_args: object, **_kwargs: object) -> None:
+    raise Killed

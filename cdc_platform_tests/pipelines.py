@@ -1,0 +1,271 @@
+"""Pipelines over a temporary lake, fed with raw rows or with an in-memory change stream."""
+
+import base64
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from cdc_platform.lake.commits import POSITION, TICK, head, read_mark
+from cdc_platform.lake.cuts import Cut
+from cdc_platform.lake.lake import LOG, QUARANTINED, RAW, SYSTEM_TABLES, Lake
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.order_key import record_order
+from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
+from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
+from cdc_platform.model.slices import Slice, SliceOutcome
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.merge import merge_tables
+from cdc_platform.pipeline.order import order_changes
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.publish import publish_cut
+from cdc_platform.pipeline.settings import MaintenanceSettings, PipelineSettings
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.history import RawRow
+
+Mod = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""Keys and new values."""
+Answer = Callable[[int, Sequence[Slice]], Sequence[RawRow]]
+"""Tick and slices to the rows that they return."""
+
+START: Final = 1_800_000_000_000_000
+"""Where fake streams begin."""
+
+_serial: Final = itertools.count(1)
+
+
+ACCOUNTS: Final = table("accounts", {"id": "INT64"}, {"owner": "STRING(MAX)", "balance": "INT64"})
+TRANSFERS: Final = table("transfers", {"tid": "STRING(36)"}, {"amount": "INT64"})
+
+
+@dataclass(frozen=True)
+class FakeDescription:
+    """What a fake source says of its stream."""
+
+    tables: tuple[TableSchema, ...]
+
+
+@dataclass
+class FakeSource:
+    """An in-memory source with what the steps of a tick ask of one; tests set its clock and its answers."""
+
+    schemas: tuple[TableSchema, ...]
+    first_micros: int = START
+    now_micros: int = START
+    answer: Answer = field(default=lambda _tick, _slices: ())
+
+    def describe(self) -> FakeDescription:
+        """Return the watched tables."""
+        return FakeDescription(self.schemas)
+
+    def start_micros(self) -> int:
+        """Return the beginning of the stream."""
+        return self.first_micros
+
+    def clock_micros(self) -> int:
+        """Return the source's present."""
+        return self.now_micros
+
+    def spark_format(self) -> type[DataSource]:
+        """Return the data source that hands the answers to Spark."""
+        return FakeDataSource
+
+    def spark_options(self, tick: int, slices: Sequence[Slice]) -> dict[str, str]:
+        """Return the answers to a tick's slices as Spark options."""
+        rows = raw_table(self.answer(tick, slices))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return {"rows": base64.b64encode(sink.getvalue().to_pybytes()).decode()}
+
+
+class FakeDataSource(DataSource):
+    """Rows of `raw_change_records` that come along as an option."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "fake_change_stream"
+
+    def schema(self) -> Any:
+        """Return the columns of `raw_change_records`."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return from_arrow_schema(RAW_CHANGE_RECORDS)
+
+    def reader(self, schema: Any) -> "FakeReader":  # noqa: ARG002  Spark passes it
+        """Return the reader."""
+        return FakeReader(self.options["rows"])
+
+
+class FakeReader(DataSourceReader):
+    """Yields the rows of the option."""
+
+    def __init__(self, rows: str) -> None:
+        self.rows = rows
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  there is one
+        """Yield Arrow batches."""
+        with pa.ipc.open_stream(base64.b64decode(self.rows)) as stream:
+            yield from stream
+
+
+def make_pipeline(
+    lake: LakeSettings,
+    tables: Sequence[TableSchema] = (ACCOUNTS,),
+    *,
+    name: str | None = None,
+    first_micros: int = START,
+    maintenance: MaintenanceSettings | None = None,
+) -> Pipeline:
+    """Return a pipeline on a fake source, with a name of its own unless one is given."""
+    settings = PipelineSettings(
+        name=name or f"fake_{next(_serial)}",
+        source=SpannerSettings("project", "instance", "database", "stream"),
+        lake=lake,
+        maintenance=maintenance or MaintenanceSettings(),
+    )
+    source = FakeSource(tuple(tables), first_micros, first_micros)
+    return Pipeline(settings, Lake(lake, settings.name), cast("SpannerSource", source))
+
+
+def source_of(pipeline: Pipeline) -> FakeSource:
+    """Return the fake source of a pipeline."""
+    return cast("FakeSource", pipeline.source)
+
+
+def data_change(  # noqa: PLR0913  a record has many parts, and most tests leave them as they are
+    table: str,
+    mod_type: ModType,
+    *mods: Mod,
+    at_micros: int,
+    transaction: str,
+    sequence: int = 0,
+    records: int = 1,
+    capture: ValueCaptureType = ValueCaptureType.OLD_AND_NEW_VALUES,
+    token: str = "",
+) -> RawRow:
+    """Return a data change record as the reader writes it, without its tick."""
+    return {
+        "kind": RecordKind.DATA_CHANGE.value,
+        "partition_token": token,
+        "record_timestamp": to_datetime(at_micros),
+        "record_sequence": f"{sequence:08d}",
+        "record_order": record_order(f"{sequence:08d}"),
+        "server_transaction_id": transaction,
+        "is_last_record_in_transaction_in_partition": True,
+        "table_name": table,
+        "mod_type": mod_type.value,
+        "value_capture_type": capture.value,
+        "column_types": "[]",
+        "mods": [
+            {"keys": json.dumps(keys), "new_values": json.dumps(values), "old_values": "{}"}
+            for keys, values in mods
+        ],
+        "number_of_records_in_transaction": records,
+        "number_of_partitions_in_transaction": 1,
+        "transaction_tag": "",
+        "is_system_transaction": False,
+    }
+
+
+def slice_row(planned: Slice, outcome: SliceOutcome = SliceOutcome.COMPLETE, records: int = 0) -> RawRow:
+    """Return the reader's report on a slice, without its tick."""
+    return {
+        "kind": RecordKind.SLICE.value,
+        "partition_token": planned.token,
+        "record_timestamp": to_datetime(planned.end_inclusive_micros),
+        "slice": {
+            "start_exclusive": to_datetime(planned.start_exclusive_micros),
+            "end_inclusive": to_datetime(planned.end_inclusive_micros),
+            "outcome": outcome.value,
+            "data_change_records": records,
+            "heartbeat_records": 0,
+            "child_partitions_records": 0,
+            "error": None,
+        },
+    }
+
+
+def raw_table(rows: Sequence[RawRow]) -> pa.Table:
+    """Return raw rows as Arrow; columns that a row lacks are null."""
+    return pa.Table.from_pylist(list(rows), RAW_CHANGE_RECORDS)
+
+
+def append_raw(pipeline: Pipeline, tick: int, rows: Sequence[RawRow], position_micros: int) -> None:
+    """Commit raw rows as a tick, as the reading step does."""
+    table = raw_table([{**row, "tick": tick} for row in rows])
+    properties = {TICK: str(tick), POSITION: str(position_micros)}
+    pipeline.lake.system_table(RAW).append(table, snapshot_properties=properties)
+
+
+def feed(pipeline: Pipeline, until_micros: int, *records: RawRow) -> int:
+    """Commit records as the next slice of the only partition, and return its tick."""
+    mark = read_mark(pipeline.lake.system_table(RAW))
+    after = mark.position_micros if mark.position_micros is not None else START - 1
+    report = slice_row(Slice("", after, until_micros), records=len(records))
+    append_raw(pipeline, mark.tick + 1, [*records, report], until_micros)
+    return mark.tick + 1
+
+
+def run_steps(pipeline: Pipeline, spark: SparkSession) -> Cut:
+    """Order, merge and publish what has been read, and return the cut."""
+    order_changes(pipeline, spark)
+    merge_tables(pipeline, spark, pipeline.tables)
+    cut = publish_cut(pipeline, spark)
+    assert cut is not None
+    return cut
+
+
+def found_table(pipeline: Pipeline, table: str) -> Table:
+    """Return a table that must be in the lake."""
+    found = pipeline.lake.table(table)
+    assert found is not None
+    return found
+
+
+def rows_of(pipeline: Pipeline, table: str, snapshot_id: int | None = None) -> list[dict[str, Any]]:
+    """Return a table's rows, sorted by their text; those of `main` when no snapshot is named."""
+    rows = found_table(pipeline, table).scan(snapshot_id=snapshot_id).to_arrow().to_pylist()
+    return sorted(rows, key=repr)
+
+
+def log_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Return the change log in its order."""
+    rows = pipeline.lake.system_table(LOG).scan().to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: int(row["ordinal"]))
+
+
+def quarantined_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Return the quarantine, sorted by record."""
+    rows = pipeline.lake.system_table(QUARANTINED).scan().to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: (row["record_id"], row["tick"]))
+
+
+def state_of(pipeline: Pipeline) -> dict[str, object]:
+    """Return everything that a commit to any of the pipeline's tables would change."""
+    names = {name: pipeline.lake.system_table(name) for name in SYSTEM_TABLES}
+    names |= {name: found_table(pipeline, name) for name in pipeline.lake.table_names()}
+    return {
+        name: (
+            {ref: pointer.snapshot_id for ref, pointer in table.metadata.refs.items()},
+            [snapshot.model_dump_json() for snapshot in table.metadata.snapshots],
+            table.metadata_location,
+        )
+        for name, table in names.items()
+    }
+
+
+def snapshot_id_of(pipeline: Pipeline, table: str, ref: str = "main") -> int | None:
+    """Return the snapshot that a branch of a table points at."""
+    found = head(found_table(pipeline, table), ref)
+    return found.snapshot_id if found is not None else None

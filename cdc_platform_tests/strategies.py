@@ -1,0 +1,224 @@
+"""Every Hypothesis strategy of the tests, from single values up to histories and the ways to cut them."""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Final
+
+from hypothesis import strategies as st
+
+from cdc_platform.model.records import ModType, ValueCaptureType
+from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform_tests.example_tables import TABLES
+from cdc_platform_tests.fake_stream import Fate, Slicing, TickPlan
+from cdc_platform_tests.history import History, JsonValue, Key, Row, RowChange, SequenceForm, Transaction
+from cdc_platform_tests.partition_tree import BUCKETS, PartitionTree, Span
+
+START_MICROS: Final = 1_795_000_000_000_000
+"""When all generated streams begin."""
+KEYS_PER_TABLE: Final = 4
+"""So few that transactions meet on the same rows."""
+MAX_INT64: Final = 2**63 - 1
+
+CAPTURES: Final = tuple(capture for capture in ValueCaptureType if capture is not ValueCaptureType.UNKNOWN)
+TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=6)
+
+State = dict[tuple[str, Key], Row]
+
+
+def micros(low: int = -62_135_596_800_000_000, high: int = 253_402_300_799_999_999) -> st.SearchStrategy[int]:
+    """Timestamps; by default all from the year 1 to the year 9999."""
+    return st.integers(low, high)
+
+
+def record_sequences() -> st.SearchStrategy[tuple[tuple[int, int], str]]:
+    """A record sequence as (high, low), and a text in which the source may write it."""
+    halves = st.integers(0, 2**64 - 1)
+    pairs = st.tuples(halves, halves).map(lambda pair: (pair, f"{pair[0]:016x}-{pair[1]:08x}"))
+    plain = st.builds(lambda low, width: ((0, low), f"{low:0{width}x}"), halves, st.sampled_from([1, 8, 16]))
+    return pairs | plain
+
+
+def transaction_ids() -> st.SearchStrategy[str]:
+    """Counters as the emulator writes them, and opaque texts as the service does."""
+    counters = st.integers(1, 10**6).map(str)
+    opaque = st.binary(min_size=6, max_size=9).map(lambda raw: base64.b64encode(raw).decode())
+    return counters | opaque
+
+
+def source_table_names() -> st.SearchStrategy[str]:
+    """Names of source tables, in named schemas too, and with characters that a lake cannot have."""
+    part = st.text(st.sampled_from("aZ09_.-$é`\\ /"), min_size=1, max_size=8)
+    return part | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+
+
+def json_values(column_type: ColumnType) -> st.SearchStrategy[JsonValue]:
+    """Values of a type that are not NULL, as change records write them."""
+    by_code: Mapping[str, Callable[[], st.SearchStrategy[JsonValue]]] = {
+        "INT64": lambda: st.integers(-MAX_INT64 - 1, MAX_INT64).map(str),
+        "BOOL": st.booleans,
+        "FLOAT64": lambda: st.floats(allow_nan=False, allow_infinity=False),
+        "NUMERIC": lambda: st.decimals(-(10**20), 10**20, places=9).map(lambda value: f"{value:f}"),
+        "BYTES": lambda: st.binary(max_size=6).map(lambda raw: base64.b64encode(raw).decode()),
+        "DATE": lambda: st.dates(min_value=date(1600, 1, 1)).map(str),
+        "TIMESTAMP": lambda: micros(0, START_MICROS).map(to_rfc3339),
+        "JSON": lambda: st.dictionaries(TEXTS, st.integers() | st.none(), max_size=2).map(json.dumps),
+        "STRING": lambda: TEXTS,
+    }
+    if column_type.element is not None:
+        return st.lists(st.none() | json_values(column_type.element), max_size=3)
+    return by_code[column_type.code]()
+
+
+def rows(table: TableSchema) -> st.SearchStrategy[Row]:
+    """All value columns of a row; any of them may be NULL."""
+    return st.fixed_dictionaries({column.name: _nullable(column) for column in table.value_columns})
+
+
+def keys(table: TableSchema) -> st.SearchStrategy[Key]:
+    """Primary keys from a small set."""
+    number = st.integers(1, KEYS_PER_TABLE)
+    return number.map(
+        lambda n: tuple(str(n) if c.type.code == "INT64" else f"k{n % 2}" for c in table.key_columns)
+    )
+
+
+@st.composite
+def row_changes(draw: st.DrawFn, table: TableSchema, key: Key, old: Row | None) -> tuple[RowChange, ...]:
+    """What one transaction may do to a row: insert, update, delete, or replace by delete and insert."""
+    if old is None:
+        return (RowChange(table.name, key, ModType.INSERT, None, draw(rows(table))),)
+    delete = RowChange(table.name, key, ModType.DELETE, old, None)
+    choices = ["update", "update", "delete", "replace"] if table.value_columns else ["delete", "replace"]
+    choice = draw(st.sampled_from(choices))
+    if choice == "delete":
+        return (delete,)
+    if choice == "replace":
+        return (delete, RowChange(table.name, key, ModType.INSERT, None, draw(rows(table))))
+    named = draw(st.sets(st.sampled_from(table.value_columns), min_size=1))
+    new = {
+        **old,
+        **{column.name: draw(_nullable(column)) for column in sorted(named, key=lambda c: c.ordinal)},
+    }
+    return (RowChange(table.name, key, ModType.UPDATE, old, new, frozenset(column.name for column in named)),)
+
+
+@st.composite
+def transactions(
+    draw: st.DrawFn, state: State, commit_micros: int, transaction_id: str, taken: set[tuple[str, Key]]
+) -> Transaction:
+    """A transaction on the rows of `state` that are not `taken`; it updates both."""
+    changes: list[RowChange] = []
+    for _ in range(draw(st.integers(1, 5))):
+        table = draw(st.sampled_from(TABLES))
+        key = draw(keys(table))
+        if (table.name, key) in taken:
+            continue
+        taken.add((table.name, key))
+        changes += draw(row_changes(table, key, state.pop((table.name, key), None)))
+        if changes[-1].new is not None:
+            state[table.name, key] = changes[-1].new
+    return Transaction(
+        commit_micros=commit_micros,
+        transaction_id=transaction_id,
+        changes=tuple(changes),
+        capture=draw(st.sampled_from(CAPTURES)),
+        sequence_form=draw(st.sampled_from(SequenceForm)),
+        tag=draw(st.sampled_from(["", "transfer", "RowDeletionPolicy"])),
+        is_system=draw(st.booleans()),
+    )
+
+
+@st.composite
+def histories(draw: st.DrawFn, max_transactions: int = 8) -> History:
+    """Serial histories over several tables; transactions of one commit timestamp touch different rows."""
+    count = draw(st.integers(0, max_transactions))
+    ids = draw(st.lists(transaction_ids(), min_size=count, max_size=count, unique=True))
+    state: State = {}
+    taken: set[tuple[str, Key]] = set()
+    commit_micros = START_MICROS
+    done: list[Transaction] = []
+    for transaction_id in ids:
+        gap = draw(st.sampled_from([0, 1, 2, 1_000_000]))
+        taken = taken if gap == 0 else set()
+        commit_micros += gap
+        transaction = draw(transactions(state, commit_micros, transaction_id, taken))
+        # A transaction whose changes cancel out leaves no trace.
+        done += [transaction] if transaction.changes else []
+    return History(TABLES, tuple(done), START_MICROS)
+
+
+@st.composite
+def partition_trees(draw: st.DrawFn, end_micros: int, max_events: int = 4) -> PartitionTree:
+    """Partitions that split, merge and move at moments around those of the history's transactions."""
+    cuts = sorted(draw(st.sets(st.integers(1, BUCKETS - 1), max_size=3)))
+    bounds = list(zip([0, *cuts], [*cuts, BUCKETS], strict=True))
+    running = [Span(f"token-{n}", low, high, START_MICROS, None, ()) for n, (low, high) in enumerate(bounds)]
+    ended: list[Span] = []
+    moment = START_MICROS
+    for _ in range(draw(st.integers(0, max_events))):
+        moment = min(
+            moment + draw(st.sampled_from([1, 2, 3, 500_000, 1_000_000])), max(moment, end_micros) + 1
+        )
+        parents = draw(_neighbours(running))
+        low, high = parents[0].low, parents[-1].high
+        cut = draw(st.integers(low, high - 1)) if len(parents) == 1 else low
+        ranges = [(low, high)] if cut == low else [(low, cut), (cut, high)]
+        first = len(ended) + len(running)
+        children = [
+            Span(f"token-{first + n}", *bounds, moment, None, tuple(parent.token for parent in parents))
+            for n, bounds in enumerate(ranges)
+        ]
+        ended += [_ended(parent, moment) for parent in parents]
+        running = sorted([*(s for s in running if s not in parents), *children], key=lambda span: span.low)
+    return PartitionTree((*ended, *running), START_MICROS)
+
+
+def fates() -> st.SearchStrategy[Fate]:
+    """What happens to slices: most are read, some not, some only in part, some twice."""
+    failures = st.none() | st.integers(0, 3)
+    return st.builds(Fate, st.sampled_from([True, True, True, False]), failures, st.booleans())
+
+
+@st.composite
+def slicings(draw: st.DrawFn, history: History, max_ticks: int = 6) -> Slicing:
+    """Ways in which a history may be spread over partitions and read in ticks that fail and repeat."""
+    moments = st.integers(START_MICROS, history.end_micros + 2)
+    near = sorted({t.commit_micros + n for t in history.transactions for n in (0, 1, 2)}) or [
+        START_MICROS + 1
+    ]
+    clocks = draw(st.lists(moments | st.sampled_from(near), max_size=max_ticks))
+    ticks = [
+        TickPlan(
+            clock,
+            draw(st.sampled_from([None, None, 0.000_001, 1.0])),
+            tuple(draw(st.lists(fates(), min_size=1, max_size=3))),
+            draw(st.integers(0, 1000)),
+        )
+        for clock in sorted(clocks)
+    ]
+    return Slicing(draw(partition_trees(history.end_micros)), tuple(ticks))
+
+
+@st.composite
+def streams(draw: st.DrawFn, max_transactions: int = 8) -> tuple[History, Slicing]:
+    """A history and a way to read it."""
+    history = draw(histories(max_transactions))
+    return history, draw(slicings(history))
+
+
+def _nullable(column: Column) -> st.SearchStrategy[JsonValue]:
+    return st.none() | json_values(column.type)
+
+
+@st.composite
+def _neighbours(draw: st.DrawFn, running: list[Span]) -> tuple[Span, ...]:
+    """One partition that splits or moves, or two neighbours that merge."""
+    first = draw(st.integers(0, len(running) - 1))
+    return tuple(running[first : first + draw(st.integers(1, 2))])
+
+
+def _ended(span: Span, end_micros: int) -> Span:
+    return Span(span.token, span.low, span.high, span.start_micros, end_micros, span.parents)
