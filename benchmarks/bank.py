@@ -12,7 +12,9 @@ import yaml
 
 from cdc_platform.demo.bank import BankSettings, create_bank, read_ledger
 from cdc_platform.demo.emulator import open_emulator
+from cdc_platform.demo.home import find_start
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.spark.settings import SparkSettings
@@ -42,6 +44,8 @@ def open_bench(folder: Path, token_life_s: int | None = None, accounts: int = 10
             database=bank.database,
             change_stream=bank.change_stream,
             emulator_host=host,
+            # The stream tells the whole history of the bank only from its own beginning on.
+            start_timestamp=to_rfc3339(find_start(bank)),
         )
         spark = SparkSettings(driver_memory="3g")
         yield Bench(bank, PipelineSettings(PIPELINE, source, LakeSettings(str(folder)), spark))
@@ -67,6 +71,7 @@ def write_definition(bench: Bench) -> Path:
             "database": source.database,
             "change_stream": source.change_stream,
             "emulator_host": source.emulator_host,
+            "start_timestamp": source.start_timestamp,
         },
         "lake": {"path": lake.path},
         "spark": {"driver_memory": bench.pipeline.spark.driver_memory},

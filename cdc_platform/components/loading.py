@@ -1,6 +1,6 @@
 """Reading a pipeline's YAML file outside of a dg project: for the command line and definitions.py."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ def load_component(path: Path) -> SpannerPipeline:
         component = _resolve(model)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "attributes"
+        key = ".".join(_setting_names(first["loc"])) or "attributes"
         raise SettingError(f"{path}: {key}", _problem(first["type"], first["msg"])) from error
     except ResolutionException as error:
         raise SettingError(str(path), f"cannot be filled in: {_last_line(error)}") from error
@@ -76,6 +76,15 @@ def _resolve(model: BaseModel) -> SpannerPipeline:
     component = SpannerPipeline.resolve_from_model(dg.ResolutionContext.default(), model)
     assert isinstance(component, SpannerPipeline)
     return component
+
+
+def _setting_names(location: Sequence[str | int]) -> list[str]:
+    """Return the parts of a location that are keys of the file; pydantic names the types it tried too."""
+    parts = [str(part) for part in location]
+    types = {"str", "int", "float", "bool"}
+    return [
+        part for part in parts if part not in types and "[" not in part and not part.endswith("Model")
+    ]
 
 
 def _problem(kind: str, message: str) -> str:

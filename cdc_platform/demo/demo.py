@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LOOPBACK: Final = "127.0.0.1"
 VIEW_EVERY_S: Final = 2.0
 UI_WITHIN_S: Final = 120.0
-CATCH_UP_WITHIN_S: Final = 300.0
+CATCH_UP_WITHIN_S: Final = 900.0
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
         found = catalog.load_table(identifier).properties.get(FORMAT_PROPERTY, "1")
     except NoSuchTableError:
         properties = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)} | SMALL_COMMITS
-        if identifier.endswith((CUT, LINEAGE)):
+        if identifier.endswith((CUT, LINEAGE, LOG)):
             properties |= COMPARE_AND_SET
         try:
             catalog.create_table(identifier, schema=schema, properties=properties)
@@ -116,6 +116,6 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
     else:
         if int(found) > FORMAT_VERSION:
             raise LakeFormatUnknown(
-                f"Table `{identifier}` has format version {found}, this platform knows up to {FORMAT_VERSION}. "
+                f"Table `{identifier}` has format version {found}, this platform knows {FORMAT_VERSION}. "
                 "Upgrade cdc_platform, or name another lake."
             )

@@ -1,6 +1,7 @@
 """Writes through Spark that are there once, however often they are repeated."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
@@ -9,36 +10,50 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import TICK, head
 
+
+@dataclass(frozen=True)
+class TickStep:
+    """From the newest tick of a table to the one that is committed next; there may be a gap."""
+
+    before: int
+    committed: int
+
+
 CONFLICT_SIGNS = ("ValidationException", "Found conflicting files", "CommitFailedException")
 
 
-def overwrite_tick(
-    frame: DataFrame, target: str, planned_on: Table, tick: int, properties: Mapping[str, str]
+def commit_tick(
+    frame: DataFrame,
+    target: str,
+    planned_on: Table,
+    ticks: TickStep,
+    properties: Mapping[str, str],
 ) -> None:
-    """Commit one tick's rows, in place of what the same tick has written before.
+    """Commit one tick's rows, unless another run has committed any tick since this one was planned.
 
     Args:
-        frame: the rows; their column `tick` is `tick`.
+        frame: the rows; their column `tick` is the number of the tick.
         target: Spark's name of the table.
         planned_on: the version of the table that the tick was planned on.
-        tick: number of the tick.
+        ticks: the newest tick of that version, and the one to commit.
         properties: further entries of the snapshot's summary.
 
     Raises:
-        CommitConflict: another run has committed the tick since it was planned.
+        CommitConflict: another run was first; nothing was changed.
     """
     writer = frame.writeTo(target).option("isolation-level", "serializable")
     base = head(planned_on)
     if base is not None:
         writer = writer.option("validate-from-snapshot-id", str(base.snapshot_id))
-    for key, value in {TICK: str(tick), **properties}.items():
+    for key, value in {TICK: str(ticks.committed), **properties}.items():
         writer = writer.option(f"snapshot-property.{key}", value)
     try:
-        writer.overwrite(F.col("tick") == F.lit(tick))
+        # The filter covers every later tick, so that whichever of them another run has committed conflicts.
+        writer.overwrite(F.col("tick") > F.lit(ticks.before))
     except Exception as error:
         if any(sign in str(error) for sign in CONFLICT_SIGNS):
             raise CommitConflict(
-                f"Tick {tick} of {target} was committed by another run, so this one changed nothing; "
-                "the next tick goes on from it."
+                f"Tick {ticks.committed} of {target} was not committed, because another run has "
+                "committed since it was planned; the next tick goes on from there."
             ) from error
         raise

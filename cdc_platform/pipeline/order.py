@@ -3,13 +3,15 @@
 import json
 from dataclasses import dataclass
 
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.errors import TransactionIncomplete
+from cdc_platform.errors import CommitConflict, TransactionIncomplete
 from cdc_platform.lake.commits import NEXT_ORDINAL, POSITION, STATS, TICK, Mark, read_mark
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
-from cdc_platform.lake.writes import overwrite_tick
+from cdc_platform.lake.writes import TickStep, commit_tick
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import CHANGE_LOG
@@ -30,6 +32,16 @@ class OrderOutcome:
     quarantined: int
 
 
+@dataclass(frozen=True)
+class _Window:
+    """Records between the log's watermark and the new one; ``log`` is the version that it continues."""
+
+    log: Table
+    mark: Mark
+    tick: int
+    watermark_micros: int
+
+
 def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     """Bring the log up to the watermark.
 
@@ -43,59 +55,64 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     watermark = watermark_micros(lineage)
     if watermark is None or lineage.tick <= mark.tick or watermark <= (mark.position_micros or 0):
         return OrderOutcome(mark.tick, mark.position_micros, 0, 0, 0)
-    expected = _count_window(pipeline, mark.position_micros, watermark)
-    if expected == 0:
-        stats = LogStats({}, 0, 0, 0, mark.next_ordinal, None)
-        properties = _properties(lineage.tick, watermark, stats)
-        log.append(CHANGE_LOG.empty_table(), snapshot_properties=properties)
-    else:
-        stats = _commit_window(pipeline, spark, mark, lineage.tick, watermark, expected)
+    window = _Window(log, mark, lineage.tick, watermark)
+    expected = _count_records(pipeline, window)
+    stats = _commit_records(pipeline, spark, window, expected) if expected else _commit_nothing(window)
     return OrderOutcome(lineage.tick, watermark, stats.changes, stats.transactions, stats.quarantined)
 
 
-def _count_window(pipeline: Pipeline, after_exclusive_micros: int | None, until_inclusive_micros: int) -> int:
+def _count_records(pipeline: Pipeline, window: _Window) -> int:
     """Return how many records lie between two watermarks, duplicates included; needs no Spark."""
-    until = to_datetime(until_inclusive_micros).isoformat()
-    in_window = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp <= '{until}'"
-    if after_exclusive_micros is not None:
-        in_window += f" and record_timestamp > '{to_datetime(after_exclusive_micros).isoformat()}'"
+    until = to_datetime(window.watermark_micros).isoformat()
+    condition = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp <= '{until}'"
+    if window.mark.position_micros is not None:
+        condition += f" and record_timestamp > '{to_datetime(window.mark.position_micros).isoformat()}'"
     raw = pipeline.lake.system_table(RAW)
-    scan = raw.scan(row_filter=in_window, selected_fields=("kind", "record_timestamp"))
+    scan = raw.scan(row_filter=condition, selected_fields=("kind", "record_timestamp"))
     return int(scan.to_arrow().num_rows)
 
 
-def _commit_window(
-    pipeline: Pipeline, spark: SparkSession, mark: Mark, tick: int, watermark: int, expected: int
-) -> LogStats:
-    lake = pipeline.lake
-    log = lake.system_table(LOG)
-    records = _window(spark.table(lake.spark_system_table(RAW)), mark.position_micros, watermark)
-    ordered = order_records(records, mark.next_ordinal, expected).persist()
+def _commit_nothing(window: _Window) -> LogStats:
+    """Move the watermark without Spark, in a tick that has no changes."""
+    stats = LogStats({}, 0, 0, 0, window.mark.next_ordinal, None)
     try:
-        stats = measure(ordered)
+        window.log.append(CHANGE_LOG.empty_table(), snapshot_properties=_properties(window, stats))
+    except CommitFailedException as error:
+        raise CommitConflict(
+            f"Tick {window.tick} of the change log was not committed, because another run has committed "
+            "since it was planned; the next tick goes on from there."
+        ) from error
+    return stats
+
+
+def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, expected: int) -> LogStats:
+    lake, step = pipeline.lake, TickStep(window.mark.tick, window.tick)
+    records = _between(spark.table(lake.spark_system_table(RAW)), window)
+    ordered = order_records(records, window.mark.next_ordinal, expected).persist()
+    try:
+        stats = _never_back(measure(ordered), window.mark)
         if stats.incomplete is not None:
             short = stats.incomplete
             raise TransactionIncomplete(short.transaction_id, short.expected, short.seen)
         if stats.quarantined:
+            held = unsound_records(ordered, window.tick)
             quarantine = lake.system_table(QUARANTINED)
-            target = lake.spark_system_table(QUARANTINED)
-            overwrite_tick(unsound_records(ordered, tick), target, quarantine, tick, {})
-        stats = _never_back(stats, mark)
-        changes = sound_changes(ordered, tick, CHANGE_LOG.names)
-        overwrite_tick(changes, lake.spark_system_table(LOG), log, tick, _properties(tick, watermark, stats))
+            commit_tick(held, lake.spark_system_table(QUARANTINED), quarantine, step, {})
+        changes = sound_changes(ordered, window.tick, CHANGE_LOG.names)
+        commit_tick(changes, lake.spark_system_table(LOG), window.log, step, _properties(window, stats))
     finally:
         ordered.unpersist()
     return stats
 
 
-def _window(raw: DataFrame, after_exclusive_micros: int | None, until_inclusive_micros: int) -> DataFrame:
-    until = F.lit(to_datetime(until_inclusive_micros))
+def _between(raw: DataFrame, window: _Window) -> DataFrame:
+    until = F.lit(to_datetime(window.watermark_micros))
     records = raw.where(
         (F.col("kind") == RecordKind.DATA_CHANGE.value) & (F.col("record_timestamp") <= until)
     )
-    if after_exclusive_micros is None:
+    if window.mark.position_micros is None:
         return records
-    return records.where(F.col("record_timestamp") > F.lit(to_datetime(after_exclusive_micros)))
+    return records.where(F.col("record_timestamp") > F.lit(to_datetime(window.mark.position_micros)))
 
 
 def _never_back(stats: LogStats, mark: Mark) -> LogStats:
@@ -105,11 +122,11 @@ def _never_back(stats: LogStats, mark: Mark) -> LogStats:
     )
 
 
-def _properties(tick: int, watermark: int, stats: LogStats) -> dict[str, str]:
+def _properties(window: _Window, stats: LogStats) -> dict[str, str]:
     tables = {name: [table.changes, table.patches] for name, table in stats.tables.items()}
     return {
-        TICK: str(tick),
-        POSITION: str(watermark),
+        TICK: str(window.tick),
+        POSITION: str(window.watermark_micros),
         NEXT_ORDINAL: str(stats.next_ordinal),
         STATS: json.dumps(tables, sort_keys=True),
     }

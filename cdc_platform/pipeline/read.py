@@ -10,7 +10,7 @@ from cdc_platform.errors import SourceError, SourceUnreachable
 from cdc_platform.lake.commits import POSITION, read_mark
 from cdc_platform.lake.control import read_control
 from cdc_platform.lake.lake import RAW
-from cdc_platform.lake.writes import overwrite_tick
+from cdc_platform.lake.writes import TickStep, commit_tick
 from cdc_platform.model.lineage import plan_slices
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.slices import SliceOutcome, SliceReport
@@ -63,7 +63,7 @@ def read_slices(
     frame = reader.options(**pipeline.source.spark_options(tick, slices)).load()
     end_micros = max(planned.end_inclusive_micros for planned in slices)
     target = pipeline.lake.spark_system_table(RAW)
-    overwrite_tick(frame, target, raw, tick, {POSITION: str(end_micros)})
+    commit_tick(frame, target, raw, TickStep(mark.tick, tick), {POSITION: str(end_micros)})
     control = read_control(pipeline.lake, tick)
     outcome = ReadOutcome(tick, control.slices, control.records, committed=True, clock_micros=clock_micros)
     if len(outcome.interrupted) == len(outcome.slices):

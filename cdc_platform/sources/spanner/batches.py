@@ -10,9 +10,11 @@ import pyarrow as pa
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import CHILD_PARTITION, MOD, RAW_CHANGE_RECORDS
 from cdc_platform.model.slices import Slice, SliceReport
-from cdc_platform.sources.spanner.decode import CHILDREN, DATA, HEARTBEAT, RecordRow
+from cdc_platform.sources.spanner.decode import CHILDREN, DATA, HEARTBEAT, MOD_PARTS, RecordRow
 
 _COLUMN: Final = {name: position for position, name in enumerate(RecordRow._fields)}
+_KIND: Final = _COLUMN["kind"]
+_MICROS: Final = _COLUMN["record_timestamp"]
 _NESTED: Final = ("mods", "child_partitions")
 
 
@@ -29,7 +31,7 @@ class RecordBatchBuilder:
         self.counts: Counter[str] = Counter()
         self.text_bytes = 0
         self._tick, self._slice = tick, piece
-        self._rows: list[RecordRow] = []
+        self._rows: list[tuple[Any, ...]] = []
         self._complete_rows = 0
 
     def __len__(self) -> int:
@@ -44,9 +46,9 @@ class RecordBatchBuilder:
                 continue
             if micros > self.complete_micros + 1:
                 self._complete(micros - 1)
-            self._rows.append(row)
+            self._rows.append(tuple(row))
             if row.kind == DATA:
-                self.text_bytes += sum(len(text) for mod in row.mods or () for text in mod if text)
+                self.text_bytes += sum(map(len, filter(None, row.mods or ())))
             elif row.kind == HEARTBEAT and micros > self.complete_micros:
                 self._complete(micros)
             elif row.kind == CHILDREN and (self.child_micros is None or micros < self.child_micros):
@@ -64,7 +66,7 @@ class RecordBatchBuilder:
 
     def forget_incomplete(self) -> None:
         """Drop the records after `complete_micros`, which the next read brings again."""
-        self._rows = [row for row in self._rows if row.record_timestamp <= self.complete_micros]
+        self._rows = [row for row in self._rows if row[_MICROS] <= self.complete_micros]
         self._complete_rows = len(self._rows)
         if self.child_micros is not None and self.child_micros > self.complete_micros:
             self.child_micros = None
@@ -73,14 +75,14 @@ class RecordBatchBuilder:
         self.complete_micros = micros
         self._complete_rows = len(self._rows)
 
-    def _taken(self, rows: list[RecordRow]) -> pa.RecordBatch:
+    def _taken(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         self._complete_rows = 0
         self.text_bytes = 0
-        self.counts.update(row.kind for row in rows)
+        self.counts.update(row[_KIND] for row in rows)
         return to_batch(self._tick, self._slice.token, rows)
 
 
-def to_batch(tick: int, token: str, rows: Sequence[RecordRow]) -> pa.RecordBatch:
+def to_batch(tick: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     """Return records as one batch."""
     columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMN)
     count = len(rows)
@@ -120,9 +122,10 @@ def slice_batch(tick: int, report: SliceReport, counts: Counter[str]) -> pa.Reco
 
 
 def _mods(lists: Sequence[Any]) -> pa.Array:
-    parts = list(zip(*chain.from_iterable(mods for mods in lists if mods), strict=True)) or [(), (), ()]
-    arrays = [pa.array(part, pa.string()) for part in parts]
-    return _list_array(lists, pa.StructArray.from_arrays(arrays, fields=list(MOD)))
+    texts = list(chain.from_iterable(parts for parts in lists if parts))
+    arrays = [pa.array(texts[part::MOD_PARTS], pa.string()) for part in range(MOD_PARTS)]
+    structs = pa.StructArray.from_arrays(arrays, fields=list(MOD))
+    return _list_array(lists, structs, MOD_PARTS)
 
 
 def _children(lists: Sequence[Any]) -> pa.Array:
@@ -130,12 +133,12 @@ def _children(lists: Sequence[Any]) -> pa.Array:
     tokens = pa.array([token for token, _ in children], pa.string())
     parents = pa.array([parents for _, parents in children], pa.list_(pa.string()))
     structs = pa.StructArray.from_arrays([tokens, parents], fields=list(CHILD_PARTITION))
-    return _list_array(lists, structs)
+    return _list_array(lists, structs, 1)
 
 
-def _list_array(lists: Sequence[Any], values: pa.Array) -> pa.Array:
-    """Return the values cut into lists; where the sequence has None, the list is null."""
-    ends = accumulate((len(items) if items else 0 for items in lists), initial=0)
+def _list_array(lists: Sequence[Any], values: pa.Array, parts: int) -> pa.Array:
+    """Return the values cut into lists; each has a value per so many parts, and None becomes NULL."""
+    ends = accumulate((len(items) // parts if items else 0 for items in lists), initial=0)
     offsets = pa.array(ends, pa.int32())
     mask = pa.array([items is None for items in lists], pa.bool_())
     return pa.ListArray.from_arrays(offsets, values, mask=mask)

@@ -4,6 +4,7 @@ The stock `Client` retries an unreachable server for ever, holds its calls for a
 metrics exporter and decodes every value; the generated client below it does none of this.
 """
 
+import gc
 import threading
 from collections.abc import Iterator
 from functools import lru_cache
@@ -16,7 +17,7 @@ from cdc_platform.sources.spanner.failures import to_source_error
 from cdc_platform.sources.spanner.query import Query, to_request
 from cdc_platform.sources.spanner.retry import Attempts
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.sources.spanner.wire import BOOL_TAG, boolean, message_class, text
+from cdc_platform.sources.spanner.wire import BOOL_TAG, boolean, rows_parser, text
 
 _LOCAL_CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
@@ -141,8 +142,11 @@ class SpannerClient:
 
 @lru_cache(maxsize=8)
 def client_of(settings_json: str) -> SpannerClient:
-    """Return this process's client for the settings; connections and sessions outlive a task."""
-    return SpannerClient(SpannerSettings.from_options(settings_json))
+    """Return this process's client for the settings; connections and sessions outlive a task; for Spark's workers."""
+    client = SpannerClient(SpannerSettings.from_options(settings_json))
+    # A worker keeps its modules for ever: the collector need not go through them while records arrive.
+    gc.freeze()
+    return client
 
 
 def _generated_client(settings: SpannerSettings) -> Any:
@@ -166,7 +170,7 @@ def _streaming_call(transport: Any) -> Any:
         transport.grpc_channel.unary_stream(
             "/google.spanner.v1.Spanner/ExecuteStreamingSql",
             request_serializer=ExecuteSqlRequest.serialize,
-            response_deserializer=message_class("Rows").FromString,
+            response_deserializer=rows_parser(),
         ),
     )
 

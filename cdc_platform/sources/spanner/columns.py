@@ -13,7 +13,6 @@ from cdc_platform.model.table_schema import ARRAY, ColumnType
 from cdc_platform.model.timestamps import from_rfc3339
 from cdc_platform.sources.spanner.wire import boolean, is_null, items, number, required_text
 
-
 _READERS: Final[dict[str, tuple[pa.DataType, Callable[[bytes], Any]]]] = {
     "BOOL": (pa.bool_(), boolean),
     "INT64": (pa.int64(), lambda value: int(required_text(value))),

@@ -5,7 +5,6 @@ several times as much as all the rest of the read. Here texts stay texts: nothin
 """
 
 import json
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -14,7 +13,7 @@ from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.order_key import record_order
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import from_rfc3339
-from cdc_platform.sources.spanner.wire import boolean, items, nested_items, required_text, text
+from cdc_platform.sources.spanner.wire import boolean, items, required_text, text
 
 KIND_FIELDS: Final = ("data_change_record", "heartbeat_record", "child_partitions_record")
 DATA_FIELDS: Final = (
@@ -39,8 +38,12 @@ DATA: Final = RecordKind.DATA_CHANGE.value
 HEARTBEAT: Final = RecordKind.HEARTBEAT.value
 CHILDREN: Final = RecordKind.CHILD_PARTITIONS.value
 
-ModTexts: TypeAlias = tuple[str | None, str | None, str | None]
-"""Keys, new values and old values of a mod, as the source wrote them."""
+ModTexts: TypeAlias = tuple[str | None, ...]
+"""Keys, new values and old values of each mod, as the source wrote them, all in one row.
+
+One flat tuple of texts costs Python's garbage collector nothing, and a slice has many.
+"""
+MOD_PARTS: Final = 3
 Child: TypeAlias = tuple[str, list[str]]
 """Token and parent tokens of a child partition."""
 
@@ -58,7 +61,7 @@ class RecordRow(NamedTuple):
     mod_type: str | None = None
     value_capture_type: str | None = None
     column_types: str | None = None
-    mods: list[ModTexts] | None = None
+    mods: ModTexts | None = None
     number_of_records_in_transaction: int | None = None
     number_of_partitions_in_transaction: int | None = None
     transaction_tag: str | None = None
@@ -74,10 +77,11 @@ def decode_change_record(change_record: bytes) -> list[RecordRow]:
     """
     rows: list[RecordRow] = []
     try:
-        for data, heartbeats, children in nested_items(change_record):
-            rows.extend(map(_data_row, nested_items(data)))
-            rows.extend(map(_heartbeat_row, nested_items(heartbeats)))
-            rows.extend(map(_children_row, nested_items(children)))
+        for struct in items(change_record):
+            data, heartbeats, children = items(struct)
+            rows.extend(map(_data_row, items(data)))
+            rows.extend(map(_heartbeat_row, items(heartbeats)))
+            rows.extend(map(_children_row, items(children)))
     except (ValueError, IndexError) as error:
         raise RecordUnreadable(
             f"A change record has not the documented shape ({error}). Its slice stays unread; report it "
@@ -108,11 +112,11 @@ def _struct_fields(field: Any) -> Any:
     return field.type_.array_element_type.struct_type.fields
 
 
-def _data_row(record: Sequence[bytes]) -> RecordRow:
+def _data_row(record: bytes) -> RecordRow:
     (
         commit, sequence, transaction, is_last, table, types, mods, mod_type, capture_type,
         records, partitions, tag, is_system,
-    ) = record[:_DATA_COUNT]  # fmt: skip
+    ) = items(record)[:_DATA_COUNT]  # fmt: skip
     return RecordRow(
         DATA,
         _micros(commit),
@@ -124,7 +128,7 @@ def _data_row(record: Sequence[bytes]) -> RecordRow:
         text(mod_type),
         text(capture_type),
         _column_types(types),
-        [(text(mod[0]), text(mod[1]), text(mod[2])) for mod in nested_items(mods)],
+        _mods(mods),
         _integer(records),
         _integer(partitions),
         text(tag),
@@ -132,25 +136,29 @@ def _data_row(record: Sequence[bytes]) -> RecordRow:
     )
 
 
-def _heartbeat_row(record: Sequence[bytes]) -> RecordRow:
-    return RecordRow(HEARTBEAT, _micros(record[0]))
+def _heartbeat_row(record: bytes) -> RecordRow:
+    return RecordRow(HEARTBEAT, _micros(items(record)[0]))
 
 
-def _children_row(record: Sequence[bytes]) -> RecordRow:
-    start, sequence, children = record[:3]
+def _children_row(record: bytes) -> RecordRow:
+    start, sequence, children = items(record)[:3]
     return RecordRow(
         CHILDREN,
         _micros(start),
         text(sequence),
         _order(sequence),
-        child_partitions=[_child(child) for child in nested_items(children)],
+        child_partitions=[_child(child) for child in items(children)],
     )
 
 
-def _child(child: Sequence[bytes]) -> Child:
-    token, parents = child[:2]
+def _child(child: bytes) -> Child:
+    token, parents = items(child)[:2]
     # The children of the query without a token may have NULL for their parent: the query's own token.
     return required_text(token), [text(parent) or ROOT_TOKEN for parent in items(parents)]
+
+
+def _mods(mods: bytes) -> ModTexts:
+    return tuple([text(part) for mod in items(mods) for part in items(mod)[:MOD_PARTS]])
 
 
 # Records of a transaction follow each other and share their timestamp and counts, those of a table its
@@ -175,7 +183,8 @@ def _integer(value: bytes) -> int:
 @lru_cache(maxsize=1024)
 def _column_types(value: bytes) -> str:
     columns = []
-    for name, type_json, is_key, ordinal, *_ in nested_items(value):
+    for column in items(value):
+        name, type_json, is_key, ordinal = items(column)[:4]
         columns.append(
             {
                 "name": text(name),

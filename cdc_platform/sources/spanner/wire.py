@@ -1,12 +1,12 @@
-"""Protobuf values read from their bytes, without a Python object for each of them.
+"""Protobuf values read from their bytes, without a protobuf object for each of them.
 
 A `google.protobuf.Value` costs almost a microsecond as a Python object, and a change record consists of
-dozens. But the bytes of a `ListValue` are also those of a message with one repeated field of bytes: parsed
-as such, a list of any values is one object, and each value in it is its tag, its length and its payload.
+dozens. Its wire format is simple: a tag, and for texts and lists a length and that many bytes; and a list
+is a row of such values, each behind the tag of the list's only field and its length.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ def text(value: bytes) -> str | None:
         ValueError: The value is neither.
     """
     if value[0] == STRING_TAG:
-        return (value[2:] if value[1] < _CONTINUES else _long_payload(value)).decode()
+        return value[_payload_start(value) :].decode()
     if value[0] == NULL_TAG:
         return None
     raise _unexpected("a text", value)
@@ -72,82 +72,71 @@ def is_null(value: bytes) -> bool:
     return value[0] == NULL_TAG
 
 
-def items(value: bytes) -> Sequence[bytes]:
+def items(value: bytes) -> list[bytes]:
     """Return the values in a list; none for NULL.
 
     Raises:
-        ValueError: The value is not a list.
+        ValueError: The value is not a list, or not a whole one.
     """
-    payload = _list_payload(value)
-    values: Sequence[bytes] = message_class("Values").FromString(payload).values if payload else ()
-    return values
-
-
-def nested_items(value: bytes) -> Iterable[Sequence[bytes]]:
-    """Return the values in the lists in a list, such as the fields of the structs in an array.
-
-    Raises:
-        ValueError: The value is not a list.
-    """
-    payload = _list_payload(value)
-    if not payload:
-        return ()
-    return [inner.list.values for inner in message_class("Lists").FromString(payload).values]
-
-
-@lru_cache(maxsize=8)
-def message_class(name: str) -> Any:
-    """Return the class of one of this module's messages, by its name.
-
-    `Values` is a list of values; `Lists` is a list of lists of values; `Rows` is Spanner's
-    `PartialResultSet`, of which it keeps metadata and values as bytes.
-    """
-    from google.protobuf import message_factory  # type: ignore[import-untyped] # ships no types
-
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"cdc_platform.{name}"))
+    if value[0] != LIST_TAG:
+        if value[0] == NULL_TAG:
+            return []
+        raise _unexpected("a list", value)
+    found = []
+    position, end = _payload_start(value), len(value)
+    while position < end:
+        length = value[position + 1]
+        position += 2
+        if length >= _CONTINUES:
+            length, position = _long_length(value, position - 1)
+        found.append(value[position : position + length])
+        position += length
+    if position != end:
+        raise _unexpected("a whole list", value)
+    return found
 
 
 @lru_cache(maxsize=1)
-def _pool() -> Any:
-    from google.protobuf import descriptor_pb2, descriptor_pool
+def rows_parser() -> Callable[[bytes], Any]:
+    """Return the parser of `PartialResultSet` as a message whose metadata and values stay bytes."""
+    from google.protobuf import (  # type: ignore[import-untyped] # ships no types
+        descriptor_pb2,
+        descriptor_pool,
+        message_factory,
+    )
 
     field = descriptor_pb2.FieldDescriptorProto
-    one, many = field.LABEL_OPTIONAL, field.LABEL_REPEATED
     file = descriptor_pb2.FileDescriptorProto(
-        name="cdc_platform/wire.proto", package="cdc_platform", syntax="proto3"
-    )
-    values = file.message_type.add(name="Values")
-    values.field.add(name="values", number=1, type=field.TYPE_BYTES, label=many)
-    inner = file.message_type.add(name="Inner")
-    inner.field.add(
-        name="list", number=6, type=field.TYPE_MESSAGE, label=one, type_name=".cdc_platform.Values"
-    )
-    lists = file.message_type.add(name="Lists")
-    lists.field.add(
-        name="values", number=1, type=field.TYPE_MESSAGE, label=many, type_name=".cdc_platform.Inner"
+        name="cdc_platform/rows.proto", package="cdc_platform", syntax="proto3"
     )
     rows = file.message_type.add(name="Rows")
-    rows.field.add(name="metadata", number=1, type=field.TYPE_BYTES, label=one)
-    rows.field.add(name="values", number=2, type=field.TYPE_BYTES, label=many)
-    rows.field.add(name="chunked_value", number=3, type=field.TYPE_BOOL, label=one)
+    rows.field.add(name="metadata", number=1, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
+    rows.field.add(name="values", number=2, type=field.TYPE_BYTES, label=field.LABEL_REPEATED)
+    rows.field.add(name="chunked_value", number=3, type=field.TYPE_BOOL, label=field.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return pool
+    found = message_factory.GetMessageClass(pool.FindMessageTypeByName("cdc_platform.Rows"))
+    parse: Callable[[bytes], Any] = found.FromString
+    return parse
 
 
-def _list_payload(value: bytes) -> bytes:
-    if value[0] == LIST_TAG:
-        return value[2:] if value[1] < _CONTINUES else _long_payload(value)
-    if value[0] == NULL_TAG:
-        return b""
-    raise _unexpected("a list", value)
+def _payload_start(value: bytes) -> int:
+    start = 2
+    while value[start - 1] >= _CONTINUES:
+        start += 1
+    return start
 
 
-def _long_payload(value: bytes) -> bytes:
-    last = 1
-    while value[last] >= _CONTINUES:
-        last += 1
-    return value[last + 1 :]
+def _long_length(value: bytes, position: int) -> tuple[int, int]:
+    """Return the length that begins at the position, seven bits a byte, and the position after it."""
+    length = shift = 0
+    while True:
+        byte = value[position]
+        position += 1
+        length |= (byte & 0x7F) << shift
+        if byte < _CONTINUES:
+            return length, position
+        shift += 7
 
 
 def _unexpected(expected: str, value: bytes) -> ValueError:

@@ -1,0 +1,50 @@
+"""`dg scaffold` writes a file that loads, and explains itself."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import dagster as dg
+import pytest
+
+from cdc_platform.components.loading import TYPE, load_settings
+from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+class NoParameters(dg.Model):
+    """The scaffolder takes none."""
+
+
+def request(
+    target: Path, kind: Literal["yaml", "python"] = "yaml", *, append: bool = False
+) -> "dg.ScaffoldRequest[BaseModel]":
+    """Return what dg asks of a scaffolder."""
+    return dg.ScaffoldRequest(TYPE, target, kind, None, NoParameters(), append)
+
+
+@pytest.mark.parametrize(("folder", "name"), [("bank", "bank"), ("My Bank", "my_bank"), ("1st", "pipeline_1st")])
+def test_the_file_loads_and_is_named_after_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str
+) -> None:
+    """The scaffolded file is a valid pipeline once the project is known, with a name that can be one."""
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "my-project")
+    (tmp_path / folder).mkdir()
+    SpannerPipelineScaffolder().scaffold(request(tmp_path / folder))
+    settings = load_settings(tmp_path / folder / "defs.yaml")
+    assert (name, "my-project") == (settings.name, settings.source.project)
+
+
+def test_every_setting_of_the_first_hour_has_a_comment(tmp_path: Path) -> None:
+    """The file shows, commented out, what is commonly set next."""
+    SpannerPipelineScaffolder().scaffold(request(tmp_path))
+    text = (tmp_path / "defs.yaml").read_text(encoding="utf-8")
+    for setting in ("start_timestamp", "emulator_host", "catalog", "tables", "remote", "follow_s"):
+        assert f"# {setting}" in text or f"#   {setting}" in text
+
+
+def test_python_format_is_left_to_dagster(tmp_path: Path) -> None:
+    """With `--format python` a component function is written, as for every component."""
+    SpannerPipelineScaffolder().scaffold(request(tmp_path, "python"))
+    assert "SpannerPipeline" in (tmp_path / "component.py").read_text(encoding="utf-8")

@@ -1,0 +1,128 @@
+"""The code location: what it holds is compared with a golden file, always."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from cdc_platform import definitions
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = Path(__file__).parent / "golden" / "definitions.json"
+UPDATE_VARIABLE = "UPDATE_GOLDEN"
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> dg.Definitions:
+    """The definitions of the repository's example."""
+    monkeypatch.setenv(definitions.PLACE_VARIABLE, str(ROOT / "examples"))
+    return definitions.defs()
+
+
+def outline(defs: dg.Definitions) -> dict[str, Any]:
+    """Return everything of the definitions that users see or rely on."""
+    graph = defs.resolve_asset_graph()
+    checks = {key: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    assets = {
+        key.to_user_string(): {
+            "deps": sorted(parent.to_user_string() for parent in graph.get(key).parent_keys),
+            "group": graph.get(key).group_name,
+            "kinds": sorted(graph.get(key).kinds),
+            "owners": sorted(graph.get(key).owners),
+            "partitions": getattr(graph.get(key).partitions_def, "name", None),
+            "metadata": sorted(graph.get(key).metadata),
+            "checks": sorted(
+                f"{check.name}{' blocking' if check.blocking else ''}"
+                for check in checks.values()
+                if check.asset_key == key
+            ),
+        }
+        for key in sorted(graph.get_all_asset_keys())
+    }
+    sensors = [defs.resolve_sensor_def(sensor.name) for sensor in defs.sensors or []]
+    return {
+        "assets": assets,
+        "jobs": sorted(job.name for job in defs.jobs or []),
+        "sensors": {
+            sensor.name: [sensor.default_status.value, sensor.minimum_interval_seconds] for sensor in sensors
+        },
+        "resources": sorted(defs.resources or {}),
+    }
+
+
+def test_the_asset_graph_is_the_golden_one(example: dg.Definitions) -> None:
+    """Assets, dependencies, groups, kinds, owners, checks, job and sensor change only on purpose.
+
+    `UPDATE_GOLDEN=1 pytest cdc_platform_tests/test_definitions.py` takes over a change.
+    """
+    found = outline(example)
+    if os.environ.get(UPDATE_VARIABLE):
+        GOLDEN.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    assert json.loads(GOLDEN.read_text(encoding="utf-8")) == found
+
+
+def test_the_example_is_loadable(example: dg.Definitions) -> None:
+    """Dagster accepts the definitions as a code location, without reaching the source."""
+    dg.Definitions.validate_loadable(example)
+
+
+def test_every_asset_and_check_explains_itself(example: dg.Definitions) -> None:
+    """The UI shows no asset and no check without a description."""
+    graph = example.resolve_asset_graph()
+    bare = [key.to_user_string() for key in graph.get_all_asset_keys() if not graph.get(key).description]
+    bare += [str(key) for key in graph.asset_check_keys if not graph.get_check_spec(key).description]
+    assert [] == bare
+
+
+def test_every_check_is_blocking(example: dg.Definitions) -> None:
+    """A failing check fails the run, so that CI sees it and nothing downstream is made."""
+    graph = example.resolve_asset_graph()
+    assert {True} == {graph.get_check_spec(key).blocking for key in graph.asset_check_keys}
+
+
+def test_two_pipelines_live_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pipelines of one folder share nothing, neither assets nor resources nor partitions."""
+    for name in ("bank", "shop"):
+        (tmp_path / name).mkdir()
+        write_defs(tmp_path / name, bank_attributes(name=name))
+    monkeypatch.setenv(definitions.PLACE_VARIABLE, str(tmp_path))
+    found = outline(definitions.defs())
+    names = [asset["partitions"] for asset in found["assets"].values() if asset["partitions"]]
+    assert ["bank/change_stream_partitions", "shop/change_stream_partitions"] == sorted(names)
+    assert ["bank__run", "shop__run"] == found["resources"]
+
+
+def test_without_named_tables_a_silent_source_leaves_those_of_the_lake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A code location loads although its source is down; the tables that the lake has are there."""
+    monkeypatch.setenv(definitions.PLACE_VARIABLE, str(write_defs(tmp_path, bank_attributes(tables=None))))
+    found = outline(definitions.defs())
+    assert {f"bank__cdc/{name}" for name in ("raw_change_records", "partition_lineage", "change_log", "cut")} < set(
+        found["assets"]
+    )
+
+
+def test_the_place_is_told_or_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment wins, then the demo's home where there is one, then the examples."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(definitions.PLACE_VARIABLE, raising=False)
+    assert ROOT / "examples" == definitions.find_place()
+    definitions.DEMO_HOME.mkdir()
+    assert definitions.DEMO_HOME == definitions.find_place()
+    monkeypatch.setenv(definitions.PLACE_VARIABLE, "elsewhere")
+    assert Path("elsewhere") == definitions.find_place()
+
+
+@pytest.mark.parametrize("module", ["cdc_platform.sensors", "cdc_platform.components.loading"])
+def test_what_has_to_be_quick_does_without_spark(module: str) -> None:
+    """The sensor's module, and what reads settings for `status`, do not even import pyspark."""
+    code = f"import sys, {module}; print('pyspark' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "False"

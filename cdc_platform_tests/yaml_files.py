@@ -1,0 +1,28 @@
+"""YAML files of pipelines for tests of what reads them."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cdc_platform.components.loading import TYPE
+
+
+def bank_attributes(**changes: Any) -> dict[str, Any]:
+    """Return the attributes of a small pipeline whose source nobody answers for."""
+    source = {
+        "project": "p",
+        "instance": "i",
+        "database": "d",
+        "change_stream": "s",
+        "emulator_host": "127.0.0.1:1",
+    }
+    return {"name": "bank", "source": source, "lake": {"path": "lake"}, "tables": ["accounts"], **changes}
+
+
+def write_defs(folder: Path, attributes: dict[str, Any] | None = None) -> Path:
+    """Write a pipeline's file into a folder, and return it."""
+    path = folder / "defs.yaml"
+    document = {"type": TYPE, "attributes": attributes if attributes is not None else bank_attributes()}
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
