@@ -11,16 +11,17 @@ from cdc_platform.components.loading import find_pipelines, load_component
 PLACE_VARIABLE: Final = "CDC_PLATFORM_DEFS"
 """Environment variable that names a pipeline's YAML file, or a folder with such files."""
 
-DEMO_HOME: Final = Path(".cdc_platform")
+DEMO: Final = Path(".cdc_platform/defs.yaml")
+"""The pipeline of a demo that was started in this folder."""
 EXAMPLES: Final = Path(__file__).parents[1] / "examples"
 
 
 def find_place() -> Path:
-    """Return where the pipelines are declared: as told, else the demo's home, else the examples."""
+    """Return where the pipelines are declared: as told, else the demo's, else the examples."""
     told = os.environ.get(PLACE_VARIABLE)
     if told:
         return Path(told)
-    return DEMO_HOME if DEMO_HOME.exists() else EXAMPLES
+    return DEMO if DEMO.exists() else EXAMPLES
 
 
 @dg.definitions

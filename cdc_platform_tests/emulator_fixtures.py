@@ -1,1 +1,45 @@
 """Fixtures of the Spanner emulator."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from cdc_platform.demo.bank import BankSettings, create_bank
+from cdc_platform.demo.emulator import open_emulator
+from cdc_platform.errors import EmulatorMissing
+from cdc_platform.sources.spanner.settings import SpannerSettings
+
+TOKEN_LIFE_S = 3
+"""Partitions of the tests' emulator live so long to twice as long."""
+
+
+@dataclass(frozen=True)
+class BankStream:
+    """A bank on the emulator, and the settings with which its change stream is read."""
+
+    bank: BankSettings
+    spanner: SpannerSettings
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Iterator[str]:
+    """The address of the one emulator of the test run, whose partitions churn."""
+    try:
+        with open_emulator(TOKEN_LIFE_S) as host:
+            yield host
+    except EmulatorMissing as missing:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(missing))
+
+
+def make_bank(host: str, database: str, value_capture_type: str = "NEW_ROW") -> BankStream:
+    """Return a new bank in a database of its own."""
+    bank = BankSettings(host, database=database, value_capture_type=value_capture_type)
+    create_bank(bank, accounts=20)
+    spanner = SpannerSettings(
+        bank.project, bank.instance, bank.database, bank.change_stream, emulator_host=host
+    )
+    return BankStream(bank, spanner)

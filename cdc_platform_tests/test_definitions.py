@@ -77,7 +77,7 @@ def test_every_asset_and_check_explains_itself(example: dg.Definitions) -> None:
     graph = example.resolve_asset_graph()
     bare = [key.to_user_string() for key in graph.get_all_asset_keys() if not graph.get(key).description]
     bare += [str(key) for key in graph.asset_check_keys if not graph.get_check_spec(key).description]
-    assert [] == bare
+    assert bare == []
 
 
 def test_every_check_is_blocking(example: dg.Definitions) -> None:
@@ -94,8 +94,8 @@ def test_two_pipelines_live_side_by_side(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv(definitions.PLACE_VARIABLE, str(tmp_path))
     found = outline(definitions.defs())
     names = [asset["partitions"] for asset in found["assets"].values() if asset["partitions"]]
-    assert ["bank/change_stream_partitions", "shop/change_stream_partitions"] == sorted(names)
-    assert ["bank__run", "shop__run"] == found["resources"]
+    assert sorted(names) == ["bank/change_stream_partitions", "shop/change_stream_partitions"]
+    assert found["resources"] == ["bank__run", "shop__run"]
 
 
 def test_without_named_tables_a_silent_source_leaves_those_of_the_lake(
@@ -104,18 +104,19 @@ def test_without_named_tables_a_silent_source_leaves_those_of_the_lake(
     """A code location loads although its source is down; the tables that the lake has are there."""
     monkeypatch.setenv(definitions.PLACE_VARIABLE, str(write_defs(tmp_path, bank_attributes(tables=None))))
     found = outline(definitions.defs())
-    assert {f"bank__cdc/{name}" for name in ("raw_change_records", "partition_lineage", "change_log", "cut")} < set(
-        found["assets"]
-    )
+    assert {
+        f"bank__cdc/{name}" for name in ("raw_change_records", "partition_lineage", "change_log", "cut")
+    } < set(found["assets"])
 
 
 def test_the_place_is_told_or_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment wins, then the demo's home where there is one, then the examples."""
+    """The environment wins, then the demo's pipeline where there is one, then the examples."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(definitions.PLACE_VARIABLE, raising=False)
-    assert ROOT / "examples" == definitions.find_place()
-    definitions.DEMO_HOME.mkdir()
-    assert definitions.DEMO_HOME == definitions.find_place()
+    assert definitions.find_place() == ROOT / "examples"
+    definitions.DEMO.parent.mkdir()
+    definitions.DEMO.touch()
+    assert definitions.find_place() == definitions.DEMO
     monkeypatch.setenv(definitions.PLACE_VARIABLE, "elsewhere")
     assert Path("elsewhere") == definitions.find_place()
 

@@ -39,14 +39,21 @@ def load_component(path: Path) -> SpannerPipeline:
     attributes = _attributes(path)
     try:
         model = SpannerPipeline.model().model_validate(attributes)
-        component = _resolve(model)
+        return _resolve(model)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(_setting_names(first["loc"])) or "attributes"
-        raise SettingError(f"{path}: {key}", _problem(first["type"], first["msg"])) from error
+        raise _as_setting_error(path, error) from error
     except ResolutionException as error:
+        # Dagster turns what is wrong with a nested value into text, and keeps the error itself as context.
+        if isinstance(error.__context__, ValidationError):
+            raise _as_setting_error(path, error.__context__) from error
         raise SettingError(str(path), f"cannot be filled in: {_last_line(error)}") from error
-    return component
+
+
+def _as_setting_error(path: Path, error: ValidationError) -> SettingError:
+    first = error.errors()[0]
+    nested = [] if error.title.startswith(SpannerPipeline.__name__) else [error.title.lower()]
+    key = ".".join([*nested, *_setting_names(first["loc"])]) or "attributes"
+    return SettingError(f"{path}: {key}", _problem(first["type"], first["msg"]))
 
 
 def find_pipelines(place: Path) -> tuple[Path, ...]:
@@ -82,9 +89,7 @@ def _setting_names(location: Sequence[str | int]) -> list[str]:
     """Return the parts of a location that are keys of the file; pydantic names the types it tried too."""
     parts = [str(part) for part in location]
     types = {"str", "int", "float", "bool"}
-    return [
-        part for part in parts if part not in types and "[" not in part and not part.endswith("Model")
-    ]
+    return [part for part in parts if part not in types and "[" not in part and not part.endswith("Model")]
 
 
 def _problem(kind: str, message: str) -> str:

@@ -1,7 +1,7 @@
 """The YAML face of a pipeline that reads a Spanner change stream."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import dagster as dg
 from pydantic import Field
@@ -15,122 +15,131 @@ from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.spark.settings import DEFAULT_PACKAGES, SparkSettings
 
 
+def says(description: str) -> dg.Resolver:
+    """Describe a setting; a description of pydantic's own does not reach the schema that editors use."""
+    resolver: dg.Resolver = dg.Resolver.default(description=description)
+    return resolver
+
+
 class Source(dg.Model, dg.Resolvable):
     """A Spanner change stream, and how it is read."""
 
-    project: str = Field(description="Google Cloud project that holds the instance.")
-    instance: str = Field(description="Spanner instance.")
-    database: str = Field(description="Database of the instance.")
-    change_stream: str = Field(description="Change stream of the database.")
-    start_timestamp: str | None = Field(
-        default=None,
-        description="First commit timestamp to read, RFC 3339, within the stream's retention. "
-        "Counts only when the pipeline starts for the first time; empty means now.",
-    )
-    dialect: Literal["googlesql", "postgresql"] | None = Field(
-        default=None, description="Dialect of the database; empty asks the database."
-    )
-    emulator_host: str | None = Field(
-        default=None,
-        description="HOST:PORT of a Spanner emulator, used without credentials; empty means Spanner itself, "
-        "or the emulator that the environment names in SPANNER_EMULATOR_HOST.",
-    )
-    database_role: str | None = Field(
-        default=None, description="Database role to read as, where fine-grained access control is used."
-    )
-    heartbeat_ms: int = Field(
-        default=2000, description="Milliseconds after which an idle partition says that it is alive."
-    )
-    priority: Literal["LOW", "MEDIUM", "HIGH"] = Field(
-        default="HIGH", description="Priority of the reads within the instance."
-    )
-    deadline_s: float = Field(default=60.0, description="Seconds without an answer after which a read fails.")
-    max_attempts: int = Field(default=5, description="Attempts at a read before it counts as failed.")
+    project: Annotated[str, says("Google Cloud project that holds the instance.")]
+    instance: Annotated[str, says("Spanner instance.")]
+    database: Annotated[str, says("Database of the instance.")]
+    change_stream: Annotated[str, says("Change stream of the database.")]
+    start_timestamp: Annotated[
+        str | None,
+        says(
+            "First commit timestamp to read, RFC 3339, within the stream's retention. "
+            "Counts only when the pipeline starts for the first time; empty means now."
+        ),
+    ] = None
+    dialect: Annotated[
+        Literal["googlesql", "postgresql"] | None, says("Dialect of the database; empty asks the database.")
+    ] = None
+    emulator_host: Annotated[
+        str | None,
+        says(
+            "HOST:PORT of a Spanner emulator, used without credentials; empty means Spanner itself, "
+            "or the emulator that the environment names in SPANNER_EMULATOR_HOST."
+        ),
+    ] = None
+    database_role: Annotated[
+        str | None, says("Database role to read as, where fine-grained access control is used.")
+    ] = None
+    heartbeat_ms: Annotated[
+        int, says("Milliseconds after which an idle partition says that it is alive.")
+    ] = 2000
+    priority: Annotated[
+        Literal["LOW", "MEDIUM", "HIGH"], says("Priority of the reads within the instance.")
+    ] = "HIGH"
+    deadline_s: Annotated[float, says("Seconds without an answer after which a read fails.")] = 60.0
+    max_attempts: Annotated[int, says("Attempts at a read before it counts as failed.")] = 5
 
 
 class Lake(dg.Model, dg.Resolvable):
     """Where the tables are, and which catalog knows them."""
 
-    path: str = Field(
-        description="Folder or object store prefix of the lake. A relative folder is relative to the "
-        "folder of this file."
-    )
-    catalog: dict[str, str] = Field(
-        default_factory=dict,
-        description="Properties of the Iceberg catalog as pyiceberg names them (`type`, `uri`, `warehouse`, "
-        "...); empty means the SQLite file `catalog.db` in the lake's folder.",
-    )
-    table_format_version: int = Field(
-        default=3, description="Iceberg format version of the merged tables: 3 has deletion vectors."
-    )
+    path: Annotated[
+        str,
+        says(
+            "Folder or object store prefix of the lake. A relative folder is relative to the "
+            "folder of this file."
+        ),
+    ]
+    catalog: Annotated[
+        dict[str, str],
+        says(
+            "Properties of the Iceberg catalog as pyiceberg names them (`type`, `uri`, `warehouse`, "
+            "...); empty means the SQLite file `catalog.db` in the lake's folder."
+        ),
+    ] = Field(default_factory=dict)
+    table_format_version: Annotated[
+        int, says("Iceberg format version of the merged tables: 3 has deletion vectors.")
+    ] = 3
 
 
 class Spark(dg.Model, dg.Resolvable):
     """Which Spark does the work, and what it is given."""
 
-    master: str = Field(
-        default="local[2]", description="Master of a session of our own, such as `spark://HOST:7077`."
-    )
-    remote: str | None = Field(
-        default=None,
-        description="Address of a Spark Connect server that knows the lake's catalog, such as "
-        "`sc://HOST:15002`; used instead of a session of our own.",
-    )
-    driver_memory: str = Field(default="2g", description="Heap of the driver of a session of our own.")
-    packages: list[str] = Field(
-        default_factory=lambda: list(DEFAULT_PACKAGES),
-        description="Maven coordinates of Iceberg's jar and of the catalog's driver.",
-    )
-    jars_folder: str | None = Field(
-        default=None,
-        description="Folder with these jars, used instead of fetching them; relative to the folder of this "
-        "file.",
-    )
-    conf: dict[str, str] = Field(
-        default_factory=dict, description="Further Spark settings; they win over the platform's own."
+    master: Annotated[str, says("Master of a session of our own, such as `spark://HOST:7077`.")] = "local[2]"
+    remote: Annotated[
+        str | None,
+        says(
+            "Address of a Spark Connect server that knows the lake's catalog, such as "
+            "`sc://HOST:15002`; used instead of a session of our own."
+        ),
+    ] = None
+    driver_memory: Annotated[str, says("Heap of the driver of a session of our own.")] = "2g"
+    packages: Annotated[
+        list[str], says("Maven coordinates of Iceberg's jar and of the catalog's driver.")
+    ] = Field(default_factory=lambda: list(DEFAULT_PACKAGES))
+    jars_folder: Annotated[
+        str | None,
+        says("Folder with these jars, used instead of fetching them; relative to the folder of this file."),
+    ] = None
+    conf: Annotated[dict[str, str], says("Further Spark settings; they win over the platform's own.")] = (
+        Field(default_factory=dict)
     )
 
 
 class Maintenance(dg.Model, dg.Resolvable):
     """How the lake is kept fast."""
 
-    minor_every_ticks: int = Field(default=8, description="Ticks between two compactions of small files.")
-    expire_every_ticks: int = Field(default=120, description="Ticks between two expiries of snapshots.")
-    small_file_bytes: int = Field(
-        default=8 * 1024 * 1024, description="Files below this size are small ones."
-    )
-    keep_snapshots_s: float = Field(
-        default=24 * 3600.0, description="Seconds for which every cut stays readable."
-    )
-    keep_snapshots: int = Field(
-        default=50, description="Number of the newest snapshots that stay whatever their age."
-    )
-    major_deleted_fraction: float = Field(
-        default=0.2, description="Share of deleted rows above which a table's large files are rewritten."
-    )
+    minor_every_ticks: Annotated[int, says("Ticks between two compactions of small files.")] = 8
+    expire_every_ticks: Annotated[int, says("Ticks between two expiries of snapshots.")] = 120
+    small_file_bytes: Annotated[int, says("Files below this size are small ones.")] = 8 * 1024 * 1024
+    keep_snapshots_s: Annotated[float, says("Seconds for which every cut stays readable.")] = 24 * 3600.0
+    keep_snapshots: Annotated[int, says("Number of the newest snapshots that stay whatever their age.")] = 50
+    major_deleted_fraction: Annotated[
+        float, says("Share of deleted rows above which a table's large files are rewritten.")
+    ] = 0.2
 
 
 class Runs(dg.Model, dg.Resolvable):
     """How Dagster runs the pipeline."""
 
-    sensor: bool = Field(
-        default=True, description="Whether the sensor is on from the start; the UI can switch it later."
+    sensor: Annotated[bool, says("Whether the sensor is on from the start; the UI can switch it later.")] = (
+        True
     )
-    poll_s: int = Field(
-        default=3, description="Least seconds between two looks of the sensor; Dagster's floor is 5."
-    )
-    follow_s: float = Field(
-        default=60.0,
-        description="Seconds for which a run that the sensor asked for goes on with further ticks after "
-        "its first one; 0 means one tick a run.",
-    )
-    prove_every_s: float = Field(
-        default=600.0,
-        description="Seconds between two runs that also prove every table equal to the log and to the "
-        "source, which reads whole tables.",
-    )
-    owners: list[str] = Field(
-        default_factory=list, description="Owners of the assets: e-mail addresses, or `team:NAME`."
+    poll_s: Annotated[int, says("Least seconds between two looks of the sensor; Dagster's floor is 5.")] = 3
+    follow_s: Annotated[
+        float,
+        says(
+            "Seconds for which a run that the sensor asked for goes on with further ticks after "
+            "its first one; 0 means one tick a run."
+        ),
+    ] = 60.0
+    prove_every_s: Annotated[
+        float,
+        says(
+            "Seconds between two runs that also prove every table equal to the log and to the "
+            "source, which reads whole tables."
+        ),
+    ] = 600.0
+    owners: Annotated[list[str], says("Owners of the assets: e-mail addresses, or `team:NAME`.")] = Field(
+        default_factory=list
     )
 
 
@@ -138,26 +147,31 @@ class Runs(dg.Model, dg.Resolvable):
 class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
     """A Spanner change stream as tables of a lake that are right at every moment."""
 
-    name: str = Field(
-        description="Name of the pipeline: its tables are in the namespace NAME of the lake, the platform's "
-        "own in NAME__cdc. Lower-case letters, digits and underscores."
+    name: Annotated[
+        str,
+        says(
+            "Name of the pipeline: its tables are in the namespace NAME of the lake, the platform's "
+            "own in NAME__cdc. Lower-case letters, digits and underscores."
+        ),
+    ]
+    source: Annotated[Source, says("The change stream.")]
+    lake: Annotated[Lake, says("Where the tables are.")]
+    spark: Annotated[Spark, says("What does the work.")] = Field(default_factory=Spark)
+    tables: Annotated[
+        list[str] | None,
+        says(
+            "Source tables to materialise; empty means all that the stream watches, which asks the "
+            "source whenever the code location is loaded."
+        ),
+    ] = None
+    max_slice_s: Annotated[
+        float | None, says("Most seconds of the source's time that one tick reads when catching up.")
+    ] = 3600.0
+    idle_interval_s: Annotated[float, says("Seconds of rest after a tick that found nothing new.")] = 1.0
+    maintenance: Annotated[Maintenance, says("How the lake is kept fast.")] = Field(
+        default_factory=Maintenance
     )
-    source: Source = Field(description="The change stream.")
-    lake: Lake = Field(description="Where the tables are.")
-    spark: Spark = Field(default_factory=Spark, description="What does the work.")
-    tables: list[str] | None = Field(
-        default=None,
-        description="Source tables to materialise; empty means all that the stream watches, which asks the "
-        "source whenever the code location is loaded.",
-    )
-    max_slice_s: float | None = Field(
-        default=3600.0, description="Most seconds of the source's time that one tick reads when catching up."
-    )
-    idle_interval_s: float = Field(
-        default=1.0, description="Seconds of rest after a tick that found nothing new."
-    )
-    maintenance: Maintenance = Field(default_factory=Maintenance, description="How the lake is kept fast.")
-    runs: Runs = Field(default_factory=Runs, description="How Dagster runs the pipeline.")
+    runs: Annotated[Runs, says("How Dagster runs the pipeline.")] = Field(default_factory=Runs)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the pipeline's assets, checks, job and sensor."""

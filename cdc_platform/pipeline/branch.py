@@ -1,5 +1,6 @@
 """Building a table's next version on its branch, so that two runs at once cannot mix their commits."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,10 +13,16 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CommitConflict, LakeError
 from cdc_platform.lake.commits import ATTEMPT, BRANCH, TICK, ancestors_of, fact, head
+from cdc_platform.model.names import lake_table_name
 from cdc_platform.pipeline.pipeline import Pipeline
 
-COMPLETE: Final = "cdc.complete"
+COMPLETE: Final = "cdc.complete."
+"""Begins the entry of an attempt's last commit; the table's name ends it, since a session marks all alike."""
 FELL_BACK: Final = "cdc.fell-back"
+MATCHED: Final = (
+    "spark.merge-into.num-target-rows-matched-updated",
+    "spark.merge-into.num-target-rows-matched-deleted",
+)
 SESSION_PREFIX: Final = "spark.sql.iceberg.snapshot-property."
 
 
@@ -29,14 +36,24 @@ class Attempt:
     fell_back: bool = False
     token: str = field(default_factory=lambda: uuid4().hex)
 
-    def properties(self, *, is_last: bool) -> dict[str, str]:
+    def properties(self) -> dict[str, str]:
         """Return the entries that each snapshot of the attempt carries."""
-        return {
-            TICK: str(self.tick),
-            ATTEMPT: self.token,
-            COMPLETE: str(is_last).lower(),
-            FELL_BACK: str(self.fell_back).lower(),
-        }
+        return {TICK: str(self.tick), ATTEMPT: self.token, FELL_BACK: str(self.fell_back).lower()}
+
+    def completion(self, commits: int, matched: int | None = None) -> dict[str, str]:
+        """Return the entry of the attempt's last snapshot, by which others recognise that it is whole.
+
+        Args:
+            commits: how many snapshots the attempt consists of.
+            matched: how many rows its merge must have found; None where any number is right.
+        """
+        whole = {"base": self.base.snapshot_id, "commits": commits, "matched": matched}
+        return {_completion_key(lake_table_name(self.table)): json.dumps(whole)}
+
+
+def _completion_key(lake_table: str) -> str:
+    # Spark writes options in lower case.
+    return COMPLETE + lake_table.lower()
 
 
 def load_table(pipeline: Pipeline, table: str) -> Table:
@@ -49,6 +66,27 @@ def load_table(pipeline: Pipeline, table: str) -> Table:
     if found is None:
         raise LakeError(f"Table `{table}` is not in the lake; materialise it first.")
     return found
+
+
+def published_head(table: Table, snapshot_id: int | None) -> Snapshot | None:
+    """Return what the next version is built upon: the newest cut's snapshot, or what compaction made of it.
+
+    Args:
+        table: the table.
+        snapshot_id: the snapshot that the newest cut names; `main` lies before it where the run that
+            published the cut has ended before moving it.
+    """
+    if snapshot_id is None or contains(table, snapshot_id):
+        return head(table)
+    return table.metadata.snapshot_by_id(snapshot_id)
+
+
+def contains(table: Table, snapshot_id: int) -> bool:
+    """Whether `main` is, or was built upon, a snapshot."""
+    if table.metadata.snapshot_by_id(snapshot_id) is None:
+        # Only what lies behind `main` expires: compaction has built upon it long ago.
+        return True
+    return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors_of(table, head(table)))
 
 
 def reset_branch(pipeline: Pipeline, spark: SparkSession, attempt: Attempt) -> None:
@@ -74,20 +112,35 @@ def marked_commits(spark: SparkSession, properties: dict[str, str]) -> Iterator[
 
 
 def finished_head(table: Table) -> Snapshot | None:
-    """Return the branch's newest snapshot if one attempt has made it completely, upon a version of `main`.
+    """Return the branch's newest snapshot if one attempt alone has made it, completely.
 
     None when the branch holds nothing, a part of an attempt, or a mixture of two.
     """
     newest = head(table, BRANCH)
-    if newest is None or fact(newest, COMPLETE) != "true":
+    if newest is None:
         return None
+    whole = fact(newest, _completion_key(table.name()[-1]))
     token = fact(newest, ATTEMPT)
-    for snapshot in ancestors_of(table, newest):
-        if fact(snapshot, ATTEMPT) != token:
-            return newest
-        if snapshot is not newest and fact(snapshot, COMPLETE) == "true":
-            return None
-    return newest
+    if whole is None or token is None:
+        return None
+    completion = json.loads(whole)
+    matched = completion["matched"]
+    is_whole = is_built_by(table, token, completion["base"], completion["commits"])
+    return newest if is_whole and matched in (None, count_matched(newest)) else None
+
+
+def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
+    """Whether the branch is so many commits of one attempt upon its base, and nothing else."""
+    chain = ancestors_of(table, head(table, BRANCH))
+    built = [next(chain, None) for _ in range(commits)]
+    below = next(chain, None)
+    ours = all(snapshot is not None and fact(snapshot, ATTEMPT) == token for snapshot in built)
+    return ours and below is not None and below.snapshot_id == base
+
+
+def count_matched(merged: Snapshot | None) -> int:
+    """Return how many rows a MERGE has updated or deleted, as its snapshot tells."""
+    return sum(int(fact(merged, key) or 0) for key in MATCHED) if merged is not None else 0
 
 
 def verify_attempt(pipeline: Pipeline, attempt: Attempt, commits: int) -> Snapshot:
@@ -97,13 +150,10 @@ def verify_attempt(pipeline: Pipeline, attempt: Attempt, commits: int) -> Snapsh
         CommitConflict: another run has worked on the branch at the same time.
     """
     table = load_table(pipeline, attempt.table)
-    chain = ancestors_of(table, head(table, BRANCH))
-    built = [next(chain, None) for _ in range(commits)]
-    below = next(chain, None)
-    ours = all(snapshot is not None and fact(snapshot, ATTEMPT) == attempt.token for snapshot in built)
-    if not ours or below is None or below.snapshot_id != attempt.base.snapshot_id or built[0] is None:
+    newest = head(table, BRANCH)
+    if newest is None or not is_built_by(table, attempt.token, attempt.base.snapshot_id, commits):
         raise CommitConflict(
             f"Another run merged `{attempt.table}` at the same time, so this one published nothing; "
             "run the tick again."
         )
-    return built[0]
+    return newest

@@ -20,9 +20,11 @@ from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.branch import (
     FELL_BACK,
     Attempt,
+    count_matched,
     finished_head,
     load_table,
     marked_commits,
+    published_head,
     reset_branch,
     verify_attempt,
 )
@@ -31,11 +33,6 @@ from cdc_platform.pipeline.span import LogSpan, pending_span
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
 from cdc_platform.spark.merge import append_born, create_table_sql, merge_everything, merge_existing
 from cdc_platform.spark.typed import type_changes
-
-MATCHED: Final = (
-    "spark.merge-into.num-target-rows-matched-updated",
-    "spark.merge-into.num-target-rows-matched-deleted",
-)
 
 SINGLE_TASK_CHANGES: Final = 50_000
 """Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
@@ -113,7 +110,7 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     if done is not None and read_mark(found, BRANCH).tick == span.until_inclusive:
         fell_back = fact(done, FELL_BACK) == "true"
         return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
-    base = head(found)
+    base = published_head(found, cut.tables.get(table) if cut is not None else None)
     if base is None:
         raise LakeError(f"Table `{table}` has no snapshot to build upon.")
     return Build(schema, base, span)
@@ -144,7 +141,7 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
     token, tick = uuid4().hex, builds[0].span.until_inclusive
     attempts = [Attempt(build.schema.name, build.base, tick, token=token) for build in builds]
     with (
-        marked_commits(spark, attempts[0].properties(is_last=True)),
+        marked_commits(spark, attempts[0].properties()),
         ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
     ):
         split = list(
@@ -181,22 +178,21 @@ def _folded(pipeline: Pipeline, spark: SparkSession, build: Build) -> Iterator[P
 def _split_build(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build
 ) -> MergeOutcome | None:
-    """Append what was born and merge what existed; None when the table lacks a key that existed.
-
-    The merge comes last, because the session marks all merges alike: as the last of their attempts.
-    """
+    """Append what was born and merge what existed; None when the table lacks a key that existed."""
     with _folded(pipeline, spark, build) as patch:
         stats, target = patch.stats, pipeline.lake.spark_table(attempt.table, BRANCH)
         appends, merges = stats.appended > 0 or stats.existing == 0, stats.existing > 0
+        commits = int(appends) + int(merges)
         reset_branch(pipeline, spark, attempt)
         if appends:
-            append_born(patch.frame, target, patch.schema, attempt.properties(is_last=not merges))
+            completion = {} if merges else attempt.completion(commits)
+            append_born(patch.frame, target, patch.schema, attempt.properties() | completion)
         if merges:
-            merge_existing(spark, patch.view, target, patch.schema, stats, has_patches=patch.has_patches)
-            if count_matched(head(load_table(pipeline, attempt.table), BRANCH)) != stats.existing:
-                return None
-        built = verify_attempt(pipeline, attempt, commits=int(appends) + int(merges))
-    return _as_outcome(attempt, built, stats)
+            with marked_commits(spark, attempt.completion(commits, matched=stats.existing)):
+                merge_existing(spark, patch.view, target, patch.schema, stats, has_patches=patch.has_patches)
+        built = verify_attempt(pipeline, attempt, commits)
+    lacks_keys = merges and count_matched(built) != stats.existing
+    return None if lacks_keys else _as_outcome(attempt, built, stats)
 
 
 def _full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> MergeOutcome:
@@ -204,7 +200,7 @@ def _full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build
     with _folded(pipeline, spark, build) as patch:
         target = pipeline.lake.spark_table(attempt.table, BRANCH)
         reset_branch(pipeline, spark, attempt)
-        with marked_commits(spark, attempt.properties(is_last=True)):
+        with marked_commits(spark, attempt.properties() | attempt.completion(commits=1)):
             merge_everything(
                 spark, patch.view, target, patch.schema, patch.stats, has_patches=patch.has_patches
             )
@@ -222,8 +218,3 @@ def _as_outcome(attempt: Attempt, built: Snapshot, stats: PatchStats) -> MergeOu
         deleted=stats.deleted,
         fell_back=attempt.fell_back,
     )
-
-
-def count_matched(merged: Snapshot | None) -> int:
-    """Return how many rows a MERGE has updated or deleted, as its snapshot tells."""
-    return sum(int(fact(merged, key) or 0) for key in MATCHED) if merged is not None else 0

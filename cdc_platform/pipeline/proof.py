@@ -68,7 +68,7 @@ def hash_rows(batch: pa.RecordBatch, table: TableSchema) -> "np.typing.NDArray[n
     frame = pd.DataFrame(
         {str(index): _plain(batch.column(column.name)) for index, column in enumerate(table.columns)}
     )
-    return pd.util.hash_pandas_object(frame, index=False).to_numpy(dtype=np.uint64)
+    return np.asarray(pd.util.hash_pandas_object(frame, index=False), dtype=np.uint64)
 
 
 def _plain(column: pa.Array) -> "pd.Series[Any]":

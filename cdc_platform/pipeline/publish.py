@@ -3,16 +3,15 @@
 import time
 from dataclasses import dataclass
 
-from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.commits import BRANCH, ancestors_of, head, read_mark
+from cdc_platform.lake.commits import BRANCH, head, read_mark
 from cdc_platform.lake.cuts import Cut, append_cut, newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.settings import CATALOG
 from cdc_platform.model.names import lake_table_name
-from cdc_platform.pipeline.branch import finished_head, load_table
+from cdc_platform.pipeline.branch import contains, finished_head, load_table
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.span import pending_span
 
@@ -63,7 +62,7 @@ def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None)
     if (
         branch is not None
         and read_mark(found, BRANCH).tick == tick
-        and not _contains(found, branch.snapshot_id)
+        and not contains(found, branch.snapshot_id)
     ):
         return _Version(table, branch.snapshot_id, is_new=True)
     published = newest.tick if newest is not None and table in newest.tables else 0
@@ -72,14 +71,9 @@ def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None)
     return _Version(table, main.snapshot_id, is_new=False)
 
 
-def _contains(table: Table, snapshot_id: int) -> bool:
-    """Whether `main` is, or was built upon, a snapshot."""
-    return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors_of(table, head(table)))
-
-
 def _move_mains(pipeline: Pipeline, spark: SparkSession, cut: Cut) -> None:
     for name, snapshot_id in cut.tables.items():
         # Compaction may have built upon the cut's snapshot since: then `main` is where it belongs.
-        if not _contains(load_table(pipeline, name), snapshot_id):
+        if not contains(load_table(pipeline, name), snapshot_id):
             table = f"{pipeline.name}.{lake_table_name(name)}"
             spark.sql(f"CALL {CATALOG}.system.set_current_snapshot('{table}', {snapshot_id})")

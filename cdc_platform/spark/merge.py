@@ -92,13 +92,15 @@ def _merge_sql(
 
 
 def _update_clause(table: TableSchema, *, has_patches: bool) -> str:
-    if not table.value_columns:
-        return ""
-    assignments = ", ".join(
+    assignments = [
         f"{quote_spark('t', column.name)} = {_new_value(column.name, has_patches=has_patches)}"
         for column in table.value_columns
-    )
-    return f"WHEN MATCHED THEN UPDATE SET {assignments}"
+    ] or [
+        # Nothing changes in a table of keys only, but rows that are there are counted as matched.
+        f"{quote_spark('t', column.name)} = {quote_spark('s', column.name)}"
+        for column in table.key_columns
+    ]
+    return f"WHEN MATCHED THEN UPDATE SET {', '.join(assignments)}"
 
 
 def _new_value(name: str, *, has_patches: bool) -> str:

@@ -16,7 +16,7 @@ def test_the_example_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of the repository is a pipeline named bank with two tables."""
     monkeypatch.setenv("SPANNER_EMULATOR_HOST", "localhost:9010")
     settings = load_settings(EXAMPLES / "bank" / "defs.yaml")
-    assert ("bank", ("accounts", "transfers")) == (settings.name, settings.tables)
+    assert (settings.name, settings.tables) == ("bank", ("accounts", "transfers"))
     assert settings.source.emulator_host == "localhost:9010"
 
 
@@ -41,7 +41,7 @@ def test_templates_read_the_environment(tmp_path: Path, monkeypatch: pytest.Monk
     source = {**bank_attributes()["source"], "database": "{{ env.BANK_DATABASE }}"}
     attributes = bank_attributes(source=source, spark={"remote": "{{ env.BANK_REMOTE }}"})
     settings = load_settings(write_defs(tmp_path, attributes))
-    assert ("ledger", None) == (settings.source.database, settings.spark.remote)
+    assert (settings.source.database, settings.spark.remote) == ("ledger", None)
 
 
 def test_the_request_tag_names_the_pipeline(tmp_path: Path) -> None:

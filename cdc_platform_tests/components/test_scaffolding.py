@@ -1,30 +1,26 @@
 """`dg scaffold` writes a file that loads, and explains itself."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import dagster as dg
 import pytest
+from dagster.components.scaffold.scaffold import NoParams
 
 from cdc_platform.components.loading import TYPE, load_settings
 from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-
-class NoParameters(dg.Model):
-    """The scaffolder takes none."""
-
 
 def request(
     target: Path, kind: Literal["yaml", "python"] = "yaml", *, append: bool = False
-) -> "dg.ScaffoldRequest[BaseModel]":
+) -> "dg.ScaffoldRequest[NoParams]":
     """Return what dg asks of a scaffolder."""
-    return dg.ScaffoldRequest(TYPE, target, kind, None, NoParameters(), append)
+    return dg.ScaffoldRequest(TYPE, target, kind, None, NoParams(), append)
 
 
-@pytest.mark.parametrize(("folder", "name"), [("bank", "bank"), ("My Bank", "my_bank"), ("1st", "pipeline_1st")])
+@pytest.mark.parametrize(
+    ("folder", "name"), [("bank", "bank"), ("My Bank", "my_bank"), ("1st", "pipeline_1st")]
+)
 def test_the_file_loads_and_is_named_after_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str
 ) -> None:

@@ -17,7 +17,7 @@ def test_every_setting_is_described() -> None:
     """Editors, `dg list components` and the UI say what each setting means."""
     schema = SpannerPipeline.model().model_json_schema()
     found = dict(properties(schema))
-    assert [] == [name for name, described in found.items() if not described.get("description")]
+    assert [name for name, described in found.items() if not described.get("description")] == []
     assert len(found) > 30
 
 

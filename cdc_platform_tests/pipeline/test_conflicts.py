@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import BRANCH, read_mark
@@ -12,12 +13,13 @@ from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.slices import Slice
 from cdc_platform.pipeline import merge, order, publish
-from cdc_platform.pipeline.branch import Attempt, finished_head, load_table, reset_branch, verify_attempt
+from cdc_platform.pipeline.branch import Attempt, finished_head, load_table, reset_branch
 from cdc_platform.pipeline.merge import merge_table, merge_tables
 from cdc_platform.pipeline.order import order_changes
-from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.read import read_slices
+from cdc_platform.spark.fold import ACTION, APPEND
+from cdc_platform.spark.merge import append_born
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
@@ -64,11 +66,11 @@ def test_two_reads_cannot_both_commit_a_tick(spark: "SparkSession", session_lake
         return [{**row, "tick": tick} for row in rows]
 
     source.answer = answer
-    with pytest.raises(CommitConflict, match="Tick 1 of .* was committed by another run"):
+    with pytest.raises(CommitConflict, match=r"Tick 1 of .* was not committed"):
         read_slices(pipeline, spark)
-    assert 2 == pipeline.lake.system_table(RAW).scan().to_arrow().num_rows
+    assert pipeline.lake.system_table(RAW).scan().to_arrow().num_rows == 2
     run_steps(pipeline, spark)
-    assert {1: 100} == balances(pipeline)
+    assert balances(pipeline) == {1: 100}
 
 
 @pytest.mark.parametrize("rival_has_more", [False, True])
@@ -114,7 +116,7 @@ def test_an_idle_order_cannot_take_the_log_back(
     with pytest.raises(CommitConflict):
         order_changes(pipeline, spark)
     mark = read_mark(pipeline.lake.system_table(LOG))
-    assert (3, START + 4 * SECOND) == (mark.tick, mark.position_micros)
+    assert (mark.tick, mark.position_micros) == (3, START + 4 * SECOND)
 
 
 @pytest.mark.parametrize("step", ["append_born", "merge_existing", "verify_attempt"])
@@ -145,36 +147,52 @@ def test_two_merges_cannot_mix_on_the_branch(
 @pytest.mark.parametrize(
     ("commits", "is_finished"),
     [
-        ([("a", False, 2), ("a", True, 2)], True),  # one attempt, whole
-        ([("a", True, 1)], True),  # one attempt of one commit
-        ([("a", False, 2)], False),  # the first half of one
-        ([("a", True, 2)], False),  # the second half of one: a rival has reset the branch between
-        ([("a", False, 2), ("b", True, 2)], False),  # halves of two attempts
-        ([("a", False, 2), ("b", True, 2), ("a", True, 2)], False),  # interleaved
-        ([("a", True, 1), ("b", True, 1)], False),  # one upon the other: applied twice
+        ([("a", None), ("a", 2)], True),  # one attempt, whole
+        ([("a", 1)], True),  # one attempt of one commit
+        ([("a", None)], False),  # the first half of one
+        ([("a", 2)], False),  # the second half of one: a rival has reset the branch between
+        ([("a", None), ("b", 2)], False),  # halves of two attempts
+        ([("a", None), ("b", None), ("a", 2)], False),  # interleaved
+        ([("a", 1), ("b", 1)], False),  # one upon the other: applied twice
         ([], False),  # nothing
     ],
 )
 def test_only_one_whole_attempt_upon_its_base_is_finished(
     spark: "SparkSession",
     session_lake: LakeSettings,
-    commits: list[tuple[str, bool, int]],
+    commits: list[tuple[str, int | None]],
     is_finished: bool,
 ) -> None:
     """Whatever two runs have left on a branch, only what one of them has made alone may be published."""
     pipeline = bank_pipeline(session_lake)
-    merge.ensure_table(pipeline, spark, pipeline.table("accounts"))
+    schema = pipeline.table("accounts")
+    merge.ensure_table(pipeline, spark, schema)
     base = load_table(pipeline, "accounts").current_snapshot()
     assert base is not None
     reset_branch(pipeline, spark, Attempt("accounts", base, tick=1))
-    for token, is_last, of in commits:
+    target = pipeline.lake.spark_table("accounts", BRANCH)
+    for token, whole in commits:
         attempt = Attempt("accounts", base, tick=1, token=token)
-        table = load_table(pipeline, "accounts")
-        properties = attempt.properties(is_last=is_last, commits=of)
-        rows = table.scan().to_arrow().slice(0, 0)
-        _append_v2(spark, pipeline, rows.num_rows, properties)
-    found = finished_head(load_table(pipeline, "accounts"))
-    assert is_finished == (found is not None)
+        completion = attempt.completion(whole) if whole is not None else {}
+        nothing = spark.table(target).limit(0).withColumn(ACTION, F.lit(APPEND))
+        append_born(nothing, target, schema, attempt.properties() | completion)
+    assert is_finished == (finished_head(load_table(pipeline, "accounts")) is not None)
+
+
+def test_a_merge_that_misses_keys_is_not_finished(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends between a merge that found too few keys and the full merge publishes neither."""
+    pipeline = bank_pipeline(session_lake)
+    feed(pipeline, START + SECOND, *transfer({1: 99, 2: 101}, START + 1))
+    order_changes(pipeline, spark)
+    with monkeypatch.context() as patch:
+        patch.setattr(merge, "_full_build", lambda *_args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            merge_table(pipeline, spark, "accounts")
+    assert finished_head(load_table(pipeline, "accounts")) is None
+    run_steps(pipeline, spark)
+    assert balances(pipeline) == {1: 99, 2: 101}
 
 
 def test_two_runs_cannot_both_publish(
@@ -188,12 +206,4 @@ def test_two_runs_cannot_both_publish(
     interrupt_once(monkeypatch, publish, "append_cut", lambda: publish_cut(pipeline, spark))
     with pytest.raises(CommitConflict, match="Cut 1 was published by another run"):
         publish_cut(pipeline, spark)
-    assert [1] == [cut.cut for cut in list_cuts(pipeline.lake)]
-
-
-def _append_v2(spark: "SparkSession", pipeline: Pipeline, _rows: int, properties: dict[str, str]) -> None:
-    target = pipeline.lake.spark_table("accounts", BRANCH)
-    writer = spark.table(target).limit(0).writeTo(target)
-    for key, value in properties.items():
-        writer = writer.option(f"snapshot-property.{key}", value)
-    writer.append()
+    assert [cut.cut for cut in list_cuts(pipeline.lake)] == [1]

@@ -74,7 +74,7 @@ def test_a_cut_holds_whole_transactions_of_all_tables(
         assert expected_balances(number) == balances(pipeline)
         assert number - 1 == len(rows_of(pipeline, "transfers"))
     cuts = list_cuts(pipeline.lake)
-    assert [1, 2, 3] == [cut.cut for cut in cuts]
+    assert [cut.cut for cut in cuts] == [1, 2, 3]
     assert [START + n * SECOND + SECOND - 1 for n in (1, 2, 3)] == [cut.position_micros for cut in cuts]
     for number, cut in enumerate(cuts, 1):
         assert expected_balances(number) == balances(pipeline, cut.tables["accounts"])
@@ -135,17 +135,17 @@ def test_a_tick_killed_between_two_steps_is_finished_by_the_next(
     feed_tick(pipeline, 3)
     cut = run_steps(pipeline, spark)
     assert expected_balances(3) == balances(pipeline) == balances(pipeline, cut.tables["accounts"])
-    assert 2 == len(rows_of(pipeline, "transfers"))
-    assert 11 == len(log_rows(pipeline))
+    assert len(rows_of(pipeline, "transfers")) == 2
+    assert len(log_rows(pipeline)) == 11
 
 
-@pytest.mark.parametrize("module_and_name", ["merge.append_born", "merge.merge_existing", "merge.verify_attempt"])
+@pytest.mark.parametrize("commit", ["append_born", "merge_existing", "verify_attempt"])
 @pytest.mark.parametrize("has_more", [False, True])
 def test_a_merge_killed_halfway_is_begun_again(
     spark: "SparkSession",
     session_lake: LakeSettings,
     monkeypatch: pytest.MonkeyPatch,
-    module_and_name: str,
+    commit: str,
     has_more: bool,
 ) -> None:
     """What a merge has left on the branch between its two commits is never published."""
@@ -155,7 +155,7 @@ def test_a_merge_killed_halfway_is_begun_again(
     feed_tick(pipeline, 2)
     order_changes(pipeline, spark)
     with monkeypatch.context() as patch:
-        patch.setattr(merge, module_and_name.removeprefix("merge."), _die)
+        patch.setattr(merge, commit, _die)
         with pytest.raises(Killed):
             merge_table(pipeline, spark, "accounts")
     if has_more:
@@ -198,13 +198,13 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
         feed_tick(pipeline, number)
         order_changes(pipeline, spark)
     outcome = merge_table(pipeline, spark, "accounts")
-    assert (3, 3, 0) == (outcome.tick, outcome.appended, outcome.updated)
+    assert (outcome.tick, outcome.appended, outcome.updated) == (3, 3, 0)
     merge.ensure_table(pipeline, spark, pipeline.table("transfers"))
     with pytest.raises(LakeError, match="`transfers` is behind the log"):
         publish_cut(pipeline, spark)
     run_steps(pipeline, spark)
     assert expected_balances(3) == balances(pipeline)
-    assert 2 == len(rows_of(pipeline, "transfers"))
+    assert len(rows_of(pipeline, "transfers")) == 2
 
 
 def test_a_new_table_begins_with_the_log(spark: "SparkSession", session_lake: LakeSettings) -> None:
@@ -212,7 +212,7 @@ def test_a_new_table_begins_with_the_log(spark: "SparkSession", session_lake: La
     pipeline = bank_pipeline(session_lake)
     feed_tick(pipeline, 1)
     cut = run_steps(pipeline, spark)
-    assert [] == rows_of(pipeline, "transfers", cut.tables["transfers"])
+    assert rows_of(pipeline, "transfers", cut.tables["transfers"]) == []
 
 
 @pytest.mark.parametrize("at_cut", [None, 1, 3])
@@ -230,7 +230,7 @@ def test_a_damaged_table_is_rebuilt_from_the_log(
     assert expected_balances(3) != balances(pipeline)
     cut = publish_cut(pipeline, spark)
     assert cut is not None
-    assert 4 == cut.cut
+    assert cut.cut == 4
     assert expected_balances(3) == balances(pipeline) == balances(pipeline, cut.tables["accounts"])
     feed_tick(pipeline, 4)
     run_steps(pipeline, spark)
@@ -261,11 +261,11 @@ def test_a_whole_tick_reads_the_source_once(spark: "SparkSession", session_lake:
     source.answer = cast("Callable[..., list[RawRow]]", answer)
     outcome = run_tick(pipeline, spark)
     assert [(1, (Slice("", START - 1, START + SECOND - 1),))] == asked
-    assert (1, START + SECOND - 1) == (outcome.tick, outcome.cut.position_micros if outcome.cut else None)
-    assert {7: 70} == balances(pipeline)
+    assert (outcome.tick, outcome.cut.position_micros if outcome.cut else None) == (1, START + SECOND - 1)
+    assert balances(pipeline) == {7: 70}
     again = read_slices(pipeline, spark)
-    assert (1, False) == (again.tick, again.committed)
-    assert 1 == read_mark(pipeline.lake.system_table(LOG)).tick
+    assert (again.tick, again.committed) == (1, False)
+    assert read_mark(pipeline.lake.system_table(LOG)).tick == 1
 
 
 def test_the_source_gets_a_column(spark: "SparkSession", session_lake: LakeSettings) -> None:
@@ -275,7 +275,9 @@ def test_the_source_gets_a_column(spark: "SparkSession", session_lake: LakeSetti
     pipeline = bank_pipeline(session_lake)
     feed_tick(pipeline, 1)
     run_steps(pipeline, spark)
-    wider = table("accounts", {"id": "INT64"}, {"owner": "STRING(MAX)", "balance": "INT64", "tier": "STRING(9)"})
+    wider = table(
+        "accounts", {"id": "INT64"}, {"owner": "STRING(MAX)", "balance": "INT64", "tier": "STRING(9)"}
+    )
     feed_tick(pipeline, 2)
     order_changes(pipeline, spark)
     merge.ensure_table(pipeline, spark, wider)

@@ -1,0 +1,91 @@
+"""One block of catalog settings, translated for pyiceberg and for Spark."""
+
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.settings import LakeSettings, local_folder
+
+
+def test_the_default_is_a_sqlite_file_that_both_sides_share(tmp_path: Path) -> None:
+    """Spark and pyiceberg get the same file, the same warehouse, and wait for each other."""
+    lake = LakeSettings(str(tmp_path))
+    file = f"{tmp_path}/catalog.db"
+    assert lake.pyiceberg_properties() == {
+        "type": "sql",
+        "uri": f"sqlite:///{file}?timeout=60",
+        "warehouse": tmp_path.as_uri(),
+    }
+    assert lake.spark_properties() == {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{file}?busy_timeout=60000",
+        "warehouse": tmp_path.as_uri(),
+        "jdbc.schema-version": "V1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("catalog", "expected"),
+    [
+        (  # a file elsewhere
+            {"type": "sql", "uri": "sqlite:////data/c.db?timeout=5"},
+            {"type": "jdbc", "uri": "jdbc:sqlite:/data/c.db?busy_timeout=60000", "jdbc.schema-version": "V1"},
+        ),
+        (  # user and password leave the address, decoded
+            {"type": "sql", "uri": "postgresql+psycopg2://me:p%40ss@db:6432/lake"},
+            {
+                "type": "jdbc",
+                "uri": "jdbc:postgresql://db:6432/lake",
+                "jdbc.schema-version": "V1",
+                "jdbc.user": "me",
+                "jdbc.password": "p@ss",
+            },
+        ),
+        (  # the usual port, no login
+            {"type": "sql", "uri": "postgresql+psycopg2://db/lake"},
+            {"type": "jdbc", "uri": "jdbc:postgresql://db:5432/lake", "jdbc.schema-version": "V1"},
+        ),
+        (  # further properties pass as they are
+            {"type": "rest", "uri": "http://catalog:8181", "token": "abc"},
+            {"type": "rest", "uri": "http://catalog:8181", "token": "abc"},
+        ),
+        ({"type": "glue"}, {"type": "glue"}),  # no address
+    ],
+)
+def test_catalogs_are_translated_for_spark(catalog: dict[str, str], expected: dict[str, str]) -> None:
+    """Every property that Spark needs is there, under Spark's name."""
+    lake = LakeSettings("s3://bucket/lake", catalog)
+    assert {**expected, "warehouse": "s3://bucket/lake"} == lake.spark_properties()
+    assert {**catalog, "warehouse": "s3://bucket/lake"} == lake.pyiceberg_properties()
+
+
+def test_a_warehouse_of_its_own_wins() -> None:
+    """Some catalogs name their warehouse instead of a folder."""
+    lake = LakeSettings("s3://bucket/lake", {"type": "rest", "uri": "http://c", "warehouse": "main"})
+    assert lake.spark_properties()["warehouse"] == "main"
+    assert lake.pyiceberg_properties()["warehouse"] == "main"
+
+
+@pytest.mark.parametrize(
+    ("lake", "setting"),
+    [
+        (LakeSettings("s3://bucket/lake"), "lake.catalog"),  # SQLite needs a folder
+        (LakeSettings("s3://b/l", {"type": "hadoop"}), "lake.catalog.type"),  # unknown
+        (LakeSettings("s3://b/l", {"type": "sql", "uri": "mysql://h/d"}), "lake.catalog.uri"),  # no driver
+        (LakeSettings("s3://b/l", {"type": "sql"}), "lake.catalog.uri"),  # no address
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(lake: LakeSettings, setting: str) -> None:
+    """The error names the setting and what to write instead."""
+    with pytest.raises(SettingError) as caught:
+        lake.spark_properties()
+    assert setting == caught.value.setting
+
+
+def test_only_local_lakes_have_a_folder(tmp_path: Path) -> None:
+    """A path, a home folder and a file URI are local; an object store is not."""
+    assert local_folder(str(tmp_path)) == tmp_path
+    assert local_folder(tmp_path.as_uri()) == tmp_path
+    assert local_folder("~/lake") == Path.home() / "lake"
+    assert local_folder("gs://bucket/lake") is None

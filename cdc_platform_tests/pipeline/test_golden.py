@@ -1,0 +1,41 @@
+"""Golden streams through the whole of a tick: log, tables and quarantine are those that the files tell."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform_tests.golden_streams import GoldenStream, golden_streams, log_row, quarantine_row
+from cdc_platform_tests.pipelines import (
+    append_raw,
+    log_rows,
+    make_pipeline,
+    quarantined_rows,
+    rows_of,
+    run_steps,
+)
+from cdc_platform_tests.typed_values import sorted_by_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("at_once", [False, True], ids=["tick by tick", "all ticks at once"])
+@pytest.mark.parametrize("stream", golden_streams(), ids=lambda stream: stream.name)
+def test_a_stream_becomes_its_log_and_tables(
+    spark: "SparkSession", session_lake: LakeSettings, stream: GoldenStream, at_once: bool
+) -> None:
+    """However many ticks are read before the next step, the result is the same."""
+    pipeline = make_pipeline(session_lake, stream.schemas, first_micros=stream.start_micros)
+    for tick, rows in stream.ticks.items():
+        append_raw(pipeline, tick, rows, position_micros=0)
+        if not at_once:
+            run_steps(pipeline, spark)
+    cut = run_steps(pipeline, spark)
+    assert list(stream.log) == [log_row(row) for row in log_rows(pipeline)]
+    held = {tuple(quarantine_row(row).items()) for row in quarantined_rows(pipeline)}
+    assert {tuple(row.items()) for row in stream.quarantine} == held
+    for table in stream.schemas:
+        stored = rows_of(pipeline, table.name, cut.tables[table.name])
+        assert stream.tables[table.name] == sorted_by_key(table, stored)

@@ -1,0 +1,114 @@
+"""Maintenance makes the lake smaller and changes nothing that it says."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.commits import head, read_mark
+from cdc_platform.lake.cuts import list_cuts
+from cdc_platform.lake.lake import LOG, RAW
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.pipeline.maintain import is_due, maintain_lake
+from cdc_platform.pipeline.merge import merge_tables
+from cdc_platform.pipeline.order import order_changes
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.settings import MaintenanceSettings
+from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_tick
+from cdc_platform_tests.pipelines import found_table, log_rows, rows_of, run_steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def with_maintenance(pipeline: Pipeline, **changes: float) -> Pipeline:
+    """Return the pipeline with other settings of maintenance."""
+    maintenance = MaintenanceSettings(**changes)  # type: ignore[arg-type]  # whole numbers stay whole
+    return replace(pipeline, settings=replace(pipeline.settings, maintenance=maintenance))
+
+
+def files_of(pipeline: Pipeline, table: str) -> int:
+    """Return how many data files a table's newest snapshot has."""
+    return len(list(found_table(pipeline, table).scan().plan_files()))
+
+
+@pytest.mark.integration
+def test_compaction_keeps_content_progress_and_cuts(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Small files become one, every cut reads as before, and the next tick goes on as if nothing was."""
+    pipeline = bank_pipeline(session_lake)
+    for number in range(1, 7):
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+    log, marks = log_rows(pipeline), [read_mark(pipeline.lake.system_table(name)) for name in (RAW, LOG)]
+    before = files_of(pipeline, "transfers")
+    outcome = maintain_lake(pipeline, spark, thorough=True)
+    assert before > files_of(pipeline, "transfers")
+    assert outcome.minor_files > 0
+    assert outcome.major_files > 0
+    assert log == log_rows(pipeline)
+    assert marks == [read_mark(pipeline.lake.system_table(name)) for name in (RAW, LOG)]
+    for number, cut in enumerate(list_cuts(pipeline.lake), 1):
+        assert expected_balances(number) == balances(pipeline, cut.tables["accounts"])
+    assert expected_balances(6) == balances(pipeline)
+    feed_tick(pipeline, 7)
+    run_steps(pipeline, spark)
+    assert expected_balances(7) == balances(pipeline)
+
+
+@pytest.mark.integration
+def test_a_table_with_unpublished_changes_is_left_alone(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Compaction does not come between a merge and its cut."""
+    pipeline = bank_pipeline(session_lake)
+    for number in range(1, 7):
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+    feed_tick(pipeline, 7)
+    order_changes(pipeline, spark)
+    merge_tables(pipeline, spark, pipeline.tables)
+    main = head(found_table(pipeline, "accounts"))
+    maintain_lake(pipeline, spark, thorough=True)
+    assert main == head(found_table(pipeline, "accounts"))
+    run_steps(pipeline, spark)
+    assert expected_balances(7) == balances(pipeline)
+
+
+@pytest.mark.integration
+def test_expiry_forgets_old_cuts_and_no_progress(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """With the shortest retention, ticks go on after expiry and nothing is read or applied twice."""
+    pipeline = with_maintenance(bank_pipeline(session_lake), keep_snapshots_s=0, keep_snapshots=10)
+    for number in range(1, 13):
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+    assert maintain_lake(pipeline, spark, thorough=True).expired_files > 0
+    for number in (13, 14):
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+    assert expected_balances(14) == balances(pipeline)
+    assert len(rows_of(pipeline, "transfers")) == 13
+    records = [(row["record_id"], row["mod_ordinal"]) for row in log_rows(pipeline)]
+    assert sorted(set(records)) == sorted(records)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"minor_every_ticks": 0},  # never due
+        {"expire_every_ticks": 0},
+        {"keep_snapshots": 1},  # the mark of the newest tick could expire
+    ],
+)
+def test_settings_that_would_lose_progress_are_refused(changes: dict[str, int]) -> None:
+    """Progress is kept in snapshots, so some of them always stay."""
+    with pytest.raises(SettingError, match="maintenance"):
+        MaintenanceSettings(**changes)
+
+
+def test_maintenance_is_due_every_few_ticks(tmp_path: object) -> None:
+    """The number of the tick alone decides."""
+    pipeline = with_maintenance(bank_pipeline(LakeSettings(str(tmp_path))), minor_every_ticks=3)
+    assert [tick for tick in range(8) if is_due(pipeline, tick)] == [3, 6]

@@ -1,0 +1,153 @@
+"""A gRPC server that speaks as much of Spanner as a reader needs, and answers what a test wrote down."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import grpc  # type: ignore[import-untyped] # ships no types
+from google.cloud.spanner_v1.types import (
+    CreateSessionRequest,
+    ExecuteSqlRequest,
+    PartialResultSet,
+    Session,
+    StructType,
+    Type,
+    TypeCode,
+)
+from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types
+
+from cdc_platform.sources.spanner.decode import DATA_FIELDS, KIND_FIELDS
+from cdc_platform.sources.spanner.settings import SpannerSettings
+
+SERVICE: Final = "google.spanner.v1.Spanner"
+
+Plain = str | bool | float | None | Sequence["Plain"]
+
+
+def to_value(plain: Plain) -> Any:
+    """Return a protobuf value; integers are texts, as Spanner sends them."""
+    if plain is None:
+        return Value(null_value=0)
+    if isinstance(plain, bool):
+        return Value(bool_value=plain)
+    if isinstance(plain, str):
+        return Value(string_value=plain)
+    if isinstance(plain, int | float):
+        return Value(number_value=plain)
+    value = Value()
+    value.list_value.SetInParent()
+    value.list_value.values.extend(to_value(item) for item in plain)
+    return value
+
+
+def data_record(
+    commit: str,
+    transaction: str = "t1",
+    sequence: str = "00000000",
+    table: str = "accounts",
+    mods: Sequence[Sequence[str | None]] = (('{"id":"1"}', '{"balance":"5"}', "{}"),),
+    records: int = 1,
+) -> Plain:
+    """Return a data change record of an update."""
+    column: Plain = ["id", '{"code":"INT64"}', True, "1"]
+    return [
+        *(commit, sequence, transaction, True, table, [column], list(mods), "UPDATE", "NEW_ROW"),
+        *(str(records), "1", "", False),
+    ]
+
+
+def change_row(
+    *, data: Sequence[Plain] = (), heartbeats: Sequence[str] = (), children: Sequence[Plain] = ()
+) -> Plain:
+    """Return the value of one row of a change stream query."""
+    return [[list(data), [[heartbeat] for heartbeat in heartbeats], list(children)]]
+
+
+def child_record(start: str, token: str, *parents: str | None, sequence: str = "00000001") -> Plain:
+    """Return a child partitions record with one child."""
+    return [start, sequence, [[token, list(parents)]]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server answers to one query: rows of values, and a status if it fails after them."""
+
+    rows: Sequence[Sequence[Plain]] = ()
+    code: "grpc.StatusCode | None" = None
+    text: str = ""
+    columns: int = 1
+
+
+@dataclass
+class FakeServer:
+    """The answers still to give, the last of them for ever, and the requests so far."""
+
+    host: str
+    answers: list[Answer]
+    requests: list[ExecuteSqlRequest] = field(default_factory=list)
+    sessions: list[CreateSessionRequest] = field(default_factory=list)
+
+    def settings(self, **changes: Any) -> SpannerSettings:
+        """Return settings that lead here and lose little time."""
+        fields = {"backoff_initial_s": 0.001, "max_attempts": 3, **changes}
+        return SpannerSettings("p", "i", "d", "stream", emulator_host=self.host, **fields)
+
+    def create_session(self, request: CreateSessionRequest, _context: Any) -> Session:
+        """Answer CreateSession."""
+        self.sessions.append(request)
+        return Session(name=f"{request.database}/sessions/{len(self.sessions)}")
+
+    def execute(self, request: ExecuteSqlRequest, context: Any) -> Iterator[PartialResultSet]:
+        """Answer ExecuteStreamingSql, with one message a row."""
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        metadata = {"row_type": change_record_type() if answer.columns == 1 else _columns(answer.columns)}
+        yield PartialResultSet(metadata=metadata)
+        for row in answer.rows:
+            message = PartialResultSet()
+            PartialResultSet.pb(message).values.extend(map(to_value, row))
+            yield message
+        if answer.code is not None:
+            context.abort(answer.code, answer.text)
+
+
+def change_record_type(data_fields: Iterable[str] = DATA_FIELDS) -> StructType:
+    """Return the type of the only column of a change stream query."""
+    kinds = [_array_of(name, data_fields if name == KIND_FIELDS[0] else ()) for name in KIND_FIELDS]
+    record = Type(code=TypeCode.STRUCT, struct_type=StructType(fields=kinds))
+    array = Type(code=TypeCode.ARRAY, array_element_type=record)
+    return StructType(fields=[StructType.Field(name="ChangeRecord", type_=array)])
+
+
+@contextmanager
+def fake_server(*answers: Answer) -> Iterator[FakeServer]:
+    """Yield a server on a port of its own."""
+    server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    fake = FakeServer(f"127.0.0.1:{port}", list(answers))
+    create = grpc.unary_unary_rpc_method_handler(
+        fake.create_session, CreateSessionRequest.deserialize, Session.serialize
+    )
+    execute = grpc.unary_stream_rpc_method_handler(
+        fake.execute, ExecuteSqlRequest.deserialize, PartialResultSet.serialize
+    )
+    handlers = {"CreateSession": create, "ExecuteStreamingSql": execute}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    server.start()
+    try:
+        yield fake
+    finally:
+        server.stop(None).wait()
+
+
+def _array_of(name: str, fields: Iterable[str]) -> StructType.Field:
+    struct = StructType(fields=[StructType.Field(name=field_name) for field_name in fields])
+    element = Type(code=TypeCode.STRUCT, struct_type=struct)
+    return StructType.Field(name=name, type_=Type(code=TypeCode.ARRAY, array_element_type=element))
+
+
+def _columns(count: int) -> StructType:
+    text = Type(code=TypeCode.STRING)
+    return StructType(fields=[StructType.Field(name=f"c{number}", type_=text) for number in range(count)])

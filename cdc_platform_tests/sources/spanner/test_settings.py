@@ -1,0 +1,44 @@
+import pytest
+
+from cdc_platform.errors import SettingError
+from cdc_platform.sources.spanner.settings import SpannerSettings
+
+SETTINGS = SpannerSettings("p", "i", "d", "s")
+
+
+def test_options_round_trip() -> None:
+    """Settings survive their way to a worker of Spark."""
+    settings = SpannerSettings("p", "i", "d", 's"/', start_timestamp="2026-01-31T08:00:00Z")
+
+    assert settings == SpannerSettings.from_options(settings.to_options())
+
+
+def test_environment_names_an_emulator() -> None:
+    """The environment's emulator is used where the settings name none."""
+    environment = {"SPANNER_EMULATOR_HOST": "localhost:9010"}
+    own = SpannerSettings("p", "i", "d", "s", emulator_host="other:1")
+
+    assert SETTINGS.with_environment(environment).emulator_host == "localhost:9010"
+    assert own.with_environment(environment).emulator_host == "other:1"
+    assert SETTINGS.with_environment({}).emulator_host is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("change_stream", " "),
+        ("dialect", "mysql"),
+        ("priority", "high"),
+        ("heartbeat_ms", 99),
+        ("deadline_s", 0.0),
+        ("start_timestamp", "yesterday"),
+        ("start_timestamp", "2026-01-31T08:00:00"),  # no offset
+        ("emulator_host", "http://localhost:9010"),
+    ],
+)
+def test_unusable_setting_is_named(setting: str, value: object) -> None:
+    """A setting that cannot be used is refused at once, by its name."""
+    fields = {"project": "p", "instance": "i", "database": "d", "change_stream": "s", setting: value}
+
+    with pytest.raises(SettingError, match=f"`{setting}`"):
+        SpannerSettings(**fields)  # type: ignore[arg-type] # the point of the test

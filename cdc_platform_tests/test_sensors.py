@@ -1,0 +1,237 @@
+"""The sensor: partitions level with the lineage, one run at a time over all live ones, and no Spark."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import dagster as dg
+import pytest
+
+from cdc_platform import sensors
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.claims import PIPELINE_TAG, Worker
+from cdc_platform.errors import SourceUnreachable
+from cdc_platform.lake.control import save_lineage
+from cdc_platform.lake.lake import Lake
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.lineage import Lineage, Partition, PartitionState
+from cdc_platform.partitions import change_stream_partitions
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, Wanted, look
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.source import SpannerSource
+
+START = 1_800_000_000_000_000
+PARTITIONS = "bank/change_stream_partitions"
+
+
+class StillSource:
+    """A source with a clock that stands still."""
+
+    def __init__(self, *, is_down: bool = False) -> None:
+        self.is_down = is_down
+        self.is_closed = False
+
+    def clock_micros(self) -> int:
+        """Return the present."""
+        if self.is_down:
+            raise SourceUnreachable("nobody answers")
+        return START
+
+    def start_micros(self) -> int:
+        """Return the beginning."""
+        return START
+
+    def close(self) -> None:
+        """Be closed."""
+        self.is_closed = True
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An instance in memory."""
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> PipelineSettings:
+    """A pipeline with an empty lake."""
+    return PipelineSettings("bank", SpannerSettings("p", "i", "d", "s"), LakeSettings(str(tmp_path)))
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> StillSource:
+    """The source that the sensor meets."""
+    found = StillSource()
+
+    def open_fake(given: PipelineSettings) -> Pipeline:
+        return Pipeline(given, Lake(given.lake, given.name), cast("SpannerSource", found))
+
+    monkeypatch.setattr(sensors, "open_pipeline", open_fake)
+    return found
+
+
+ASSETS = PipelineAssets("bank", ("accounts",))
+CHECK = dg.AssetCheckKey(ASSETS.log, "exactly_once")
+PROOF = dg.AssetCheckKey(ASSETS.cut, "tables_equal_source")
+WANTED = Wanted(ASSETS, (CHECK,), (PROOF,))
+
+
+def partition(token: str, state: PartitionState, seconds: int) -> Partition:
+    """Return a partition that starts some seconds after the beginning."""
+    start = START + seconds * 1_000_000
+    return Partition(token, ("",) if token else (), state, start, start, 1, 1)
+
+
+def save(settings: PipelineSettings, *partitions: Partition) -> list[str]:
+    """Store a lineage in the lake, and return the keys of its partitions."""
+    lineage = Lineage({found.token: found for found in partitions}, tick=0)
+    save_lineage(Lake(settings.lake, settings.name), lineage)
+    return [found.key for found in partitions]
+
+
+def asked(found: dg.SensorResult | dg.SkipReason) -> dg.RunRequest:
+    """Return the only run that a sensor asks for."""
+    assert isinstance(found, dg.SensorResult)
+    assert found.run_requests is not None
+    (request,) = found.run_requests
+    return request
+
+
+def reason(found: dg.SensorResult | dg.SkipReason) -> str:
+    """Return why a sensor asks for nothing."""
+    assert isinstance(found, dg.SkipReason)
+    assert found.skip_message is not None
+    return found.skip_message
+
+
+def key_changes(found: dg.SensorResult | dg.SkipReason) -> dict[str, list[str]]:
+    """Return the partition keys that a sensor adds and retires."""
+    assert isinstance(found, dg.SensorResult)
+    requests = found.dynamic_partitions_requests or []
+    return {
+        "add" if isinstance(request, dg.AddDynamicPartitionsRequest) else "delete": list(
+            request.partition_keys
+        )
+        for request in requests
+    }
+
+
+@pytest.mark.usefixtures("source")
+def test_a_new_pipeline_begins_at_the_root(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
+    """The first look adds the root partition, and asks for a run over it."""
+    found = look(instance, settings, Running(), WANTED)
+    assert key_changes(found) == {"add": ["root"]}
+    tags = asked(found).tags
+    assert (tags[RANGE_START_TAG], tags[RANGE_END_TAG], tags[PIPELINE_TAG]) == ("root", "root", "bank")
+
+
+@pytest.mark.usefixtures("source")
+def test_one_run_covers_all_live_partitions(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
+    """Children whose parents finished are added, finished ones retired; the range covers the rest."""
+    kept, child, _done, _waits = save(
+        settings,
+        partition("kept", PartitionState.RUNNING, 1),
+        partition("child", PartitionState.SCHEDULED, 3),
+        partition("done", PartitionState.FINISHED, 2),
+        partition("waits", PartitionState.CREATED, 4),
+    )
+    done = partition("done", PartitionState.FINISHED, 2).key
+    instance.add_dynamic_partitions(PARTITIONS, [done, kept])
+    found = look(instance, settings, Running(), WANTED)
+    assert key_changes(found) == {"add": [child], "delete": [done]}
+    tags = asked(found).tags
+    assert (tags[RANGE_START_TAG], tags[RANGE_END_TAG]) == (kept, child)
+
+
+@pytest.mark.usefixtures("source")
+def test_nothing_changes_while_the_partitions_stay(
+    instance: dg.DagsterInstance, settings: PipelineSettings
+) -> None:
+    """A look that finds Dagster level with the lineage asks for the run only."""
+    keys = save(
+        settings, partition("a", PartitionState.RUNNING, 1), partition("b", PartitionState.RUNNING, 2)
+    )
+    instance.add_dynamic_partitions(PARTITIONS, keys)
+    assert key_changes(look(instance, settings, Running(), WANTED)) == {}
+
+
+@pytest.mark.usefixtures("source")
+def test_a_run_is_told_how_long_to_follow(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
+    """The run goes on with further ticks for as long as the pipeline's settings say."""
+    request = asked(look(instance, settings, Running(follow_s=7.0), WANTED))
+    assert request.run_config == {"ops": {"bank__cdc__cut": {"config": {"follow_s": 7.0}}}}
+    assert request.asset_selection == ASSETS.all_keys
+
+
+@pytest.mark.usefixtures("source")
+def test_the_proof_is_made_now_and_then(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
+    """The first run proves all tables; the next do when the time has come again."""
+    first = asked(look(instance, settings, Running(), WANTED))
+    assert first.asset_check_keys == [CHECK, PROOF]
+    instance.add_run(
+        dg.DagsterRun(job_name="bank_tick", status=dg.DagsterRunStatus.SUCCESS, tags=dict(first.tags))
+    )
+    assert asked(look(instance, settings, Running(), WANTED)).asset_check_keys == [CHECK]
+    again = Running(prove_every_s=0)
+    assert asked(look(instance, settings, again, WANTED)).asset_check_keys == [CHECK, PROOF]
+
+
+@pytest.mark.parametrize("status", ["NOT_STARTED", "STARTING", "STARTED", "CANCELING"])
+@pytest.mark.usefixtures("source")
+def test_two_runs_of_a_pipeline_never_overlap(
+    instance: dg.DagsterInstance, settings: PipelineSettings, status: str
+) -> None:
+    """While a run is going on in whatever status, no other is asked for."""
+    tags = {PIPELINE_TAG: "bank", "cdc/worker": Worker.current().to_tag()}
+    run = dg.DagsterRun(job_name="bank_tick", status=dg.DagsterRunStatus[status], tags=tags)
+    instance.add_run(run)
+    assert run.run_id[:8] in reason(look(instance, settings, Running(), WANTED))
+
+
+@pytest.mark.usefixtures("source")
+def test_a_killed_run_does_not_stop_the_pipeline(
+    instance: dg.DagsterInstance, settings: PipelineSettings
+) -> None:
+    """The look after a run lost its process asks for the next one."""
+    lost = Worker(Worker.current().host, Worker.current().pid, "another start")
+    tags = {PIPELINE_TAG: "bank", "cdc/worker": lost.to_tag()}
+    instance.add_run(dg.DagsterRun(job_name="bank_tick", status=dg.DagsterRunStatus.STARTED, tags=tags))
+    assert asked(look(instance, settings, Running(), WANTED))
+
+
+@pytest.mark.usefixtures("source")
+def test_failing_runs_are_asked_for_less_often(
+    instance: dg.DagsterInstance, settings: PipelineSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One failure is tried again at once, several in a row after a pause that grows."""
+    monkeypatch.setattr(sensors, "failures_in_a_row", lambda *_args, **_named: (1, time.time()))
+    assert asked(look(instance, settings, Running(), WANTED))
+    monkeypatch.setattr(sensors, "failures_in_a_row", lambda *_args, **_named: (3, time.time()))
+    assert "last 3 runs failed" in reason(look(instance, settings, Running(), WANTED))
+
+
+def test_a_source_that_is_down_is_a_reason_to_wait(
+    instance: dg.DagsterInstance, settings: PipelineSettings, source: StillSource
+) -> None:
+    """An unreachable source makes no failing runs: the sensor says what is wrong, and looks again."""
+    source.is_down = True
+    assert "nobody answers" in reason(look(instance, settings, Running(), WANTED))
+    assert source.is_closed
+
+
+@pytest.mark.usefixtures("source")
+def test_a_stream_that_ended_is_a_reason_to_wait(
+    instance: dg.DagsterInstance, settings: PipelineSettings
+) -> None:
+    """When no partition is left, there is nothing to ask for."""
+    save(settings, partition("done", PartitionState.FINISHED, 1))
+    assert "ended" in reason(look(instance, settings, Running(), WANTED))
+
+
+def test_partitions_are_named_after_the_pipeline() -> None:
+    """Two pipelines of one Dagster instance do not share their keys."""
+    assert change_stream_partitions("bank").name == PARTITIONS
