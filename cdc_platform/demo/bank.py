@@ -100,15 +100,19 @@ def create_bank(settings: BankSettings, accounts: int = 100) -> None:
         f"OPTIONS (value_capture_type = '{settings.value_capture_type}')"
     )
     with open_client(settings) as client:
-        configuration = f"projects/{settings.project}/instanceConfigs/emulator-config"
-        instance = client.instance(settings.instance, configuration, display_name="bank", node_count=1)
-        _create(instance)
-        _create(instance.database(settings.database, (*DDL, stream)))
+        create_instance(settings, client)
+        _create(client.instance(settings.instance).database(settings.database, (*DDL, stream)))
     with open_database(settings) as database:
         if not read_ledger(database).balances:
             rows = [account_row(key, OPENING_BALANCE) for key in range(accounts)]
             with database.batch() as batch:
                 batch.insert(ACCOUNTS, ACCOUNT_COLUMNS, rows)
+
+
+def create_instance(settings: BankSettings, client: Any) -> None:
+    """Create the instance on the emulator, unless it is there."""
+    configuration = f"projects/{settings.project}/instanceConfigs/emulator-config"
+    _create(client.instance(settings.instance, configuration, display_name="bank", node_count=1))
 
 
 def read_ledger(database: Any) -> Ledger:

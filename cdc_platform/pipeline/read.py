@@ -1,7 +1,8 @@
 """The first step of a tick: plan slices, read them, and commit what they hold in one commit."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -11,11 +12,17 @@ from cdc_platform.lake.commits import POSITION, read_mark
 from cdc_platform.lake.control import read_control
 from cdc_platform.lake.lake import RAW
 from cdc_platform.lake.writes import TickStep, commit_tick
-from cdc_platform.model.lineage import plan_slices
+from cdc_platform.model.lineage import plan_slices, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.slices import SliceOutcome, SliceReport
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
+
+MAX_ROUNDS: Final = 20
+"""Most rounds of one tick; each reads one more generation of partitions."""
+
+ROUND_WORTH_S: Final = 2.0
+"""How far an unread child must hold the watermark back for another round: about what a round takes."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +40,45 @@ class ReadOutcome:
         """Slices whose read failed; what they have read is kept, and they are read on by the next tick."""
         return tuple(report for report in self.slices if report.outcome is SliceOutcome.INTERRUPTED)
 
+    def followed_by(self, later: "ReadOutcome") -> "ReadOutcome":
+        """Return this round and the next one as one."""
+        if not later.committed:
+            return self
+        kinds = self.records.keys() | later.records.keys()
+        return replace(
+            later,
+            slices=self.slices + later.slices,
+            records={kind: self.records.get(kind, 0) + later.records.get(kind, 0) for kind in kinds},
+        )
+
+
+def read_generations(pipeline: Pipeline, spark: SparkSession) -> ReadOutcome:
+    """Read all live partitions up to the source's clock, and then the children that this has brought up.
+
+    A child holds the watermark at its start until it is read, so it is read at once where waiting for
+    the next tick would cost more than another round.
+
+    Raises:
+        CommitConflict: another run has committed the same tick; nothing was changed.
+        SourceError: no slice could be read.
+    """
+    outcome = read_slices(pipeline, spark)
+    for _ in range(MAX_ROUNDS - 1):
+        watermark = watermark_micros(trace_lineage(pipeline))
+        if not outcome.committed or watermark is None or outcome.interrupted:
+            break
+        end_micros = max(report.end_inclusive_micros for report in outcome.slices)
+        if end_micros - watermark < ROUND_WORTH_S * 1_000_000:
+            break
+        outcome = outcome.followed_by(read_slices(pipeline, spark, end_limit_micros=end_micros))
+    return outcome
+
 
 def read_slices(
-    pipeline: Pipeline, spark: SparkSession, partition_keys: Collection[str] | None = None
+    pipeline: Pipeline,
+    spark: SparkSession,
+    partition_keys: Collection[str] | None = None,
+    end_limit_micros: int | None = None,
 ) -> ReadOutcome:
     """Read what the live partitions have up to the source's clock, and commit it.
 
@@ -45,6 +88,7 @@ def read_slices(
         pipeline: the pipeline.
         spark: session that does the reading, one task for each slice.
         partition_keys: partitions to read; None means all live ones.
+        end_limit_micros: nothing after it is read.
 
     Raises:
         CommitConflict: another run has committed the same tick; nothing was changed.
@@ -54,7 +98,8 @@ def read_slices(
     mark = read_mark(raw)
     lineage = trace_lineage(pipeline)
     clock_micros = pipeline.source.clock_micros()
-    slices = plan_slices(lineage, clock_micros, pipeline.settings.max_slice_s, partition_keys)
+    max_slice_s = pipeline.settings.max_slice_s
+    slices = plan_slices(lineage, clock_micros, max_slice_s, partition_keys, end_limit_micros)
     if not slices:
         return ReadOutcome(mark.tick, (), {}, committed=False, clock_micros=clock_micros)
     tick = mark.tick + 1

@@ -13,7 +13,7 @@ from cdc_platform.pipeline.merge import MergeOutcome, merge_tables
 from cdc_platform.pipeline.order import OrderOutcome, order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
-from cdc_platform.pipeline.read import ReadOutcome, read_slices
+from cdc_platform.pipeline.read import ReadOutcome, read_generations
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def run_tick(pipeline: Pipeline, spark: SparkSession) -> TickOutcome:
     """
     watch = _Stopwatch()
     with watch.measure("read"):
-        read = read_slices(pipeline, spark)
+        read = read_generations(pipeline, spark)
     with watch.measure("order"):
         order = order_changes(pipeline, spark)
     with watch.measure("merge"):

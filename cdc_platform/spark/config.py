@@ -20,6 +20,11 @@ PLATFORM: Final = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A patch is broadcast to the table it is merged into, whatever its size up to this one: a MERGE
+    # takes no hint, and the alternative moves the whole table.
+    "spark.sql.autoBroadcastJoinThreshold": "256MB",
+    # A persisted patch lives for a second: compressing it costs more than it saves.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",

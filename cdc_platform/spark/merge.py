@@ -8,9 +8,6 @@ from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.spark.fold import ACTION, APPEND, NOTHING, REMOVE, UPDATE, PatchStats
 from cdc_platform.spark.typed import named
 
-BROADCAST_KEYS = 2_000_000
-"""Up to so many keys a patch is broadcast: a join that moves the table costs more than one that moves it."""
-
 
 def create_table_sql(target: str, table: TableSchema, format_version: int) -> str:
     """Return the statement that creates the table of a source table, merged on read."""
@@ -52,10 +49,10 @@ def merge_existing(
 ) -> None:
     """Update and delete the keys that the table has.
 
-    With matched clauses only it is an inner join, which broadcasts the patch and never shuffles the table.
+    With matched clauses only it is an inner join, which broadcasts the patch
+    (`spark.sql.autoBroadcastJoinThreshold`) and never shuffles the table.
     """
-    hint = "/*+ BROADCAST(p) */ " if stats.existing <= BROADCAST_KEYS else ""
-    source = f"SELECT {hint}* FROM {view} p WHERE {ACTION} IN ('{UPDATE}', '{REMOVE}')"
+    source = f"SELECT * FROM {view} WHERE {ACTION} IN ('{UPDATE}', '{REMOVE}')"
     spark.sql(_merge_sql(source, target, table, stats, has_patches=has_patches, bounded=True))
 
 

@@ -1,0 +1,255 @@
+"""Runs of the assets, as Dagster makes them, on an in-memory source."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import pytest
+
+from cdc_platform import resources
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.claims import PIPELINE_TAG, WORKER_TAG
+from cdc_platform.components.building import build_pipeline
+from cdc_platform.lake.cuts import list_cuts, newest_cut
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.slices import Slice
+from cdc_platform.partitions import change_stream_partitions
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipeline.bank import (
+    SECOND,
+    balances,
+    bank_pipeline,
+    closing,
+    expected_balances,
+    feed_tick,
+    opening,
+)
+from cdc_platform_tests.pipelines import FakeSource, rows_of, slice_row, source_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+TICK_CHECKS = {
+    "exactly_once",
+    "lineage_sound",
+    "nothing_lost",
+    "transactions_whole",
+    "watermark_monotone",
+}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A pipeline's definitions, and an instance to run them on."""
+
+    pipeline: Pipeline
+    assets: PipelineAssets
+    definitions: dg.Definitions
+    instance: dg.DagsterInstance
+
+    def run(
+        self,
+        selection: Sequence[dg.AssetKey],
+        *,
+        with_proof: bool = False,
+        **config: dict[str, Any],
+    ) -> dg.ExecuteInProcessResult:
+        """Run some assets with their checks as the sensor asks for them, over all live partitions."""
+        job = self.definitions.resolve_job_def(f"{self.pipeline.name}_tick")
+        graph = self.definitions.resolve_asset_graph()
+        checks = [
+            key
+            for key in graph.asset_check_keys
+            if key.asset_key in selection and (with_proof or key.name in TICK_CHECKS)
+        ]
+        keys = self.instance.get_dynamic_partitions(str(change_stream_partitions(self.pipeline.name).name))
+        part = job.get_subset(asset_selection=set(selection), asset_check_selection=set(checks))
+        return part.execute_in_process(
+            instance=self.instance,
+            run_config={"ops": {key: {"config": value} for key, value in config.items()}},
+            tags={PIPELINE_TAG: self.pipeline.name, RANGE_START_TAG: keys[0], RANGE_END_TAG: keys[-1]},
+            raise_on_error=False,
+        )
+
+    def cut_config(self, follow_s: float) -> dict[str, Any]:
+        """Return the configuration of a run that goes on."""
+        return {self.assets.cut.to_python_identifier(): {"follow_s": follow_s}}
+
+
+@pytest.fixture
+def bench(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Bench]:
+    """The bank's pipeline in Dagster, with its root partition known."""
+    pipeline = bank_pipeline(session_lake)
+    settings = replace(pipeline.settings, tables=("accounts", "transfers"))
+    monkeypatch.setattr(resources, "open_pipeline", lambda _settings: pipeline)
+    monkeypatch.setattr(resources, "start_session", lambda _resource, _settings: spark)
+    monkeypatch.setattr(FakeSource, "close", lambda _self: None, raising=False)
+    assets = PipelineAssets(pipeline.name, ("accounts", "transfers"))
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions(str(change_stream_partitions(pipeline.name).name), ["root"])
+        yield Bench(pipeline, assets, build_pipeline(settings, Running()), instance)
+
+
+def answer_with(pipeline: Pipeline, until_micros: int, *records: RawRow) -> None:
+    """Let the source answer the next read with these records, and its clock show the end of the slice."""
+    source = source_of(pipeline)
+    source.now_micros = until_micros + 1
+    source.answer = lambda tick, slices: [
+        {**row, "tick": tick} for row in (*records, *(_report(found, len(records)) for found in slices))
+    ]
+
+
+def _report(planned: Slice, records: int) -> RawRow:
+    return slice_row(planned, records=records)
+
+
+def materialized(result: dg.ExecuteInProcessResult) -> list[str]:
+    """Return the assets that a run has materialised, in order."""
+    return [
+        event.asset_key.to_user_string().split("/")[-1]
+        for event in result.get_asset_materialization_events()
+        if event.asset_key is not None
+    ]
+
+
+def test_all_assets_make_a_tick(bench: Bench) -> None:
+    """A run of everything reads, orders, merges and publishes, and every check passes."""
+    begun = source_of(bench.pipeline).first_micros
+    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1), opening(2, 100, begun + 2))
+    result = bench.run(bench.assets.all_keys)
+    assert result.success
+    assert balances(bench.pipeline) == {1: 100, 2: 100}
+    order = [
+        "raw_change_records",
+        "partition_lineage",
+        "change_log",
+        "accounts",
+        "transfers",
+        "cut",
+        "maintenance",
+    ]
+    assert materialized(result) == order
+    assert {found.check_name for found in result.get_asset_check_evaluations() if found.passed} == TICK_CHECKS
+
+
+def test_a_tick_tells_numbers(bench: Bench) -> None:
+    """Materialisations carry counts, positions and lags as numbers that the UI can plot."""
+    begun = source_of(bench.pipeline).first_micros
+    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
+    result = bench.run(bench.assets.all_keys)
+    found = {
+        event.asset_key.path[-1]: {
+            key: value.value
+            for key, value in event.step_materialization_data.materialization.metadata.items()
+        }
+        for event in result.get_asset_materialization_events()
+        if event.asset_key is not None
+    }
+    assert found["raw_change_records"]["data_change_records"] == 1
+    assert found["raw_change_records"]["position_lag_s"] < 1
+    assert found["partition_lineage"]["running_partitions"] == 1
+    assert "`root` live" in found["partition_lineage"]["partition_tree"]
+    assert (found["change_log"]["changes"], found["change_log"]["dagster/row_count"]) == (1, 1)
+    assert found["change_log"]["watermark_lag_s"] < 1
+    assert (found["accounts"]["rows_appended"], found["accounts"]["dagster/row_count"]) == (1, 1)
+    columns = [(column.name, column.type) for column in found["accounts"]["dagster/column_schema"].columns]
+    assert columns == [("id", "bigint"), ("owner", "string"), ("balance", "bigint")]
+    assert found["cut"]["cut"] == 1
+
+
+def test_a_run_claims_its_pipeline(bench: Bench) -> None:
+    """A run writes its process into its tags before it does anything."""
+    answer_with(bench.pipeline, source_of(bench.pipeline).first_micros + SECOND)
+    run = bench.instance.get_run_by_id(bench.run(bench.assets.all_keys).run_id)
+    assert run is not None
+    assert (run.tags[PIPELINE_TAG], WORKER_TAG in run.tags) == (bench.pipeline.name, True)
+
+
+def test_a_run_follows_the_source(bench: Bench) -> None:
+    """With `follow_s` a run makes further ticks, and logs each as materialisations of what it changed."""
+    begun = source_of(bench.pipeline).first_micros
+    opened = iter(range(1, 1000))
+
+    def answer(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+        source_of(bench.pipeline).now_micros += SECOND
+        rows = [opening(next(opened), 100, found.start_exclusive_micros + 1) for found in slices]
+        return [{**row, "tick": tick} for row in (*rows, *(_report(found, len(rows)) for found in slices))]
+
+    source_of(bench.pipeline).now_micros = begun + SECOND
+    source_of(bench.pipeline).answer = answer
+    result = bench.run(bench.assets.all_keys, **bench.cut_config(6.0))
+    assert result.success
+    cuts = list_cuts(bench.pipeline.lake)
+    assert len(cuts) > 1
+    assert len(balances(bench.pipeline)) == len(cuts)
+    assert materialized(result).count("accounts") == len(cuts)
+    assert materialized(result).count("raw_change_records") == len(cuts)
+
+
+def test_a_failing_check_keeps_the_cut_from_being_published(bench: Bench) -> None:
+    """When the log lacks a record, readers keep the last cut that was right, and the run fails."""
+    begun = source_of(bench.pipeline).first_micros
+    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
+    assert bench.run(bench.assets.all_keys).success
+    _damage_log(bench.pipeline)
+    answer_with(bench.pipeline, begun + 2 * SECOND, opening(2, 100, begun + SECOND + 1))
+    result = bench.run(bench.assets.all_keys)
+    assert not result.success
+    assert "cut" not in materialized(result)
+    assert balances(bench.pipeline) == {1: 100}
+
+
+def _damage_log(pipeline: Pipeline) -> None:
+    """Add a change to the log that was there already, as a repeated append would."""
+    log = pipeline.lake.system_table("change_log")
+    rows = log.scan().to_arrow()
+    ticks = rows.schema.get_field_index("tick")
+    import pyarrow as pa
+
+    log.append(rows.set_column(ticks, "tick", pa.array([2] * len(rows), pa.int64())))
+
+
+def test_one_table_alone_catches_up_unseen(bench: Bench) -> None:
+    """A single table follows the log on its branch; readers see it with the next cut."""
+    feed_tick(bench.pipeline, 1)
+    assert bench.run([bench.assets.lineage, bench.assets.log]).success
+    result = bench.run([bench.assets.table("accounts")])
+    assert (result.success, rows_of(bench.pipeline, "accounts")) == (True, [])
+    assert bench.run([bench.assets.table("transfers"), bench.assets.cut]).success
+    assert balances(bench.pipeline) == expected_balances(1)
+
+
+def test_a_run_setting_rebuilds_a_table(bench: Bench) -> None:
+    """`rebuild` makes a table anew from the log, and the next cut publishes the same rows."""
+    for number in (1, 2):
+        feed_tick(bench.pipeline, number)
+        assert bench.run(bench.assets.all_keys[1:-1]).success
+    first = newest_cut(bench.pipeline.lake)
+    assert first is not None
+    key = bench.assets.table("accounts")
+    for config in ({"rebuild": True}, {"rebuild": True, "at_cut": first.cut - 1}):
+        rebuilt = bench.run([key, bench.assets.cut], **{key.to_python_identifier(): config})
+        assert rebuilt.success
+        assert balances(bench.pipeline) == expected_balances(2)
+    last = newest_cut(bench.pipeline.lake)
+    assert last is not None
+    assert last.tables["accounts"] != first.tables["accounts"]
+
+
+def test_an_empty_tick_publishes_all_the_same(bench: Bench) -> None:
+    """A run that finds nothing new succeeds, and moves the position of the cut."""
+    begun = source_of(bench.pipeline).first_micros
+    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1), closing(1, begun + 2))
+    assert bench.run(bench.assets.all_keys).success
+    answer_with(bench.pipeline, begun + 2 * SECOND)
+    assert bench.run(bench.assets.all_keys).success
+    cut = newest_cut(bench.pipeline.lake)
+    assert cut is not None
+    assert (cut.position_micros, balances(bench.pipeline)) == (begun + 2 * SECOND, {})

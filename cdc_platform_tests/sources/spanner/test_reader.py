@@ -1,0 +1,62 @@
+"""The data source in Spark, on the emulator."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.demo.bank import write_transfers
+from cdc_platform.model.lineage import Lineage, begin, plan_slices, violations, watermark_micros
+from cdc_platform.model.slices import Slice, SliceOutcome
+from cdc_platform.sources.spanner.reader import slices_from_json, slices_to_json
+from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform_tests.emulator_fixtures import make_bank
+from cdc_platform_tests.sources.spanner.ticks import apply_tick
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+
+def read(spark: "SparkSession", source: SpannerSource, lineage: Lineage) -> "list[Row]":
+    """Return the rows of the next tick."""
+    slices = plan_slices(lineage, source.clock_micros() - 1, None, None, None)
+    options = source.spark_options(lineage.tick + 1, slices)
+    return spark.read.format("spanner_change_stream").options(**options).load().collect()
+
+
+@pytest.mark.integration
+def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulator: str) -> None:
+    """From the query without a token on, through partitions that end, each record is read once."""
+    stream = make_bank(emulator, "reader-bank")
+    source = SpannerSource(stream.spanner)
+    lineage = begin(source.start_micros())
+    spark.dataSource.register(source.spark_format())
+    rows: list[Row] = []
+    written = 0
+    for _ in range(6):
+        written += write_transfers(stream.bank, seconds=0.7, rate=200, seed=written).transactions
+        found = read(spark, source, lineage)
+        lineage = apply_tick(lineage, found)
+        rows += found
+    end_micros = source.clock_micros()
+    while (watermark_micros(lineage) or 0) < end_micros:
+        found = read(spark, source, lineage)
+        lineage = apply_tick(lineage, found)
+        rows += found
+
+    data = [row for row in rows if row.kind == "data_change"]
+    seen = Counter(row.server_transaction_id for row in data)
+    assert seen == {row.server_transaction_id: row.number_of_records_in_transaction for row in data}
+    assert len(seen) == written
+    assert len({(row.server_transaction_id, row.record_sequence) for row in data}) == len(data)
+    assert {row.mod_type for row in data} >= {"INSERT", "UPDATE"}
+    assert violations(lineage) == []
+    outcomes = {row.slice.outcome for row in rows if row.kind == "slice"}
+    assert SliceOutcome.FINISHED.value in outcomes
+
+
+def test_slices_survive_their_way_to_spark() -> None:
+    """Options are texts, and slices come out as they went in."""
+    slices = (Slice("", 1, 2), Slice('to"ken', -1, 10**15))
+
+    assert slices_from_json(slices_to_json(slices)) == slices

@@ -1,0 +1,148 @@
+from dataclasses import replace
+
+import pytest
+
+from cdc_platform.demo.bank import BankSettings, create_instance, open_client
+from cdc_platform.errors import (
+    DialectMismatch,
+    PartitionModeUnsupported,
+    SourceNotFound,
+    StreamWatchesNothing,
+)
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.sources.spanner.client import SpannerClient
+from cdc_platform.sources.spanner.schema import StreamDescription, describe_stream, retention_s
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform_tests.sources.spanner.fake_server import Answer, fake_server
+
+DDL = (
+    "CREATE TABLE wide (b STRING(9), a INT64 NOT NULL, n NUMERIC, j JSON, "
+    "tags ARRAY<STRING(MAX)>, doubled INT64 AS (a * 2) STORED, k2 INT64 NOT NULL) PRIMARY KEY (k2, a)",
+    "CREATE TABLE plain (id INT64, note STRING(MAX), hidden STRING(MAX)) PRIMARY KEY (id)",
+    "CREATE SCHEMA shop",
+    "CREATE TABLE shop.orders (id INT64) PRIMARY KEY (id)",
+    "CREATE CHANGE STREAM everything FOR ALL OPTIONS (retention_period = '36h')",
+    "CREATE CHANGE STREAM some FOR wide, plain(note) OPTIONS (value_capture_type = 'NEW_ROW')",
+    "CREATE CHANGE STREAM keys FOR plain()",
+    "CREATE CHANGE STREAM nothing",
+)
+
+
+@pytest.fixture(scope="module")
+def settings(emulator: str) -> SpannerSettings:
+    """A database with one change stream of each kind."""
+    return create_database(emulator, "streams", DDL)
+
+
+def create_database(host: str, name: str, ddl: tuple[str, ...], **options: object) -> SpannerSettings:
+    """Return settings of a new database."""
+    bank = BankSettings(host, database=name)
+    with open_client(bank) as client:
+        create_instance(bank, client)
+        instance = client.instance(bank.instance)
+        instance.database(name, **options, ddl_statements=() if options else ddl).create().result(60)
+    return SpannerSettings(bank.project, bank.instance, name, "everything", emulator_host=host)
+
+
+def describe(settings: SpannerSettings, **changes: str) -> StreamDescription:
+    """Return the description of a stream of the database."""
+    return describe_stream(SpannerClient(replace(settings, **changes)))  # type: ignore[arg-type] # texts
+
+
+def columns(description: StreamDescription) -> dict[str, list[str]]:
+    """Return the names of the watched columns by table; those of the key end with a star."""
+    return {table.name: _names(table) for table in description.tables}
+
+
+def _names(table: TableSchema) -> list[str]:
+    return [column.name + "*" * column.is_primary_key for column in table.columns]
+
+
+@pytest.mark.integration
+def test_stream_of_all_tables(settings: SpannerSettings) -> None:
+    """A stream for all watches every table with every column, except generated ones outside the key."""
+    found = describe(settings)
+
+    assert columns(found) == {
+        "wide": ["k2*", "a*", "b", "n", "j", "tags"],  # in the order of the key, not of the table
+        "plain": ["id*", "note", "hidden"],
+        "shop.orders": ["id*"],
+    }
+    assert (found.dialect, found.retention_s, found.warnings) == ("googlesql", 36 * 3600, ())
+    assert found.value_capture_type.value == "OLD_AND_NEW_VALUES"
+
+
+@pytest.mark.integration
+def test_stream_of_some_columns(settings: SpannerSettings) -> None:
+    """Keys are always watched, other columns only if the stream names them or their whole table."""
+    some, keys = describe(settings, change_stream="some"), describe(settings, change_stream="keys")
+
+    assert columns(some) == {"plain": ["id*", "note"], "wide": ["k2*", "a*", "b", "n", "j", "tags"]}
+    assert columns(keys) == {"plain": ["id*"]}
+    assert some.value_capture_type.value == "NEW_ROW"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"change_stream": "unknown"}, SourceNotFound, "There are: everything, keys, nothing, some"),
+        ({"change_stream": 'a"`b'}, SourceNotFound, "There are: "),
+        ({"change_stream": "nothing"}, StreamWatchesNothing, "ALTER CHANGE STREAM nothing SET FOR ALL"),
+        ({"database": "unknown"}, SourceNotFound, "databases/unknown"),
+        ({"instance": "unknown"}, SourceNotFound, "instances/unknown"),
+        ({"dialect": "postgresql"}, DialectMismatch, "speaks googlesql, but `dialect` says postgresql"),
+    ],
+)
+def test_wrong_setting_is_explained(
+    settings: SpannerSettings, changes: dict[str, str], error: type[Exception], message: str
+) -> None:
+    """What does not fit the database is an error that says what there is and what to do."""
+    with pytest.raises(error, match=message):
+        describe(settings, **changes)
+
+
+@pytest.mark.integration
+def test_postgresql_is_refused_by_name(emulator: str) -> None:
+    """A database of the other dialect is recognised, whether the setting says so or not."""
+    from google.cloud.spanner_admin_database_v1 import DatabaseDialect
+
+    settings = create_database(emulator, "other-dialect", (), database_dialect=DatabaseDialect.POSTGRESQL)
+
+    with pytest.raises(DialectMismatch, match="speaks postgresql, and this version reads googlesql"):
+        describe(settings)
+    with pytest.raises(DialectMismatch, match="says googlesql"):
+        describe(settings, dialect="googlesql")
+
+
+def test_mutable_key_ranges_are_refused() -> None:
+    """A stream of the other partition mode is recognised before it is read."""
+    dialect, stream = Answer([["GOOGLE_STANDARD_SQL"]]), Answer([[True]])
+    options = Answer([["partition_mode", "MUTABLE_KEY_RANGE"]], columns=2)
+    with fake_server(dialect, stream, options) as server, pytest.raises(PartitionModeUnsupported):
+        describe_stream(SpannerClient(server.settings()))
+
+
+def test_filters_are_warned_of() -> None:
+    """Options that leave changes out make a description with warnings."""
+    answers = (
+        Answer([["GOOGLE_STANDARD_SQL"]]),
+        Answer([[False]]),
+        Answer([["exclude_ttl_deletes", "true"], ["exclude_insert", "false"]], columns=2),
+        Answer([["", "t", True]], columns=3),
+        Answer([], columns=3),
+        Answer([["", "t", "id", "INT64", "NEVER", "1", "1"]], columns=7),
+    )
+    with fake_server(*answers) as server:
+        found = describe_stream(SpannerClient(server.settings()))
+
+    assert len(found.warnings) == 1
+    assert "exclude_ttl_deletes" in found.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("7d", 604_800), ("36h", 129_600), ("90m", 5400), (None, 604_800), ("x", 604_800)]
+)
+def test_retention_in_seconds(text: str | None, seconds: int) -> None:
+    """A retention is a number with a unit; without one it is Spanner's default."""
+    assert retention_s(text) == seconds

@@ -1,0 +1,44 @@
+"""Ticks without a lake: the lineage follows from the rows that a read returned."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cdc_platform.model.lineage import ChildAnnouncement, Lineage, advance
+from cdc_platform.model.slices import SliceOutcome, SliceReport
+from cdc_platform.model.timestamps import from_datetime
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+
+def apply_tick(lineage: Lineage, rows: "Iterable[Row]") -> Lineage:
+    """Return the lineage after a tick that read these rows."""
+    rows = list(rows)
+    tick = lineage.tick + 1
+    reports = [_report(row) for row in rows if row.kind == "slice"]
+    children = [
+        ChildAnnouncement(
+            tick, _micros(row.record_timestamp), child.token, tuple(child.parent_partition_tokens)
+        )
+        for row in rows
+        if row.kind == "child_partitions"
+        for child in row.child_partitions
+    ]
+    return advance(lineage, tick, reports, children)
+
+
+def _report(row: "Row") -> SliceReport:
+    about = row.slice
+    return SliceReport(
+        row.partition_token,
+        _micros(about.start_exclusive),
+        _micros(about.end_inclusive),
+        SliceOutcome(about.outcome),
+        about.error,
+    )
+
+
+def _micros(moment: datetime) -> int:
+    # Spark's rows have naive datetimes in the zone of this process.
+    return from_datetime(moment.astimezone(UTC))
