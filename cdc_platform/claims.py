@@ -19,6 +19,8 @@ PIPELINE_TAG: Final = "cdc/pipeline"
 WORKER_TAG: Final = "cdc/worker"
 CLAIMED_TAG: Final = "cdc/claimed_at"
 LOST_TAG: Final = "cdc/lost"
+PROOF_TAG: Final = "cdc/proof"
+"""Says whether a run looks at everything, and not only at what is new since the last one."""
 
 START_TIMEOUT_S: Final = 90
 """A run that has not claimed its turn by then has lost its process while it started."""

@@ -12,7 +12,7 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.claims import PIPELINE_TAG, failures_in_a_row, unfinished_runs
+from cdc_platform.claims import PIPELINE_TAG, PROOF_TAG, failures_in_a_row, unfinished_runs
 from cdc_platform.errors import CdcError, SourceError
 from cdc_platform.model.lineage import Lineage
 from cdc_platform.partitions import change_stream_partitions, compare_keys
@@ -22,7 +22,6 @@ from cdc_platform.pipeline.trace import trace_lineage
 
 RANGE_START_TAG: Final = "dagster/asset_partition_range_start"
 RANGE_END_TAG: Final = "dagster/asset_partition_range_end"
-PROOF_TAG: Final = "cdc/proof"
 
 SOURCE_DEADLINE_S: Final = 10.0
 """An evaluation of a sensor has 60 s; a source that is down must not use them up."""

@@ -80,6 +80,6 @@ def _until(context: dg.AssetExecutionContext, pipeline: str, follow_s: float) ->
     end = time.monotonic() + follow_s
 
     def wants_more() -> bool:
-        return time.monotonic() < end and not has_waiting_run(context.instance, context.run_id, pipeline)
+        return time.monotonic() < end and not has_waiting_run(context.instance, context.run.run_id, pipeline)
 
     return wants_more

@@ -6,6 +6,7 @@ import dagster as dg
 from dagster import AssetCheckExecutionContext, AssetCheckResult
 
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.claims import PROOF_TAG
 from cdc_platform.lake.commits import POSITION, TICK, Mark, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.lake import LOG
 from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING, Check, Scope
@@ -69,8 +70,8 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
 
 
 def _scope(context: AssetCheckExecutionContext, pipeline: Pipeline, key: dg.AssetCheckKey) -> Scope:
-    """Return what the check has not yet seen; everything when somebody asks for the check alone."""
-    if not context.run.asset_selection:
+    """Return what the check has not yet seen; everything in a proof, or when the check is asked for alone."""
+    if not context.run.asset_selection or context.run.tags.get(PROOF_TAG) == "true":
         return EVERYTHING
     records = context.instance.event_log_storage.get_asset_check_execution_history(key, limit=HISTORY)
     ticks = (_passed_tick(record) for record in records)

@@ -126,7 +126,12 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     if stage.options.seconds is None or not is_wanted():
         return stage.options.seconds is None
     stage.children.stop("dagster", signal.SIGINT)
-    return _finish(stage, pipeline, stage.tools.start_spark(settings), is_wanted)
+    spark = stage.tools.start_spark(settings)
+    try:
+        return _finish(stage, pipeline, spark, is_wanted)
+    finally:
+        # Otherwise the client would go on looking for its server after we have stopped it.
+        spark.stop()
 
 
 def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:

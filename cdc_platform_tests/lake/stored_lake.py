@@ -13,7 +13,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from cdc_platform.lake.commits import ancestors_of, head
+from cdc_platform.lake.commits import TICK, ancestors_of, head
 from cdc_platform.lake.lake import SYSTEM_TABLES, Lake
 from cdc_platform.lake.settings import CATALOG, LakeSettings
 from cdc_platform.model.timestamps import from_datetime
@@ -35,40 +35,40 @@ def restore_lake(file: Path, settings: LakeSettings, pipeline: str) -> None:
         schema = Schema.model_validate(stored["schema"])
         table = catalog.create_table(f"{pipeline}__cdc.{name}", schema, properties=stored["properties"])
         for commit in stored["commits"]:
-            rows = pa.Table.from_pylist(commit["rows"], schema_to_pyarrow(schema, include_field_ids=False))
-            table.append(rows, snapshot_properties=commit["summary"])
+            rows = [{key: _with_pairs(value) for key, value in row.items()} for row in commit["rows"]]
+            arrow = pa.Table.from_pylist(rows, schema_to_pyarrow(schema, include_field_ids=False))
+            table.append(arrow, snapshot_properties=commit["summary"])
 
 
 def _describe(lake: Lake, name: str) -> dict[str, Any]:
     table = lake.system_table(name)
     rows = table.scan().to_arrow().to_pylist()
-    commits = [
-        {
-            key: value
-            for key, value in snapshot.summary.additional_properties.items()
-            if key.startswith("cdc.")
-        }
+    summaries = [
+        snapshot.summary.additional_properties
         for snapshot in reversed(list(ancestors_of(table, head(table))))
         if snapshot.summary is not None
     ]
-    marked = [summary for summary in commits if "cdc.tick" in summary]
-    newest = marked[-1]["cdc.tick"] if marked else None
+    marks = [{key: summary[key] for key in summary if key.startswith("cdc.")} for summary in summaries]
+    ticks = [mark for mark in marks if TICK in mark]
+    if "tick" not in table.schema().column_names:
+        # Each commit replaces the table as a whole.
+        commits = [{"summary": ticks[-1], "rows": rows}]
+    else:
+        commits = [
+            {"summary": mark, "rows": [row for row in rows if str(row["tick"]) == mark[TICK]]}
+            for mark in ticks
+        ]
     return {
         "schema": json.loads(table.schema().model_dump_json()),
         "properties": {"format-version": "2", **table.properties},
-        "commits": [
-            {
-                "summary": summary,
-                "rows": _rows_of(rows, summary["cdc.tick"], is_last=index == len(marked) - 1),
-            }
-            for index, summary in enumerate(marked)
-            if "tick" in table.schema().column_names or summary["cdc.tick"] == newest
-        ],
+        "commits": commits,
     }
 
 
-def _rows_of(rows: list[dict[str, Any]], tick: str, *, is_last: bool) -> list[dict[str, Any]]:
-    return [row for row in rows if str(row.get("tick", tick if is_last else None)) == tick]
+def _with_pairs(value: Any) -> Any:
+    """Return a value from JSON with the entries of a map as pairs, which Arrow wants."""
+    is_map = isinstance(value, list) and value and isinstance(value[0], list)
+    return [tuple(entry) for entry in value] if is_map else value
 
 
 def _plain(value: object) -> object:

@@ -142,7 +142,7 @@ class SpannerClient:
 
 @lru_cache(maxsize=8)
 def client_of(settings_json: str) -> SpannerClient:
-    """Return this process's client for the settings; connections and sessions outlive a task; for Spark's workers."""
+    """Return the client of this worker of Spark for the settings; it outlives the tasks."""
     client = SpannerClient(SpannerSettings.from_options(settings_json))
     # A worker keeps its modules for ever: the collector need not go through them while records arrive.
     gc.freeze()

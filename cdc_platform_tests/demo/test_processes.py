@@ -1,0 +1,134 @@
+"""Child processes of the demo: stopped with it, however it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.demo.processes import HOME_VARIABLE, Children, end_leftovers
+from cdc_platform.errors import SetupError
+
+SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
+PARENT = """
+import sys, time
+from pathlib import Path
+from cdc_platform.demo.processes import Children
+home = Path(sys.argv[1])
+with Children(home, home) as children:
+    children.start("sleeper", [sys.executable, "-c", "import time; time.sleep(600)"])
+    print(children._processes["sleeper"].pid, flush=True)
+    time.sleep(600)
+"""
+GRANDPARENT = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); time.sleep(600)"
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the children's mark adds to the environment goes with the test."""
+    monkeypatch.setenv(HOME_VARIABLE, "")
+
+
+def wait_for(text: str, path: Path) -> None:
+    """Wait until a log says something."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and (not path.exists() or text not in path.read_text()):
+        time.sleep(0.02)
+    assert text in path.read_text()
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs."""
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a process ends within some seconds."""
+    deadline = time.monotonic() + 20
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not is_alive(pid)
+
+
+def marked(home: Path) -> list[int]:
+    """Return the living processes that carry a home's mark."""
+    mark = f"{HOME_VARIABLE}={home}".encode()
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            is_marked = mark in environ.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if is_marked and is_alive(int(environ.parent.name)):
+            found.append(int(environ.parent.name))
+    return found
+
+
+def test_children_end_with_the_context(tmp_path: Path) -> None:
+    """What the demo started is gone when it ends, and has written its log."""
+    with Children(tmp_path, tmp_path) as children:
+        children.start("sleeper", SLEEP)
+        wait_for("up", tmp_path / "sleeper.log")
+        children.check()
+        assert marked(tmp_path)
+    assert marked(tmp_path) == []
+
+
+def test_grandchildren_end_too(tmp_path: Path) -> None:
+    """A process that a child has started does not outlive the stop of that child; others do."""
+    with Children(tmp_path, tmp_path) as children:
+        children.start("other", SLEEP)
+        children.start("parent", [sys.executable, "-c", GRANDPARENT])
+        deadline = time.monotonic() + 20
+        while len(marked(tmp_path)) < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(marked(tmp_path)) == 3
+        children.stop("parent", signal.SIGKILL)
+        assert len(marked(tmp_path)) == 1
+
+
+def test_a_dead_child_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+    """When a part of the demo ends by itself, the demo says which one, and what it said."""
+    with Children(tmp_path, tmp_path) as children:
+        children.start("broken", [sys.executable, "-c", "import sys; sys.exit('no money left')"])
+        wait_for("no money left", children.log_of("broken"))
+        time.sleep(0.5)
+        with pytest.raises(SetupError, match=r"`broken` has ended(?s:.)*no money left"):
+            children.check()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's parent death signal")
+def test_children_die_with_a_killed_demo(tmp_path: Path) -> None:
+    """`kill -9` of the demo alone ends its children."""
+    command = [sys.executable, "-c", PARENT, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        child = int(demo.stdout.readline())
+        os.kill(demo.pid, signal.SIGKILL)
+    assert has_ended(child)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_leftovers_of_an_earlier_demo_are_ended(tmp_path: Path) -> None:
+    """A process that outlived an earlier demo of the same home is ended, one of another home is not."""
+    homes = {name: tmp_path / name for name in ("mine", "other")}
+    processes = {
+        name: subprocess.Popen(SLEEP, env=os.environ | {HOME_VARIABLE: str(home)}, stdout=subprocess.PIPE)
+        for name, home in homes.items()
+    }
+    for process in processes.values():
+        assert process.stdout is not None
+        process.stdout.readline()
+    end_leftovers(homes["mine"])
+    assert has_ended(processes["mine"].pid)
+    assert is_alive(processes["other"].pid)
+    for process in processes.values():
+        process.kill()
+        process.communicate()

@@ -1,0 +1,62 @@
+"""One place builds the configuration of every session and server."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.errors import JarsUnavailable
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.spark.config import LOG4J, list_jars, spark_config
+from cdc_platform.spark.settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
+
+
+def test_a_classic_session_has_all_that_the_platform_needs(tmp_path: Path) -> None:
+    """Catalog, jars, time zone, loopback and the interpreter that runs us."""
+    conf = spark_config(SparkSettings(master="local[3]", driver_memory="1g"), LakeSettings(str(tmp_path)))
+    assert conf["spark.master"] == "local[3]"
+    assert conf["spark.driver.memory"] == "1g"
+    assert conf["spark.sql.session.timeZone"] == "UTC"
+    assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert conf["spark.pyspark.python"] == sys.executable
+    assert conf["spark.jars.packages"] == ",".join(DEFAULT_PACKAGES)
+    assert conf["spark.sql.catalog.lake"] == "org.apache.iceberg.spark.SparkCatalog"
+    assert conf["spark.sql.catalog.lake.warehouse"] == tmp_path.as_uri()
+    assert conf["spark.sql.catalog.lake.cache-enabled"] == "false"
+    assert LOG4J.exists()
+
+
+def test_settings_win_over_the_platform(tmp_path: Path) -> None:
+    """What a user sets in `spark.conf` is not overwritten."""
+    spark = SparkSettings(conf={"spark.sql.shuffle.partitions": "64", "spark.ui.enabled": "true"})
+    conf = spark_config(spark, LakeSettings(str(tmp_path)))
+    assert (conf["spark.sql.shuffle.partitions"], conf["spark.ui.enabled"]) == ("64", "true")
+
+
+def test_a_remote_session_is_told_only_what_a_client_may_set(tmp_path: Path) -> None:
+    """Catalog and jars are the server's own."""
+    spark = SparkSettings(remote="sc://spark:15002", conf={"spark.sql.shuffle.partitions": "64"})
+    expected = {"spark.remote": "sc://spark:15002", "spark.sql.shuffle.partitions": "64"}
+    assert expected == spark_config(spark, LakeSettings(str(tmp_path)))
+
+
+def test_a_postgresql_catalog_brings_its_driver(tmp_path: Path) -> None:
+    """The driver is fetched only where it is needed."""
+    lake = LakeSettings(str(tmp_path), {"type": "sql", "uri": "postgresql+psycopg2://u:p@h/d"})
+    assert POSTGRESQL_DRIVER in spark_config(SparkSettings(), lake)["spark.jars.packages"]
+
+
+def test_a_folder_of_jars_replaces_packages(tmp_path: Path) -> None:
+    """Nothing is fetched then, and only jars are taken."""
+    for name in ("b.jar", "a.jar", "readme.txt"):
+        (tmp_path / name).touch()
+    conf = spark_config(SparkSettings(jars_folder=str(tmp_path)), LakeSettings(str(tmp_path)))
+    assert conf["spark.jars"] == f"{tmp_path}/a.jar,{tmp_path}/b.jar"
+    assert "spark.jars.packages" not in conf
+
+
+def test_a_folder_without_jars_is_told(tmp_path: Path) -> None:
+    """The error names the setting, the folder and what belongs there."""
+    with pytest.raises(JarsUnavailable, match=r"spark\.jars_folder.*Maven Central") as caught:
+        list_jars(str(tmp_path))
+    assert str(tmp_path) in str(caught.value)

@@ -1,0 +1,177 @@
+"""From raw records to the order of the log."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_platform.errors import TransactionIncomplete
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.order_key import record_order, spanner_order_key
+from cdc_platform.model.records import ModType, ValueCaptureType
+from cdc_platform.pipeline.order import order_changes
+from cdc_platform.spark.order import SINGLE_TASK_RECORDS, measure, order_records
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
+from cdc_platform_tests.pipelines import (
+    START,
+    data_change,
+    feed,
+    log_rows,
+    quarantined_rows,
+    raw_table,
+    state_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+def insert(transaction: str, at: int, sequence: int = 0, records: int = 1, mods: int = 1) -> RawRow:
+    """Return a record with mods that tell where they belong."""
+    values = [({"id": f"{transaction}-{sequence}-{n}"}, {}) for n in range(mods)]
+    return data_change(
+        "accounts",
+        ModType.INSERT,
+        *values,
+        at_micros=START + at,
+        transaction=transaction,
+        sequence=sequence,
+        records=records,
+    )
+
+
+def keys_of(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the keys of changes."""
+    return [json.loads(row["keys"])["id"] for row in rows]
+
+
+def ordered_rows(spark: "SparkSession", rows: list[RawRow], expected: int) -> list[dict[str, Any]]:
+    """Order records and return the changes by ordinal."""
+    frame: DataFrame = spark.createDataFrame(raw_table(rows))
+    ordered = order_records(frame, first_ordinal=100, expected_records=expected)
+    return sorted((row.asDict() for row in ordered.collect()), key=lambda row: int(row["ordinal"]))
+
+
+@pytest.mark.parametrize("expected_records", [1, SINGLE_TASK_RECORDS + 1], ids=["one task", "many tasks"])
+def test_changes_are_in_commit_order(spark: "SparkSession", expected_records: int) -> None:
+    """Timestamp, transaction, record and mod decide, in this order, however many tasks do the work."""
+    rows = [
+        insert("b", 2),
+        insert("a", 2, sequence=10, records=2, mods=2),
+        insert("c", 1),
+        insert("a", 2, sequence=9, records=2),
+        insert("ab", 2),
+        insert("z", 0),
+    ]
+    changes = ordered_rows(spark, rows, expected_records)
+    assert keys_of(changes) == ["z-0-0", "c-0-0", "a-9-0", "a-10-0", "a-10-1", "ab-0-0", "b-0-0"]
+    order_keys = [row["order_key"] for row in changes]
+    assert sorted(order_keys) == order_keys
+    expected = spanner_order_key(START + 2, "a", record_order("00000010"), 1)
+    assert expected == changes[4]["order_key"]
+    assert changes[0]["ordinal"] == 100
+
+
+def test_records_that_came_twice_are_there_once(spark: "SparkSession") -> None:
+    """Equal timestamp, transaction and record sequence make a duplicate, whatever partition sent it."""
+    twice = insert("a", 1, mods=2)
+    rows = [twice, {**twice, "partition_token": "other", "tick": 9}, insert("a", 2), twice]
+    changes = ordered_rows(spark, rows, 4)
+    assert keys_of(changes) == ["a-0-0", "a-0-1", "a-0-0"]
+
+
+def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
+    """Changes, patches and records by table; the next ordinal lies after all of them."""
+    patch = data_change("transfers", ModType.UPDATE, ({}, {}), at_micros=START, transaction="p")
+    whole = {**patch, "value_capture_type": ValueCaptureType.NEW_ROW.value, "server_transaction_id": "w"}
+    frame = spark.createDataFrame(raw_table([insert("a", 1, mods=3), patch, whole]))
+    stats = measure(order_records(frame, 100, 3))
+    assert {name: (table.changes, table.patches) for name, table in stats.tables.items()} == {
+        "accounts": (3, 0),
+        "transfers": (2, 1),
+    }
+    assert (stats.records, stats.quarantined, stats.next_ordinal, stats.incomplete) == (3, 0, 105, None)
+
+
+def test_a_transaction_with_missing_records_stops_the_log(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Nothing of the window is committed, not even what is complete, and the error tells the counts."""
+    pipeline = bank_pipeline(session_lake)
+    feed(pipeline, START + SECOND, opening(1, 100, START + 1), insert("short", 2, records=3))
+    order_state = state_of(pipeline)["change_log"]
+    with pytest.raises(TransactionIncomplete) as caught:
+        order_changes(pipeline, spark)
+    assert (caught.value.transaction_id, caught.value.expected, caught.value.seen) == ("short", 3, 1)
+    assert order_state == state_of(pipeline)["change_log"]
+    assert quarantined_rows(pipeline) == []
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [
+        {"mods": [{"keys": "no JSON", "new_values": "{}", "old_values": "{}"}]},
+        {"mods": [{"keys": '{"id": "1"}', "new_values": "[1]", "old_values": "{}"}]},  # not an object
+        {"mods": []},  # a record without a mod
+        {"mod_type": "UNKNOWN"},
+        {"table_name": None},
+        {"number_of_records_in_transaction": None},
+    ],
+    ids=lambda flaw: next(iter(flaw)),
+)
+def test_an_unsound_record_takes_its_transaction_into_quarantine(
+    spark: "SparkSession", session_lake: LakeSettings, flaw: dict[str, Any]
+) -> None:
+    """The log holds no part of the transaction, each record tells its reason, and the rest goes on."""
+    pipeline = bank_pipeline(session_lake)
+    bad = {**insert("bad", 2, sequence=1, records=2), **flaw}
+    feed(pipeline, START + SECOND, insert("bad", 2, records=2), bad, opening(1, 100, START + 1))
+    order_changes(pipeline, spark)
+    assert keys_of(log_rows(pipeline)) == ["1"]
+    held = {row["record_id"]: row for row in quarantined_rows(pipeline)}
+    assert set(held) == {"bad/00000000", "bad/00000001"}
+    assert held["bad/00000000"]["reason"] == "another record of its transaction is in quarantine"
+    assert held["bad/00000001"]["reason"].startswith("the record lacks a part")
+    stored = json.loads(held["bad/00000001"]["record"])
+    assert stored["server_transaction_id"] == "bad"
+    assert [mod["keys"] for mod in bad["mods"]] == [mod["keys"] for mod in stored["mods"]]
+
+
+def test_quarantine_is_written_once(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ended between quarantine and log leaves nothing twice, also when more has been read since."""
+    from cdc_platform.pipeline import order
+
+    pipeline = bank_pipeline(session_lake)
+    feed(pipeline, START + SECOND, {**insert("bad", 2), "mod_type": "UNKNOWN"}, opening(1, 100, START + 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(order, "sound_changes", lambda *_args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            order_changes(pipeline, spark)
+    assert len(quarantined_rows(pipeline)) == 1
+    feed(pipeline, START + 2 * SECOND, opening(2, 100, START + SECOND + 1))
+    order_changes(pipeline, spark)
+    assert len(quarantined_rows(pipeline)) == 1
+    assert keys_of(log_rows(pipeline)) == ["1", "2"]
+
+
+def test_ordinals_rise_across_ticks(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One order spans all ticks, whether one task or many have ordered them."""
+    from cdc_platform.spark import order
+
+    pipeline = bank_pipeline(session_lake)
+    for number in (1, 2, 3, 4):
+        monkeypatch.setattr(order, "SINGLE_TASK_RECORDS", 0 if number % 2 else 50_000)
+        feed_tick(pipeline, number)
+        order_changes(pipeline, spark)
+    rows = log_rows(pipeline)
+    assert len({row["ordinal"] for row in rows}) == len(rows) == 14
+    order_keys = [row["order_key"] for row in rows]
+    assert sorted(order_keys) == order_keys
+    assert sorted(row["tick"] for row in rows) == [row["tick"] for row in rows]
