@@ -18,7 +18,7 @@
     + PartitionBoundsInvalid    the read began outside the partition's life
     + RecordUnreadable          a record has not the shape that the source documents
   x OrderError                the log cannot be put in commit order
-    + TransactionIncomplete     fewer records arrived than the transaction announced (retry)
+    + TransactionIncomplete     not as many records arrived as the transaction announced
   x LakeError                 a table of the lake could not be read or committed
     + CommitConflict            another run committed first (retry)
     + LakeFormatUnknown         the lake was written by a newer version of the platform
@@ -112,16 +112,14 @@ class OrderError(CdcError):
 
 
 class TransactionIncomplete(OrderError):
-    """Fewer records arrived than the transaction announced."""
-
-    retryable = True
+    """Not as many records arrived as the transaction announced, although all have been read."""
 
     def __init__(self, transaction_id: str, expected: int, seen: int) -> None:
         self.transaction_id, self.expected, self.seen = transaction_id, expected, seen
         super().__init__(
             f"Transaction `{transaction_id}` has {seen} of {expected} records at the watermark. "
-            "It stays out of the change log, and nothing after it is published; "
-            "run the tick again, and report it if it persists."
+            "Nothing at or after it enters the change log or is published, since the tables would not equal "
+            "the source. Report it with the transaction's raw records; to go on without it, begin a new lake."
         )
 
 

@@ -70,7 +70,9 @@ def _follow(
 ) -> Iterator[dg.AssetMaterialization]:
     wants_more = _until(context, assets.pipeline, follow_s)
     pause(run.pipeline.settings.idle_interval_s, wants_more)
-    for outcome in follow_source(run.pipeline, run.spark, wants_more):
+    for outcome in follow_source(
+        run.pipeline, run.spark, wants_more, lambda error: context.log.warning(str(error))
+    ):
         lineage = trace_lineage(run.pipeline)
         add_live_partitions(context.instance, assets.pipeline, lineage)
         yield from tick_events(assets, run.pipeline, outcome, lineage)

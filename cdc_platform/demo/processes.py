@@ -1,6 +1,5 @@
 """The demo's child processes: their logs, and that none of them outlives the demo."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -23,7 +22,16 @@ CHILD_VARIABLE: Final = "CDC_PLATFORM_DEMO_CHILD"
 STOP_WITHIN_S: Final = 10.0
 TAIL_LINES: Final = 15
 
-_SET_PARENT_DEATH_SIGNAL: Final = 1
+DIE_WITH_PARENT: Final = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("the demo has ended already")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+"""Runs in the child before the command. A `preexec_fn` would fork a process in which gRPC has threads."""
 
 
 class Children:
@@ -57,12 +65,11 @@ class Children:
         """Start a process whose output goes to its log file."""
         with self.log_of(name).open("ab") as log:
             process = subprocess.Popen(  # noqa: S603  the demo's own commands
-                command,
+                [sys.executable, "-c", DIE_WITH_PARENT, str(os.getpid()), *command],
                 env={**os.environ, **(environment or {}), CHILD_VARIABLE: name},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  one prctl call; takes no lock of ours
             )
         self._processes[name] = process
 
@@ -120,8 +127,3 @@ def _marked(*marks: str) -> Iterator[int]:
         with suppress(OSError):
             if pid not in (os.getpid(), os.getppid()) and wanted <= set(environ.read_bytes().split(b"\0")):
                 yield pid
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)

@@ -89,21 +89,25 @@ def load_lineage(lake: Lake) -> Lineage | None:
     return Lineage({row["partition_token"]: _as_partition(row) for row in rows}, read_mark(table).tick)
 
 
-def save_lineage(lake: Lake, lineage: Lineage) -> None:
-    """Replace the stored lineage, unless somebody else has derived the same or a newer one meanwhile."""
+def save_lineage(lake: Lake, lineage: Lineage) -> Lineage:
+    """Replace the stored lineage, and return what is stored then.
+
+    That is another one where somebody else has derived the same tick or a newer one meanwhile: of two
+    first starts, which may begin at different moments, only one counts.
+    """
     rows = [_as_row(partition) for partition in lineage.partitions.values()]
     properties = {TICK: str(lineage.tick)}
     while True:
         table = lake.system_table(LINEAGE)
         is_first = table.current_snapshot() is None
         if not is_first and read_mark(table).tick >= lineage.tick:
-            return
+            return load_lineage(lake) or lineage
         write = table.append if is_first else table.overwrite
         try:
             write(pa.Table.from_pylist(rows, PARTITION_LINEAGE), snapshot_properties=properties)
         except CommitFailedException:
             continue
-        return
+        return lineage
 
 
 def _as_partition(row: Mapping[str, Any]) -> Partition:

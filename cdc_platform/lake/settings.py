@@ -54,7 +54,7 @@ def _translate(catalog: Mapping[str, str], warehouse: str) -> dict[str, str]:
     kind, uri = catalog.get("type", ""), catalog.get("uri", "")
     others = {key: value for key, value in catalog.items() if key not in {"type", "uri", "warehouse"}}
     if kind == "sql":
-        return _jdbc_of_sqlalchemy(uri, warehouse)
+        return _jdbc_of_sqlalchemy(uri, warehouse) | others
     if kind in {"rest", "hive", "glue"}:
         return {"type": kind, "warehouse": warehouse, **({"uri": uri} if uri else {}), **others}
     raise SettingError("lake.catalog.type", f"must be sql, rest, hive or glue: {kind!r}")

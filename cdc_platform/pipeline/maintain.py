@@ -3,10 +3,13 @@
 import time
 from dataclasses import dataclass
 
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
+from cdc_platform.lake.commits import BRANCH, TICK, ancestors_of, count_rows, fact, head, read_mark
+from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import CUT, LINEAGE, LOG, RAW
 from cdc_platform.lake.maintenance import compact_all_files, compact_small_files, expire_snapshots
 from cdc_platform.model.names import lake_table_name
@@ -15,6 +18,9 @@ from cdc_platform.pipeline.pipeline import Pipeline
 
 ROLLING_TABLES = (RAW, LOG, CUT)
 """The platform's own tables that grow by a few files each tick."""
+
+ROLLING_PATIENCE = 4
+"""How many times as many ticks these wait for a compaction: they are read less than merged tables."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +32,9 @@ class MaintenanceOutcome:
     expired_files: int
 
 
-def is_due(pipeline: Pipeline, tick: int) -> bool:
-    """Whether maintenance has something to do after a tick."""
-    return tick > 0 and tick % pipeline.settings.maintenance.minor_every_ticks == 0
+def is_due(pipeline: Pipeline) -> bool:
+    """Whether some table has taken so many ticks since its last compaction that another one pays."""
+    return any(_is_fragmented(pipeline, table.name) for table in pipeline.tables)
 
 
 def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = False) -> MaintenanceOutcome:
@@ -42,43 +48,56 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
     Raises:
         LakeError: a compaction has changed the number of rows; it should be reported.
     """
-    tick = read_mark(pipeline.lake.system_table(RAW)).tick
-    settings = pipeline.settings.maintenance
-    expires = thorough or tick % settings.expire_every_ticks == 0
-    minor = sum(_compact_table(pipeline, spark, table.name) for table in pipeline.tables)
-    if expires or tick % (settings.minor_every_ticks * 4) == 0:
-        for name in ROLLING_TABLES:
-            minor += compact_small_files(
-                spark, f"{pipeline.lake.system_namespace}.{name}", settings.small_file_bytes
-            )
-    major = sum(_compact_deleted(pipeline, spark, table.name, thorough=thorough) for table in pipeline.tables)
-    expired = _expire(pipeline, spark) if expires else 0
-    return MaintenanceOutcome(minor, major, expired)
+    tables = [table.name for table in pipeline.tables if _is_published(pipeline, table.name)]
+    minor = sum(
+        _compact_table(pipeline, spark, table)
+        for table in tables
+        if thorough or _is_fragmented(pipeline, table)
+    )
+    minor += sum(_compact_rolling(pipeline, spark, name, thorough=thorough) for name in ROLLING_TABLES)
+    major = sum(_compact_deleted(pipeline, spark, table, thorough=thorough) for table in tables)
+    return MaintenanceOutcome(minor, major, _expire(pipeline, spark, tables, thorough=thorough))
+
+
+def _is_fragmented(pipeline: Pipeline, table: str) -> bool:
+    found = pipeline.lake.table(table)
+    return found is not None and _ticks_since(found) >= pipeline.settings.maintenance.minor_every_ticks
+
+
+def _ticks_since(table: Table) -> int:
+    """Return how many ticks a table has taken since it was compacted."""
+    ticks = set()
+    for snapshot in ancestors_of(table, head(table)):
+        if snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE:
+            break
+        ticks.add(fact(snapshot, TICK))
+    return len(ticks - {None})
 
 
 def _compact_table(pipeline: Pipeline, spark: SparkSession, table: str) -> int:
-    if not _is_published(pipeline, table):
-        return 0
-    before = count_rows(head(load_table(pipeline, table)))
-    rewritten = compact_small_files(
-        spark, _spark_name(pipeline, table), pipeline.settings.maintenance.small_file_bytes
-    )
-    _compare_rows(pipeline, table, before)
+    small_file_bytes = pipeline.settings.maintenance.small_file_bytes
+    rewritten = compact_small_files(spark, _spark_name(pipeline, table), small_file_bytes)
+    _compare_rows(pipeline, table)
     return rewritten
 
 
-def _compact_deleted(pipeline: Pipeline, spark: SparkSession, table: str, *, thorough: bool) -> int:
-    snapshot = head(load_table(pipeline, table)) if _is_published(pipeline, table) else None
-    if snapshot is None:
+def _compact_rolling(pipeline: Pipeline, spark: SparkSession, name: str, *, thorough: bool) -> int:
+    settings = pipeline.settings.maintenance
+    due_after = settings.minor_every_ticks * ROLLING_PATIENCE
+    if not thorough and _ticks_since(pipeline.lake.system_table(name)) < due_after:
         return 0
-    total = int(fact(snapshot, "total-records") or 0)
-    deleted = int(fact(snapshot, "total-position-deletes") or 0)
+    return compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", settings.small_file_bytes)
+
+
+def _compact_deleted(pipeline: Pipeline, spark: SparkSession, table: str, *, thorough: bool) -> int:
+    snapshot = head(load_table(pipeline, table))
+    total = int(fact(snapshot, "total-records") or 0) if snapshot is not None else 0
+    deleted = int(fact(snapshot, "total-position-deletes") or 0) if snapshot is not None else 0
     share = pipeline.settings.maintenance.major_deleted_fraction
     if not deleted or (not thorough and deleted < total * share):
         return 0
-    before = count_rows(snapshot)
     rewritten = compact_all_files(spark, _spark_name(pipeline, table))
-    _compare_rows(pipeline, table, before)
+    _compare_rows(pipeline, table)
     return rewritten
 
 
@@ -91,23 +110,50 @@ def _is_published(pipeline: Pipeline, table: str) -> bool:
     return branch is None or read_mark(found, BRANCH).tick <= read_mark(found).tick
 
 
-def _compare_rows(pipeline: Pipeline, table: str, before: int | None) -> None:
-    after = count_rows(head(load_table(pipeline, table)))
-    if before is not None and after is not None and before != after:
-        raise LakeError(f"Compaction of `{table}` changed its rows from {before} to {after}.")
+def _compare_rows(pipeline: Pipeline, table: str) -> None:
+    """Compare the newest compaction with what it compacted."""
+    found = load_table(pipeline, table)
+    for snapshot in ancestors_of(found, head(found)):
+        if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
+            continue
+        parent = found.metadata.snapshot_by_id(snapshot.parent_snapshot_id or -1)
+        before, after = count_rows(parent), count_rows(snapshot)
+        if parent is not None and None not in {before, after} and before != after:
+            raise LakeError(
+                f"Compaction of `{table}` changed its rows from {before} to {after}. Rebuild the table "
+                f"from the log, and report this with the table's snapshot {snapshot.snapshot_id}."
+            )
+        return
 
 
-def _expire(pipeline: Pipeline, spark: SparkSession) -> int:
+def _expire(pipeline: Pipeline, spark: SparkSession, tables: list[str], *, thorough: bool) -> int:
     settings = pipeline.settings.maintenance
-    older_than_micros = time.time_ns() // 1000 - int(settings.keep_snapshots_s * 1_000_000)
-    system = [f"{pipeline.lake.system_namespace}.{name}" for name in (*ROLLING_TABLES, LINEAGE)]
-    tables = [
-        _spark_name(pipeline, table.name) for table in pipeline.tables if pipeline.lake.table(table.name)
-    ]
-    return sum(
-        expire_snapshots(spark, table, older_than_micros, settings.keep_snapshots)
-        for table in system + tables
-    )
+    keep_micros = time.time_ns() // 1000 - int(settings.keep_snapshots_s * 1_000_000)
+    cuts = [cut for cut in list_cuts(pipeline.lake) if cut.published_micros >= keep_micros]
+    expired = 0
+    for name in (*ROLLING_TABLES, LINEAGE):
+        identifier = f"{pipeline.lake.system_namespace}.{name}"
+        expired += _expire_table(pipeline, spark, identifier, keep_micros, thorough=thorough)
+    for table in tables:
+        found = load_table(pipeline, table)
+        named = [found.metadata.snapshot_by_id(cut.tables.get(table, -1)) for cut in cuts]
+        # A young cut may name an old snapshot, of a table that is seldom written.
+        oldest = [snapshot.timestamp_ms * 1000 for snapshot in named if snapshot is not None]
+        before = min([keep_micros, *oldest])
+        expired += _expire_table(pipeline, spark, _spark_name(pipeline, table), before, thorough=thorough)
+    return expired
+
+
+def _expire_table(
+    pipeline: Pipeline, spark: SparkSession, identifier: str, before_micros: int, *, thorough: bool
+) -> int:
+    settings = pipeline.settings.maintenance
+    snapshots = pipeline.lake.catalog.load_table(identifier).metadata.snapshots
+    old = sum(snapshot.timestamp_ms * 1000 < before_micros for snapshot in snapshots)
+    expendable = min(old, len(snapshots) - settings.keep_snapshots)
+    if expendable < (1 if thorough else settings.expire_every_ticks):
+        return 0
+    return expire_snapshots(spark, identifier, before_micros, settings.keep_snapshots)
 
 
 def _spark_name(pipeline: Pipeline, table: str) -> str:

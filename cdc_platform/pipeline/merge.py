@@ -29,7 +29,7 @@ from cdc_platform.pipeline.branch import (
     verify_attempt,
 )
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.span import LogSpan, pending_span
+from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
 from cdc_platform.spark.merge import append_born, create_table_sql, merge_everything, merge_existing
 from cdc_platform.spark.typed import type_changes
@@ -102,10 +102,10 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     table = schema.name
     ensure_table(pipeline, spark, schema)
     cut = newest_cut(pipeline.lake)
-    span = pending_span(pipeline, table, cut.tick if cut is not None and table in cut.tables else 0)
+    found = load_table(pipeline, table)
+    span = pending_span(pipeline, table, applied_tick(found, table, cut))
     if span.changes == 0:
         return MergeOutcome(table, span.until_inclusive)
-    found = load_table(pipeline, table)
     done = finished_head(found)
     if done is not None and read_mark(found, BRANCH).tick == span.until_inclusive:
         fell_back = fact(done, FELL_BACK) == "true"

@@ -34,8 +34,9 @@ class OrderOutcome:
 
 @dataclass(frozen=True)
 class _Window:
-    """Records between the log's watermark and the new one; ``log`` is the version that it continues."""
+    """Records between the log's watermark and the new one; the tables are the versions that it continues."""
 
+    quarantine: Table
     log: Table
     mark: Mark
     tick: int
@@ -50,12 +51,12 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
         CommitConflict: another run has committed the same tick; nothing was changed.
     """
     lineage = trace_lineage(pipeline)
-    log = pipeline.lake.system_table(LOG)
+    quarantine, log = pipeline.lake.system_table(QUARANTINED), pipeline.lake.system_table(LOG)
     mark = read_mark(log)
     watermark = watermark_micros(lineage)
     if watermark is None or lineage.tick <= mark.tick or watermark <= (mark.position_micros or 0):
         return OrderOutcome(mark.tick, mark.position_micros, 0, 0, 0)
-    window = _Window(log, mark, lineage.tick, watermark)
+    window = _Window(quarantine, log, mark, lineage.tick, watermark)
     expected = _count_records(pipeline, window)
     stats = _commit_records(pipeline, spark, window, expected) if expected else _commit_nothing(window)
     return OrderOutcome(lineage.tick, watermark, stats.changes, stats.transactions, stats.quarantined)
@@ -96,8 +97,9 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
             raise TransactionIncomplete(short.transaction_id, short.expected, short.seen)
         if stats.quarantined:
             held = unsound_records(ordered, window.tick)
-            quarantine = lake.system_table(QUARANTINED)
-            commit_tick(held, lake.spark_system_table(QUARANTINED), quarantine, step, {})
+            commit_tick(held, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
+        # Whatever the records name, the source's schema is known from here on.
+        pipeline.forget_tables()
         changes = sound_changes(ordered, window.tick, CHANGE_LOG.names)
         commit_tick(changes, lake.spark_system_table(LOG), window.log, step, _properties(window, stats))
     finally:

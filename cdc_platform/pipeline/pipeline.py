@@ -41,6 +41,10 @@ class Pipeline:
                 )
         return tuple(watched[name] for name in sorted(chosen))
 
+    def forget_tables(self) -> None:
+        """Ask the source anew when the tables are needed next; it may have got columns since."""
+        self.__dict__.pop("tables", None)
+
     def table(self, name: str) -> TableSchema:
         """Return the schema of one source table.
 

@@ -77,10 +77,10 @@ def _plain(column: pa.Array) -> "pd.Series[Any]":
     if pa.types.is_timestamp(kind):
         return pd.Series(
             column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist(), dtype=object
-        ).map(str)
+        ).map(repr)
     if pa.types.is_nested(kind) or pa.types.is_large_list(kind):
         return pd.Series([json.dumps(value, default=str) for value in column.to_pylist()], dtype=object)
-    return pd.Series(column.to_pylist(), dtype=object).map(str)
+    return pd.Series(column.to_pylist(), dtype=object).map(repr)
 
 
 def _source_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:

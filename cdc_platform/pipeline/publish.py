@@ -13,7 +13,7 @@ from cdc_platform.lake.settings import CATALOG
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.pipeline.branch import contains, finished_head, load_table
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.span import pending_span
+from cdc_platform.pipeline.span import applied_tick, pending_span
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,7 @@ def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None)
         and not contains(found, branch.snapshot_id)
     ):
         return _Version(table, branch.snapshot_id, is_new=True)
-    published = newest.tick if newest is not None and table in newest.tables else 0
-    if main is None or pending_span(pipeline, table, published).changes:
+    if main is None or pending_span(pipeline, table, applied_tick(found, table, newest)).changes:
         raise LakeError(f"Table `{table}` is behind the log at tick {tick}; materialise it before the cut.")
     return _Version(table, main.snapshot_id, is_new=False)
 

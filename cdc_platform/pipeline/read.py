@@ -42,8 +42,6 @@ class ReadOutcome:
 
     def followed_by(self, later: "ReadOutcome") -> "ReadOutcome":
         """Return this round and the next one as one."""
-        if not later.committed:
-            return self
         kinds = self.records.keys() | later.records.keys()
         return replace(
             later,
@@ -70,7 +68,10 @@ def read_generations(pipeline: Pipeline, spark: SparkSession) -> ReadOutcome:
         end_micros = max(report.end_inclusive_micros for report in outcome.slices)
         if end_micros - watermark < ROUND_WORTH_S * 1_000_000:
             break
-        outcome = outcome.followed_by(read_slices(pipeline, spark, end_limit_micros=end_micros))
+        later = read_slices(pipeline, spark, end_limit_micros=end_micros)
+        if not later.committed:
+            break
+        outcome = outcome.followed_by(later)
     return outcome
 
 
@@ -92,7 +93,7 @@ def read_slices(
 
     Raises:
         CommitConflict: another run has committed the same tick; nothing was changed.
-        SourceError: no slice could be read.
+        SourceError: no slice could be read, or one for a reason that lasts; what was read is committed.
     """
     raw = pipeline.lake.system_table(RAW)
     mark = read_mark(raw)
@@ -111,8 +112,10 @@ def read_slices(
     commit_tick(frame, target, raw, TickStep(mark.tick, tick), {POSITION: str(end_micros)})
     control = read_control(pipeline.lake, tick)
     outcome = ReadOutcome(tick, control.slices, control.records, committed=True, clock_micros=clock_micros)
-    if len(outcome.interrupted) == len(outcome.slices):
-        raise _as_error(outcome.interrupted[0])
+    failures = [_as_error(report) for report in outcome.interrupted]
+    lasting = [error for error in failures if not error.retryable]
+    if lasting or len(failures) == len(slices):
+        raise (lasting or failures)[0]
     return outcome
 
 

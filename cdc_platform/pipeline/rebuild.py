@@ -8,15 +8,16 @@ from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.commits import BRANCH, head
 from cdc_platform.lake.cuts import find_cut
 from cdc_platform.pipeline.branch import Attempt, load_table, reset_branch
-from cdc_platform.pipeline.merge import Build, MergeOutcome, ensure_table, run_builds
+from cdc_platform.pipeline.merge import Build, MergeOutcome, ensure_table, merge_tables, run_builds
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.span import pending_span
 
 
 def rebuild_table(
     pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None = None
 ) -> MergeOutcome:
-    """Build a table anew on its branch; the next cut publishes it.
+    """Build a table anew and publish it with a cut of its own, in which the others are at the log, too.
 
     Args:
         pipeline: the pipeline.
@@ -39,7 +40,10 @@ def rebuild_table(
     if base is None:
         raise CutNotFound(f"Table `{table}` has no snapshot of cut {at_cut} any more; choose a newer cut.")
     build = Build(schema, base, pending_span(pipeline, table, after))
-    return run_builds(pipeline, spark, [build])[0]
+    outcome = run_builds(pipeline, spark, [build])[0]
+    merge_tables(pipeline, spark, [other for other in pipeline.tables if other.name != table])
+    publish_cut(pipeline, spark)
+    return outcome
 
 
 def _empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot | None:

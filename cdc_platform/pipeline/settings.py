@@ -1,12 +1,16 @@
 """Everything that a pipeline is told: one source, one folder of the lake, one Spark."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.names import check_identifier
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.spark.settings import SparkSettings
+
+KEPT_SNAPSHOTS_MIN: Final = 10
+"""Compaction puts a few snapshots on top of the one that carries the newest tick."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +19,7 @@ class MaintenanceSettings:
 
     Args:
         minor_every_ticks: ticks between two compactions of small files.
-        expire_every_ticks: ticks between two expiries of snapshots.
+        expire_every_ticks: how many snapshots must be old enough before they are expired.
         small_file_bytes: files below it are rewritten by a minor compaction.
         keep_snapshots_s: how long every snapshot, and with it every cut, stays readable.
         keep_snapshots: how many of the newest snapshots stay whatever their age.
@@ -33,6 +37,12 @@ class MaintenanceSettings:
     def __post_init__(self) -> None:
         if self.minor_every_ticks < 1 or self.expire_every_ticks < 1:
             raise SettingError("maintenance", "needs at least one tick between two of its runs")
+        if self.keep_snapshots < KEPT_SNAPSHOTS_MIN:
+            raise SettingError(
+                "maintenance.keep_snapshots",
+                f"must be at least {KEPT_SNAPSHOTS_MIN}, since snapshots are what tells how far the pipeline "
+                f"has come, but is: {self.keep_snapshots}",
+            )
 
 
 @dataclass(frozen=True)

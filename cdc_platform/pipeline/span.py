@@ -7,6 +7,7 @@ from typing import Final
 from pyiceberg.table import Table
 
 from cdc_platform.lake.commits import STATS, TICK, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.pipeline.pipeline import Pipeline
 
@@ -24,6 +25,14 @@ class LogSpan:
     until_inclusive: int
     changes: int
     has_patches: bool
+
+
+def applied_tick(table: Table, name: str, cut: Cut | None) -> int:
+    """Return the tick of the log that the published version of a table holds.
+
+    A table that the newest cut does not name, since it was left out for a while, tells it itself.
+    """
+    return cut.tick if cut is not None and name in cut.tables else read_mark(table).tick
 
 
 def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpan:

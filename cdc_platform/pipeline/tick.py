@@ -64,6 +64,6 @@ def run_tick(pipeline: Pipeline, spark: SparkSession) -> TickOutcome:
     with watch.measure("publish"):
         cut = publish_cut(pipeline, spark)
     with watch.measure("maintain"):
-        if read.committed and is_due(pipeline, read.tick):
+        if is_due(pipeline):
             maintain_lake(pipeline, spark)
     return TickOutcome(read, order, merges, cut, watch.seconds)

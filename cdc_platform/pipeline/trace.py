@@ -22,8 +22,7 @@ def trace_lineage(pipeline: Pipeline) -> Lineage:
         control = read_control(pipeline.lake, tick)
         lineage = advance(lineage, tick, control.slices, control.children)
     if lineage is not stored:
-        lineage = _pruned(lineage)
-        save_lineage(pipeline.lake, lineage)
+        return save_lineage(pipeline.lake, _pruned(lineage))
     return lineage
 
 

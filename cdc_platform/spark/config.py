@@ -12,19 +12,22 @@ LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 
 EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
-PLATFORM: Final = {
-    "spark.app.name": "cdc_platform",
-    "spark.sql.extensions": EXTENSIONS,
+SESSION: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A patch is broadcast to the table it is merged into, whatever its size up to this one: a MERGE
     # takes no hint, and the alternative moves the whole table.
     "spark.sql.autoBroadcastJoinThreshold": "256MB",
     # A persisted patch lives for a second: compressing it costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
+}
+"""What each session may set for itself, on a server as well."""
+
+PROCESS: Final = {
+    "spark.app.name": "cdc_platform",
+    "spark.sql.extensions": EXTENSIONS,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -34,19 +37,21 @@ PLATFORM: Final = {
     "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.cleaner.periodicGC.interval": "10min",
 }
+"""What a Spark process is started with."""
 
 
 def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
-    """Return the settings of a session; a remote one takes those that a client may set."""
+    """Return the settings of a session; a remote one takes those that a session may set."""
     if spark.remote is not None:
-        return {"spark.remote": spark.remote, **spark.conf}
+        return {"spark.remote": spark.remote, **SESSION, **spark.conf}
     return {
         "spark.master": spark.master,
         "spark.driver.memory": spark.driver_memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
         # Spark's workers would otherwise run the first python3 of the PATH.
         "spark.pyspark.python": sys.executable,
-        **PLATFORM,
+        **PROCESS,
+        **SESSION,
         **_jars(spark, lake),
         **_catalog(lake),
         **spark.conf,

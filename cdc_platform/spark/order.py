@@ -100,7 +100,8 @@ def _explode(records: DataFrame) -> DataFrame:
 
 
 def _is_whole_row() -> Column:
-    return F.col("mod_type").isin("INSERT", "DELETE") | F.col("value_capture_type").isin(*WHOLE_ROW_CAPTURES)
+    whole = F.col("mod_type").isin("INSERT", "DELETE") | F.col("value_capture_type").isin(*WHOLE_ROW_CAPTURES)
+    return F.coalesce(whole, F.lit(False))
 
 
 def _is_unsound() -> Column:

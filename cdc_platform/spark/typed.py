@@ -52,7 +52,8 @@ def _texts(columns: tuple[SourceColumn, ...]) -> str:
 
 def _names() -> Column:
     """The columns that a change names; NULL when it names them all."""
-    return F.when(~F.col("is_whole_row"), F.json_object_keys("new_values"))
+    keys = F.coalesce(F.json_object_keys("new_values"), F.array().cast("array<string>"))
+    return F.when(~F.col("is_whole_row"), keys)
 
 
 def _is_named(column: str) -> Column:

@@ -48,7 +48,7 @@ def test_the_start_is_the_beginning_of_the_stream(stream: Stream) -> None:
 
 @pytest.mark.usefixtures("stream")
 def test_the_pipeline_of_the_home_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The home's YAML file is a pipeline like every other, and takes the demo's Spark from the environment."""
+    """The home's YAML file is a pipeline like any other; its Spark comes from the environment."""
     with open_home(tmp_path) as home:
         assert not prepare_home(home, BANK)
     monkeypatch.delenv(REMOTE_VARIABLE, raising=False)

@@ -23,7 +23,11 @@ with Children(home, home) as children:
     print(children._processes["sleeper"].pid, flush=True)
     time.sleep(600)
 """
-GRANDPARENT = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); time.sleep(600)"
+GRANDPARENT = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+time.sleep(600)
+"""
 
 
 @pytest.fixture(autouse=True)

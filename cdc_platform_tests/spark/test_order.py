@@ -143,7 +143,7 @@ def test_an_unsound_record_takes_its_transaction_into_quarantine(
 def test_quarantine_is_written_once(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that ended between quarantine and log leaves nothing twice, also when more has been read since."""
+    """A run that ended between quarantine and log leaves nothing twice, even if more has been read since."""
     from cdc_platform.pipeline import order
 
     pipeline = bank_pipeline(session_lake)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 MAX_INT64 = 2**63 - 1
+LEAST_NUMERIC = "-99999999999999999999999999999.999999999"
 
 VALUES: list[tuple[str, str, Any]] = [
     # type, JSON of the value, expected

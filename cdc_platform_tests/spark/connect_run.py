@@ -1,0 +1,50 @@
+"""Two ticks of the small bank on a Spark Connect server; a process of its own, started by a test.
+
+One process cannot hold a classic and a Connect session, and the other tests have a classic one.
+"""
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.pipeline.maintain import maintain_lake
+from cdc_platform.pipeline.rebuild import rebuild_table
+from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.spark.config import spark_config
+from cdc_platform.spark.settings import SparkSettings
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, feed_tick, opening
+from cdc_platform_tests.pipelines import START, run_steps, slice_row, source_of
+
+
+def main(lake_path: str, remote: str) -> None:
+    """Run everything that needs Spark, and print the balances that readers see."""
+    lake = LakeSettings(lake_path)
+    spark = SparkSession.builder.config(map=spark_config(SparkSettings(remote=remote), lake)).getOrCreate()
+    pipeline = bank_pipeline(lake)
+    for number in (1, 2):
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+    maintain_lake(pipeline, spark, thorough=True)
+    rebuild_table(pipeline, spark, "accounts")
+    run_steps(pipeline, spark)
+    source = source_of(pipeline)
+    source.now_micros = START + 4 * SECOND
+    source.answer = lambda tick, slices: [_numbered(row, tick) for row in _rows(*map(slice_row, slices))]
+    run_tick(pipeline, spark)
+    sys.stdout.write(json.dumps(balances(pipeline)) + "\n")
+    spark.stop()
+
+
+def _rows(*reports: RawRow) -> list[RawRow]:
+    return [opening(5, 500, START + 3 * SECOND + 1), *reports]
+
+
+def _numbered(row: RawRow, tick: int) -> RawRow:
+    return {**row, "tick": tick}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
