@@ -36,6 +36,8 @@ Mod = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Keys and new values."""
 Answer = Callable[[int, Sequence[Slice]], Sequence[RawRow]]
 """Tick and slices to the rows that they return."""
+RowsAt = Callable[[str, int], Iterator[pa.RecordBatch]]
+"""Table and moment to its rows."""
 
 START: Final = 1_800_000_000_000_000
 """Where fake streams begin."""
@@ -62,6 +64,7 @@ class FakeSource:
     first_micros: int = START
     now_micros: int = START
     answer: Answer = field(default=lambda _tick, _slices: ())
+    rows_at: RowsAt = field(default=lambda _table, _micros: iter(()))
 
     def describe(self) -> FakeDescription:
         """Return the watched tables."""

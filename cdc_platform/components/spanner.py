@@ -54,7 +54,7 @@ class Source(dg.Model, dg.Resolvable):
     priority: Annotated[
         Literal["LOW", "MEDIUM", "HIGH"], says("Priority of the reads within the instance.")
     ] = "HIGH"
-    deadline_s: Annotated[float, says("Seconds without an answer after which a read fails.")] = 60.0
+    deadline_s: Annotated[float, says("Seconds after which one call to the source counts as failed.")] = 60.0
     max_attempts: Annotated[int, says("Attempts at a read before it counts as failed.")] = 5
 
 
@@ -201,7 +201,7 @@ class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
                 table_format_version=self.lake.table_format_version,
             ),
             spark=self._spark(folder),
-            tables=None if self.tables is None else tuple(self.tables),
+            tables=tuple(self.tables) if self.tables else None,
             max_slice_s=self.max_slice_s,
             idle_interval_s=self.idle_interval_s,
             maintenance=MaintenanceSettings(**self.maintenance.model_dump()),

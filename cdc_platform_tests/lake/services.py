@@ -1,7 +1,6 @@
 """Catalogs that are services of their own: a private PostgreSQL, and Iceberg's REST test server."""
 
 import os
-import pwd
 import shutil
 import socket
 import subprocess
@@ -29,7 +28,7 @@ def free_port() -> int:
 
 
 def postgresql_programs() -> Path | None:
-    """Return the folder of PostgreSQL's programs: on the PATH, or the newest of Debian's; None without one."""
+    """Return the folder of PostgreSQL's programs: on the PATH, or the newest of Debian's."""
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).resolve().parent
@@ -38,7 +37,10 @@ def postgresql_programs() -> Path | None:
 
 @contextmanager
 def postgresql(programs: Path, folder: Path) -> Iterator[str]:
-    """Run a private cluster in a folder, and give the address of its only database for SQLAlchemy."""
+    """Run a private cluster in a folder, and give the address of its only database for SQLAlchemy.
+
+    The folder's parent must be for this alone: both go to another user where we are root.
+    """
     data, port = folder / "data", free_port()
     data.mkdir(parents=True)
     user = _own(folder)
@@ -53,15 +55,12 @@ def postgresql(programs: Path, folder: Path) -> Iterator[str]:
 
 
 def _own(folder: Path) -> str | None:
-    """Give the folder to an unprivileged user if we are root, and let that user reach it."""
+    """Give a folder and the way into it to an unprivileged user if we are root; return that user."""
     if os.geteuid() != 0:
         return None
-    for path in (folder, *folder.rglob("*")):
+    for path in (folder.parent, folder, *folder.rglob("*")):
         shutil.chown(path, UNPRIVILEGED)
-    for parent in folder.parents[:3]:
-        if parent.stat().st_uid == 0 and parent != Path("/tmp"):  # noqa: S108  already open to all
-            parent.chmod(parent.stat().st_mode | 0o011)
-    return pwd.getpwnam(UNPRIVILEGED).pw_name
+    return UNPRIVILEGED
 
 
 def _run(command: Sequence[str], user: str | None) -> None:

@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.commits import head, read_mark
+from cdc_platform.lake.commits import fact, head, read_mark
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.settings import LakeSettings
@@ -33,6 +34,13 @@ def files_of(pipeline: Pipeline, table: str) -> int:
     return len(list(found_table(pipeline, table).scan().plan_files()))
 
 
+def found_snapshot(pipeline: Pipeline, table: str) -> Snapshot:
+    """Return the snapshot that readers of a table see."""
+    snapshot = head(found_table(pipeline, table))
+    assert snapshot is not None
+    return snapshot
+
+
 @pytest.mark.integration
 def test_compaction_keeps_content_progress_and_cuts(
     spark: "SparkSession", session_lake: LakeSettings
@@ -47,7 +55,7 @@ def test_compaction_keeps_content_progress_and_cuts(
     outcome = maintain_lake(pipeline, spark, thorough=True)
     assert before > files_of(pipeline, "transfers")
     assert outcome.minor_files > 0
-    assert outcome.major_files > 0
+    assert fact(found_snapshot(pipeline, "accounts"), "total-position-deletes") == "0"
     assert log == log_rows(pipeline)
     assert marks == [read_mark(pipeline.lake.system_table(name)) for name in (RAW, LOG)]
     for number, cut in enumerate(list_cuts(pipeline.lake), 1):
@@ -56,6 +64,21 @@ def test_compaction_keeps_content_progress_and_cuts(
     feed_tick(pipeline, 7)
     run_steps(pipeline, spark)
     assert expected_balances(7) == balances(pipeline)
+
+
+@pytest.mark.integration
+def test_files_with_deleted_rows_are_rewritten_however_few(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """A major compaction takes what is too little for a minor one."""
+    pipeline = bank_pipeline(session_lake)
+    for number in (1, 2):
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+    assert fact(found_snapshot(pipeline, "accounts"), "total-position-deletes") == "3"
+    assert maintain_lake(pipeline, spark, thorough=True).major_files > 0
+    assert fact(found_snapshot(pipeline, "accounts"), "total-position-deletes") == "0"
+    assert expected_balances(2) == balances(pipeline)
 
 
 @pytest.mark.integration

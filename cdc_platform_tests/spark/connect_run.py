@@ -22,7 +22,8 @@ from cdc_platform_tests.pipelines import START, run_steps, slice_row, source_of
 def main(lake_path: str, remote: str) -> None:
     """Run everything that needs Spark, and print the balances that readers see."""
     lake = LakeSettings(lake_path)
-    spark = SparkSession.builder.config(map=spark_config(SparkSettings(remote=remote), lake)).getOrCreate()
+    conf = spark_config(SparkSettings(remote=remote), lake)
+    spark = SparkSession.builder.config(map={**conf}).getOrCreate()
     pipeline = bank_pipeline(lake)
     for number in (1, 2):
         feed_tick(pipeline, number)

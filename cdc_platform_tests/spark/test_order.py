@@ -15,6 +15,7 @@ from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
 from cdc_platform_tests.pipelines import (
     START,
+    Mod,
     data_change,
     feed,
     log_rows,
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.integration
 
 def insert(transaction: str, at: int, sequence: int = 0, records: int = 1, mods: int = 1) -> RawRow:
     """Return a record with mods that tell where they belong."""
-    values = [({"id": f"{transaction}-{sequence}-{n}"}, {}) for n in range(mods)]
+    values: list[Mod] = [({"id": f"{transaction}-{sequence}-{n}"}, {}) for n in range(mods)]
     return data_change(
         "accounts",
         ModType.INSERT,

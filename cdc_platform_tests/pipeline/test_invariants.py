@@ -1,0 +1,134 @@
+"""The platform's promises: each check passes on a sound lake, and fails on the damage that it is for."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from cdc_platform.lake.commits import POSITION, TICK, head
+from cdc_platform.lake.control import load_lineage
+from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.lake import LINEAGE, LOG
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.schemas import CHANGE_LOG
+from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING, Check, newest_scope
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
+from cdc_platform_tests.pipelines import START, feed, found_table, run_steps, source_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+Damage = Callable[[Pipeline, "SparkSession"], None]
+
+
+def sound_pipeline(spark: "SparkSession", lake: LakeSettings) -> Pipeline:
+    """Return the bank after two ticks, with a duplicate, a quarantined record, and a source that agrees."""
+    pipeline = bank_pipeline(lake)
+    first = opening(5, 50, START + 7)
+    bad = {**opening(6, 60, START + 8), "mod_type": "UNKNOWN"}
+    feed(pipeline, START + SECOND - 1, first, first, bad)
+    run_steps(pipeline, spark)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    cut = newest_cut(pipeline.lake)
+    assert cut is not None
+    snapshots = dict(cut.tables)
+    contents = {
+        name: found_table(pipeline, name).scan(snapshot_id=snapshot).to_arrow()
+        for name, snapshot in snapshots.items()
+    }
+
+    def rows_at(table: str, _micros: int) -> Iterator[pa.RecordBatch]:
+        yield from contents[table].to_batches(max_chunksize=2)
+
+    source_of(pipeline).rows_at = rows_at
+    return pipeline
+
+
+def log_sql(statement: str) -> Damage:
+    """Return a damage of the log."""
+
+    def damage(pipeline: Pipeline, spark: "SparkSession") -> None:
+        spark.sql(statement.format(log=pipeline.lake.spark_system_table(LOG)))
+
+    return damage
+
+
+def take_watermark_back(pipeline: Pipeline, _spark: "SparkSession") -> None:
+    """Commit an older watermark."""
+    properties = {TICK: "2", POSITION: str(START)}
+    pipeline.lake.system_table(LOG).append(CHANGE_LOG.empty_table(), snapshot_properties=properties)
+
+
+def finish_root(pipeline: Pipeline, spark: "SparkSession") -> None:
+    """Finish a partition that nobody continues."""
+    assert load_lineage(pipeline.lake) is not None
+    spark.sql(f"UPDATE {pipeline.lake.spark_system_table(LINEAGE)} SET state = 'finished'")
+
+
+def change_source(pipeline: Pipeline, _spark: "SparkSession") -> None:
+    """Let the source have no row at all."""
+    source_of(pipeline).rows_at = lambda _table, _micros: iter(())
+
+
+DAMAGES: list[tuple[str, Damage]] = [
+    ("nothing_lost", log_sql("DELETE FROM {log} WHERE keys LIKE '%\"1\"%'")),
+    ("exactly_once", log_sql("INSERT INTO {log} SELECT * FROM {log} WHERE keys LIKE '%\"1\"%'")),
+    ("transactions_whole", log_sql("UPDATE {log} SET records_in_transaction = 2 WHERE ordinal = 1")),
+    ("transactions_whole", log_sql("UPDATE {log} SET ordinal = 100 WHERE ordinal = 1")),
+    ("lineage_sound", finish_root),
+    ("watermark_monotone", take_watermark_back),
+    ("tables_equal_log", log_sql("UPDATE {log} SET new_values = '{{}}' WHERE ordinal = 1")),
+    ("tables_equal_source", change_source),
+]
+
+
+def check_named(name: str) -> Check:
+    """Return a check."""
+    return next(check for check in CHECKS if check.name == name)
+
+
+def undo_damage(pipeline: Pipeline, spark: "SparkSession", heads: dict[str, int]) -> None:
+    """Take the platform's tables back to their snapshots."""
+    for name, snapshot_id in heads.items():
+        table = f"{pipeline.lake.system_namespace}.{name}"
+        spark.sql(f"CALL lake.system.set_current_snapshot('{table}', {snapshot_id})")
+
+
+def heads_of(pipeline: Pipeline) -> dict[str, int]:
+    """Return the snapshots of the tables that damages change."""
+    found = {name: head(pipeline.lake.system_table(name)) for name in (LOG, LINEAGE)}
+    return {name: snapshot.snapshot_id for name, snapshot in found.items() if snapshot is not None}
+
+
+def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Over the whole log and over the newest tick alone all pass; each damage fails the check it is for."""
+    pipeline = sound_pipeline(spark, session_lake)
+    for check in CHECKS:
+        for scope in (EVERYTHING, newest_scope(pipeline)):
+            verdict = check.run(pipeline, spark, scope)
+            assert verdict.passed, f"{check.name}: {verdict.summary}"
+    facts = check_named("nothing_lost").run(pipeline, spark, EVERYTHING).facts
+    expected = {"records_read": 6, "records_in_log": 4, "duplicates": 1, "quarantined": 1, "lost": 0}
+    assert expected == facts
+    assert {name for name, _ in DAMAGES} == {check.name for check in CHECKS}
+    heads = heads_of(pipeline)
+    for number, (name, damage) in enumerate(DAMAGES):
+        damage(pipeline, spark)
+        assert not check_named(name).run(pipeline, spark, EVERYTHING).passed, f"damage {number}: {name}"
+        undo_damage(pipeline, spark, heads)
+
+
+def test_a_pipeline_without_a_tick_breaks_no_promise(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Checks may run before the first tick."""
+    pipeline = bank_pipeline(session_lake)
+    for check in CHECKS:
+        assert check.run(pipeline, spark, newest_scope(pipeline)).passed, check.name
