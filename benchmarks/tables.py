@@ -53,7 +53,8 @@ def open_session(settings: SparkSettings, lake: LakeSettings) -> Iterator[SparkS
 
 @contextmanager
 def open_lake(folder: Path, memory: str = "6g") -> Iterator[Lake]:
-    """Provide a session and catalog for tables outside any pipeline."""
+    """Provide a session and catalog for tables outside any pipeline, in a folder that it empties."""
+    shutil.rmtree(folder, ignore_errors=True)
     settings = LakeSettings(path=str(folder))
     with open_session(SparkSettings(master="local[2]", driver_memory=memory), settings) as spark:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{NAMESPACE}")

@@ -45,8 +45,8 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         deps=[assets.log, *assets.all_tables],
         description="The newest consistent point: a source position, and the snapshot of every table.\n\n"
         "Materialising it lets all readers of the tables see them at that position, and not before: a failed "
-        "check of a layer above keeps it from happening. With `follow_s` the run goes on with whole ticks, each "
-        "of which is logged as a materialisation of every asset that it changed.",
+        "check of a layer above keeps it from happening. With `follow_s` the run goes on with whole ticks, "
+        "each of which is logged as a materialisation of every asset that it changed.",
     )
     def cut(
         context: dg.AssetExecutionContext, config: CutConfig

@@ -1,6 +1,7 @@
 """Writes through Spark that are there once, however often they are repeated."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
@@ -47,13 +48,25 @@ def commit_tick(
         writer = writer.option("validate-from-snapshot-id", str(base.snapshot_id))
     for key, value in {TICK: str(ticks.committed), **properties}.items():
         writer = writer.option(f"snapshot-property.{key}", value)
-    try:
+    told = (
+        f"Tick {ticks.committed} of {target} was not committed, because another run has "
+        "committed since it was planned; the next tick goes on from there."
+    )
+    with conflicts_as(told):
         # The filter covers every later tick, so that whichever of them another run has committed conflicts.
         writer.overwrite(F.col("tick") > F.lit(ticks.before))
+
+
+@contextmanager
+def conflicts_as(message: str) -> Iterator[None]:
+    """Raise what Spark reports as a conflict of commits, in whatever wrapping, as our own error.
+
+    Raises:
+        CommitConflict: with the message.
+    """
+    try:
+        yield
     except Exception as error:
         if any(sign in str(error) for sign in CONFLICT_SIGNS):
-            raise CommitConflict(
-                f"Tick {ticks.committed} of {target} was not committed, because another run has "
-                "committed since it was planned; the next tick goes on from there."
-            ) from error
+            raise CommitConflict(message) from error
         raise

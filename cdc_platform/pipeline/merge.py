@@ -15,6 +15,7 @@ from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import BRANCH, fact, head, read_mark
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG
+from cdc_platform.lake.writes import conflicts_as
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.branch import (
@@ -141,6 +142,7 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
     token, tick = uuid4().hex, builds[0].span.until_inclusive
     attempts = [Attempt(build.schema.name, build.base, tick, token=token) for build in builds]
     with (
+        conflicts_as("Another run wrote to the same tables; nothing was published, the next tick goes on."),
         marked_commits(spark, attempts[0].properties()),
         ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
     ):
