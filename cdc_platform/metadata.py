@@ -49,7 +49,24 @@ def moment(micros: int) -> dg.TimestampMetadataValue:
 
 def arrow_schema(schema: pa.Schema) -> dg.TableSchema:
     """Return the columns of one of the platform's own tables."""
-    return dg.TableSchema(columns=[dg.TableColumn(field.name, str(field.type)) for field in schema])
+    return dg.TableSchema(columns=[dg.TableColumn(field.name, _type_name(field.type)) for field in schema])
+
+
+_TYPE_NAMES: Final = {pa.int64(): "bigint", pa.int32(): "int", pa.bool_(): "boolean"}
+
+
+def _type_name(kind: pa.DataType) -> str:
+    """Return a type as Spark calls it, and as the columns of the source tables are shown."""
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    if pa.types.is_list(kind):
+        return f"array<{_type_name(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_type_name(kind.key_type)},{_type_name(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        fields = ",".join(f"{field.name}:{_type_name(field.type)}" for field in kind)
+        return f"struct<{fields}>"
+    return _TYPE_NAMES.get(kind, str(kind))
 
 
 def table_schema(schema: TableSchema) -> dg.TableSchema:
@@ -162,9 +179,9 @@ def _partition_table(partitions: Sequence[Partition]) -> dg.TableMetadataValue:
                 {
                     "partition": partition.key,
                     "state": partition.state.value,
+                    "position": to_rfc3339(partition.position_micros),
                     "parents": ", ".join(keys.get(token, token[:8]) for token in partition.parent_tokens),
                     "start": to_rfc3339(partition.start_micros),
-                    "position": to_rfc3339(partition.position_micros),
                 }
             )
             for partition in reversed(partitions)

@@ -23,6 +23,7 @@ def compact_small_files(spark: SparkSession, table: str, small_file_bytes: int) 
         "min-file-size-bytes": str(small_file_bytes),
         # Large files are left alone however many of their rows are deleted: that is a major compaction.
         "delete-file-threshold": str(NEVER),
+        "delete-ratio-threshold": "1.0",
         "max-file-size-bytes": str(2**40),
     }
     return _rewrite(spark, table, options)

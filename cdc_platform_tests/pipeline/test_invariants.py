@@ -78,11 +78,11 @@ def change_source(pipeline: Pipeline, _spark: "SparkSession") -> None:
 DAMAGES: list[tuple[str, Damage]] = [
     ("nothing_lost", log_sql("DELETE FROM {log} WHERE keys LIKE '%\"1\"%'")),
     ("exactly_once", log_sql("INSERT INTO {log} SELECT * FROM {log} WHERE keys LIKE '%\"1\"%'")),
-    ("transactions_whole", log_sql("UPDATE {log} SET records_in_transaction = 2 WHERE ordinal = 1")),
-    ("transactions_whole", log_sql("UPDATE {log} SET ordinal = 100 WHERE ordinal = 1")),
+    ("transactions_whole", log_sql("UPDATE {log} SET records_in_transaction = 2 WHERE keys LIKE '%\"1\"%'")),
+    ("transactions_whole", log_sql("UPDATE {log} SET ordinal = 100 WHERE keys LIKE '%\"1\"%'")),
     ("lineage_sound", finish_root),
     ("watermark_monotone", take_watermark_back),
-    ("tables_equal_log", log_sql("UPDATE {log} SET new_values = '{{}}' WHERE ordinal = 1")),
+    ("tables_equal_log", log_sql("UPDATE {log} SET new_values = '{{}}' WHERE keys LIKE '%\"1\"%'")),
     ("tables_equal_source", change_source),
 ]
 

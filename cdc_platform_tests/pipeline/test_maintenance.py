@@ -10,14 +10,22 @@ from cdc_platform.errors import SettingError
 from cdc_platform.lake.commits import fact, head, read_mark
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, RAW
+from cdc_platform.lake.maintenance import compact_small_files
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline.maintain import is_due, maintain_lake
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.settings import MaintenanceSettings
-from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_tick
-from cdc_platform_tests.pipelines import found_table, log_rows, rows_of, run_steps
+from cdc_platform_tests.pipeline.bank import (
+    SECOND,
+    balances,
+    bank_pipeline,
+    closing,
+    expected_balances,
+    feed_tick,
+)
+from cdc_platform_tests.pipelines import START, feed, found_table, log_rows, rows_of, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,15 +78,17 @@ def test_compaction_keeps_content_progress_and_cuts(
 def test_files_with_deleted_rows_are_rewritten_however_few(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """A major compaction takes what is too little for a minor one."""
+    """What is too little for a minor compaction is taken by a major one."""
     pipeline = bank_pipeline(session_lake)
-    for number in (1, 2):
-        feed_tick(pipeline, number)
-        run_steps(pipeline, spark)
-    assert fact(found_snapshot(pipeline, "accounts"), "total-position-deletes") == "3"
-    assert maintain_lake(pipeline, spark, thorough=True).major_files > 0
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    feed(pipeline, START + 3 * SECOND, closing(3, START + 2 * SECOND))
+    run_steps(pipeline, spark)
+    assert fact(found_snapshot(pipeline, "accounts"), "total-position-deletes") == "1"
+    assert compact_small_files(spark, f"{pipeline.name}.accounts", small_file_bytes=2**20) == 0
+    assert maintain_lake(pipeline, spark, thorough=True).major_files == 1
     assert fact(found_snapshot(pipeline, "accounts"), "total-position-deletes") == "0"
-    assert expected_balances(2) == balances(pipeline)
+    assert balances(pipeline) == {1: 100, 2: 100}
 
 
 @pytest.mark.integration
@@ -104,15 +114,14 @@ def test_a_table_with_unpublished_changes_is_left_alone(
 def test_expiry_forgets_old_cuts_and_no_progress(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """With the shortest retention, ticks go on after expiry and nothing is read or applied twice."""
     pipeline = with_maintenance(bank_pipeline(session_lake), keep_snapshots_s=0, keep_snapshots=10)
-    for number in range(1, 13):
+    for number in range(1, 12):
         feed_tick(pipeline, number)
         run_steps(pipeline, spark)
     assert maintain_lake(pipeline, spark, thorough=True).expired_files > 0
-    for number in (13, 14):
-        feed_tick(pipeline, number)
-        run_steps(pipeline, spark)
-    assert expected_balances(14) == balances(pipeline)
-    assert len(rows_of(pipeline, "transfers")) == 13
+    feed_tick(pipeline, 12)
+    run_steps(pipeline, spark)
+    assert expected_balances(12) == balances(pipeline)
+    assert len(rows_of(pipeline, "transfers")) == 11
     records = [(row["record_id"], row["mod_ordinal"]) for row in log_rows(pipeline)]
     assert sorted(set(records)) == sorted(records)
 
@@ -134,12 +143,12 @@ def test_settings_that_would_lose_progress_are_refused(changes: dict[str, int]) 
 @pytest.mark.integration
 def test_maintenance_is_due_after_some_ticks(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """The ticks since the last compaction decide, whatever their numbers."""
-    pipeline = with_maintenance(bank_pipeline(session_lake), minor_every_ticks=2)
+    pipeline = with_maintenance(bank_pipeline(session_lake), minor_every_ticks=4)
     due = []
-    for number in (1, 2, 3):
+    for number in (1, 2, 3, 4):
         feed_tick(pipeline, number)
         run_steps(pipeline, spark)
         due.append(is_due(pipeline))
-        if due[-1]:
-            maintain_lake(pipeline, spark)
-    assert due == [False, True, False]
+    assert due == [False, False, False, True]
+    maintain_lake(pipeline, spark)
+    assert not is_due(pipeline)

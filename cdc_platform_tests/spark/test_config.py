@@ -34,10 +34,15 @@ def test_settings_win_over_the_platform(tmp_path: Path) -> None:
 
 
 def test_a_remote_session_is_told_only_what_a_client_may_set(tmp_path: Path) -> None:
-    """Catalog and jars are the server's own."""
+    """Catalog and jars are the server's own; what decides on results is the same everywhere."""
     spark = SparkSettings(remote="sc://spark:15002", conf={"spark.sql.shuffle.partitions": "64"})
-    expected = {"spark.remote": "sc://spark:15002", "spark.sql.shuffle.partitions": "64"}
-    assert expected == spark_config(spark, LakeSettings(str(tmp_path)))
+    conf = spark_config(spark, LakeSettings(str(tmp_path)))
+    assert conf["spark.remote"] == "sc://spark:15002"
+    assert conf["spark.sql.shuffle.partitions"] == "64"
+    assert conf["spark.sql.session.timeZone"] == "UTC"
+    assert {
+        name for name in conf if name.startswith(("spark.jars", "spark.driver", "spark.sql.catalog"))
+    } == set()
 
 
 def test_a_postgresql_catalog_brings_its_driver(tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""The command line as a real process, in a process group of its own that ends with the test."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cdc_platform.demo.processes import end_leftovers
+
+ENVIRONMENT: Final = {**os.environ}
+"""As it was before the first test: the bank's client leaves an emulator's address in the environment."""
+
+COMMAND_LINE: Final = "cdc_platform.cli"
+BANK: Final = "cdc_platform.demo.bank"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A process that runs, and the file to which it writes all that it says."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def said(self) -> str:
+        """Return what it has said so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def wait_for(self, text: str, within_s: float) -> None:
+        """Return when it has said something; fail when it ends before that, or takes too long."""
+        give_up_at = time.monotonic() + within_s
+        while text not in self.said():
+            assert self.process.poll() is None, f"It ended without saying {text!r}:\n{self.said()}"
+            assert time.monotonic() < give_up_at, f"No {text!r} within {within_s} s:\n{self.said()}"
+            time.sleep(0.05)
+
+    def ends_with(self, within_s: float) -> int:
+        """Return its exit code; fail when it takes too long."""
+        try:
+            return self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"It did not end within {within_s} s:\n{self.said()}") from None
+
+    def kill_group(self) -> None:
+        """Kill it and all that is in its process group, as `kill -9` does; twice is fine."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@contextmanager
+def start(
+    log: Path, module: str, *arguments: str | Path, environment: Mapping[str, str] = ENVIRONMENT
+) -> Iterator[Program]:
+    """Yield a module that runs as a program; its process group is killed at the end, whatever happens."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *map(str, arguments)],
+            env={**environment, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    program = Program(process, log)
+    try:
+        yield program
+    finally:
+        program.kill_group()
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running_demo(folder: Path, *options: str) -> Iterator[Program]:
+    """Yield the demo that runs with its home in a folder; nothing that it has started outlives the test."""
+    home = folder / "home"
+    try:
+        with start(folder / "demo.log", COMMAND_LINE, "demo", "--home", home, *options) as program:
+            yield program
+    finally:
+        end_leftovers(home)

@@ -1,0 +1,138 @@
+"""The whole way as a user goes it: real processes, a bank that writes, and kills that nobody announces."""
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+
+from cdc_platform.components.loading import TYPE
+from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
+from cdc_platform.demo.home import find_start
+from cdc_platform.lake.lake import LOG, Lake
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.pipeline.invariants import CHECKS
+from cdc_platform_tests.emulator_fixtures import BankStream, make_bank
+from cdc_platform_tests.programs import BANK, COMMAND_LINE, Program, running_demo, start
+from cdc_platform_tests.spark_fixtures import require_java
+
+pytestmark = pytest.mark.integration
+
+WITHIN_S: Final = 600.0
+"""A busy machine is slow, not wrong."""
+
+SEED: Final = 3
+KILLS: Final = 3
+LONGEST_LIFE_S: Final = 8.0
+TRANSFERS_A_SECOND: Final = 25
+NAME: Final = "killed"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A pipeline of a bank, and the folder of its file, its lake and what its commands say."""
+
+    bank: BankSettings
+    folder: Path
+
+    @property
+    def defs(self) -> Path:
+        """The pipeline's file."""
+        return self.folder / "defs.yaml"
+
+    @property
+    def lake(self) -> Lake:
+        """The pipeline's lake."""
+        return Lake(LakeSettings(str(self.folder / "lake")), NAME)
+
+    def start(self, command: str, *options: str | Path) -> AbstractContextManager[Program]:
+        """Return a command of the pipeline that runs."""
+        log = self.folder / f"{command}-{time.monotonic_ns()}.log"
+        return start(log, COMMAND_LINE, command, self.defs, *options)
+
+    def run(self, command: str, *options: str | Path) -> None:
+        """Run a command of the pipeline that must succeed."""
+        with self.start(command, *options) as program:
+            code = program.ends_with(WITHIN_S)
+            assert code == 0, program.said()
+
+
+def declare(stream: BankStream, folder: Path) -> Declared:
+    """Write a pipeline's file; it reads the bank from its beginning on."""
+    source = {
+        "project": stream.spanner.project,
+        "instance": stream.spanner.instance,
+        "database": stream.spanner.database,
+        "change_stream": stream.spanner.change_stream,
+        "emulator_host": stream.spanner.emulator_host,
+        "start_timestamp": to_rfc3339(find_start(stream.bank)),
+    }
+    attributes = {"name": NAME, "source": source, "lake": {"path": "lake"}, "idle_interval_s": 0.2}
+    declared = Declared(stream.bank, folder)
+    declared.defs.write_text(yaml.safe_dump({"type": TYPE, "attributes": attributes}), encoding="utf-8")
+    return declared
+
+
+@contextmanager
+def writing_bank(declared: Declared) -> Iterator[Program]:
+    """Yield the writer of a bank."""
+    arguments = ("--host", declared.bank.host, "--database", declared.bank.database)
+    pace = ("--rate", str(TRANSFERS_A_SECOND), "--seed", str(SEED))
+    with start(declared.folder / "bank.log", BANK, *arguments, *pace) as writer:
+        yield writer
+        assert writer.process.poll() is None, writer.said()
+
+
+def kill_at_random(declared: Declared, chance: random.Random) -> None:
+    """Run the pipeline, and kill its process group in one of its first ticks."""
+    with declared.start("sync", "--continuous") as program:
+        program.wait_for("Spark is ready", WITHIN_S)
+        time.sleep(chance.uniform(0, LONGEST_LIFE_S))
+        assert program.process.poll() is None, program.said()
+        program.kill_group()
+
+
+def sum_of_table(lake: Lake) -> int:
+    """Return the sum of all balances as readers of the lake see it."""
+    table = lake.table("accounts")
+    assert table is not None
+    return sum(table.scan(selected_fields=("balance",)).to_arrow()["balance"].to_pylist())
+
+
+@pytest.mark.usefixtures("emulator")
+def test_the_demo_proves_itself(tmp_path: Path) -> None:
+    """The demo without a UI stops by itself, prints the proof, and exits with 0."""
+    require_java()
+    with running_demo(tmp_path, "--seconds", "20", "--no-ui") as demo:
+        code = demo.ends_with(WITHIN_S)
+    said = demo.said()
+    assert code == 0, said
+    assert all(f"ok     {check.name} " in said for check in CHECKS)
+    assert "Sum of balances: 100,000 in Spanner" in said
+
+
+def test_killed_at_random_moments(emulator: str, tmp_path: Path) -> None:
+    """A pipeline whose process group is killed again and again loses nothing, and logs nothing twice."""
+    require_java()
+    declared = declare(make_bank(emulator, NAME), tmp_path)
+    chance = random.Random(SEED)  # noqa: S311  a test's moments, not a secret
+    with writing_bank(declared):
+        for _ in range(KILLS):
+            kill_at_random(declared, chance)
+    declared.run("sync", "--until-caught-up")
+    report = tmp_path / "checks.xml"
+    declared.run("check", "--junit", report)
+    assert str(len(CHECKS)) == ET.parse(report).getroot().get("tests")  # noqa: S314  our own file
+
+    fields = ("table_name", "record_id", "mod_ordinal")
+    log = declared.lake.system_table(LOG).scan(selected_fields=fields).to_arrow()
+    assert len(log) == len(log.group_by(list(fields)).aggregate([])) > 0
+    with open_database(declared.bank) as database:
+        assert sum_of_balances(database) == sum_of_table(declared.lake)
