@@ -16,6 +16,7 @@ from cdc_platform_tests.spark_fixtures import require_java
 pytestmark = pytest.mark.integration
 
 DEMO_OPTIONS: Final = ("--seconds", "90", "--rate", "50", "--token-life", "10")
+"""Long enough for a first tick on a busy machine, and slow enough for it to keep up with the bank."""
 WITHIN_S: Final = 600.0
 """A busy machine is slow, not wrong."""
 SHOWN_WITHIN_S: Final = 120.0

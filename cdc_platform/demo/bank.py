@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from cdc_platform.demo.emulator import HOST_VARIABLE
 from cdc_platform.demo.ledger import ACCOUNT_COLUMNS, ACCOUNTS, TRANSFERS, Booking, Ledger, account_row
+from cdc_platform.sources.spanner.settings import keep_out_of_forks
 
 # Timestamps are written with whole seconds and arrays without NULL: the emulator's change streams
 # falsify others.
@@ -71,6 +72,7 @@ class Written:
 @contextmanager
 def open_client(settings: BankSettings) -> Iterator[Any]:
     """Yield the stock client of the bank's project."""
+    keep_out_of_forks()
     # The stock client takes an emulator's address from the environment alone.
     os.environ[HOST_VARIABLE] = settings.host
     os.environ["no_grpc_proxy"] = settings.host.rpartition(":")[0]  # noqa: SIM112 - gRPC reads lower case

@@ -19,7 +19,7 @@ def compact_small_files(spark: SparkSession, table: str, small_file_bytes: int) 
         small_file_bytes: files below it are small.
     """
     options = {
-        "min-input-files": "4",
+        "min-input-files": "2",
         "min-file-size-bytes": str(small_file_bytes),
         # Large files are left alone however many of their rows are deleted: that is a major compaction.
         "delete-file-threshold": str(NEVER),

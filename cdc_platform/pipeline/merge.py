@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.commits import BRANCH, fact, head, read_mark
+from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.writes import conflicts_as
@@ -33,10 +33,14 @@ from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
 from cdc_platform.spark.merge import append_born, create_table_sql, merge_everything, merge_existing
+from cdc_platform.spark.small import interpreted
 from cdc_platform.spark.typed import type_changes
 
 SINGLE_TASK_CHANGES: Final = 50_000
 """Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
+
+SMALL_TABLE_ROWS: Final = 500_000
+"""Up to so many rows a table is scanned without generated code where the changes are few, too."""
 
 PARALLEL_TABLES: Final = 4
 """How many tables are merged at a time; planning a merge takes longer than a small one itself."""
@@ -142,6 +146,7 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
     token, tick = uuid4().hex, builds[0].span.until_inclusive
     attempts = [Attempt(build.schema.name, build.base, tick, token=token) for build in builds]
     with (
+        interpreted(spark, when=all(map(_is_small, builds))),
         conflicts_as("Another run wrote to the same tables; nothing was published, the next tick goes on."),
         marked_commits(spark, attempts[0].properties()),
         ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
@@ -153,6 +158,11 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
         outcome if outcome is not None else _full_build(pipeline, spark, attempt, build)
         for outcome, attempt, build in zip(split, attempts, builds, strict=True)
     )
+
+
+def _is_small(build: Build) -> bool:
+    rows = count_rows(build.base)
+    return build.span.changes <= SINGLE_TASK_CHANGES and rows is not None and rows <= SMALL_TABLE_ROWS
 
 
 @contextmanager

@@ -18,7 +18,15 @@ from cdc_platform.model.schemas import CHANGE_LOG
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
-from cdc_platform.spark.order import LogStats, measure, order_records, sound_changes, unsound_records
+from cdc_platform.spark.order import (
+    SINGLE_TASK_RECORDS,
+    LogStats,
+    measure,
+    order_records,
+    sound_changes,
+    unsound_records,
+)
+from cdc_platform.spark.small import interpreted
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,8 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
         return OrderOutcome(mark.tick, mark.position_micros, 0, 0, 0)
     window = _Window(quarantine, log, mark, lineage.tick, watermark)
     expected = _count_records(pipeline, window)
-    stats = _commit_records(pipeline, spark, window, expected) if expected else _commit_nothing(window)
+    with interpreted(spark, when=expected <= SINGLE_TASK_RECORDS):
+        stats = _commit_records(pipeline, spark, window, expected) if expected else _commit_nothing(window)
     return OrderOutcome(lineage.tick, watermark, stats.changes, stats.transactions, stats.quarantined)
 
 

@@ -27,7 +27,7 @@ class MaintenanceSettings:
             large files are rewritten too.
     """
 
-    minor_every_ticks: int = 8
+    minor_every_ticks: int = 6
     expire_every_ticks: int = 120
     small_file_bytes: int = 8 * 1024 * 1024
     keep_snapshots_s: float = 24 * 3600

@@ -16,7 +16,7 @@ from cdc_platform.sources.spanner.chunks import RowAssembler
 from cdc_platform.sources.spanner.failures import to_source_error
 from cdc_platform.sources.spanner.query import Query, to_request
 from cdc_platform.sources.spanner.retry import Attempts
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.settings import SpannerSettings, keep_out_of_forks
 from cdc_platform.sources.spanner.wire import BOOL_TAG, boolean, rows_parser, text
 
 _LOCAL_CHANNEL_OPTIONS: Final = (
@@ -150,6 +150,7 @@ def client_of(settings_json: str) -> SpannerClient:
 
 
 def _generated_client(settings: SpannerSettings) -> Any:
+    keep_out_of_forks()
     from google.cloud.spanner_v1.services.spanner import SpannerClient as GeneratedClient
 
     if settings.emulator_host is None:

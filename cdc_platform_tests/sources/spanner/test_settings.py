@@ -1,7 +1,9 @@
+import os
+
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.settings import SpannerSettings, keep_out_of_forks
 
 SETTINGS = SpannerSettings("p", "i", "d", "s")
 
@@ -42,3 +44,15 @@ def test_unusable_setting_is_named(setting: str, value: object) -> None:
 
     with pytest.raises(SettingError, match=f"`{setting}`"):
         SpannerSettings(**fields)  # type: ignore[arg-type] # the point of the test
+
+
+def test_grpc_keeps_out_of_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forked children are left alone by gRPC, unless the environment says otherwise."""
+    variable = "GRPC_ENABLE_FORK_SUPPORT"
+    monkeypatch.setenv(variable, "1")
+    keep_out_of_forks()
+    assert os.environ[variable] == "1"
+
+    monkeypatch.delenv(variable)
+    keep_out_of_forks()
+    assert os.environ[variable] == "0"
