@@ -107,7 +107,7 @@ class Spark(dg.Model, dg.Resolvable):
 class Maintenance(dg.Model, dg.Resolvable):
     """How the lake is kept fast."""
 
-    minor_every_ticks: Annotated[int, says("Ticks between two compactions of small files.")] = 8
+    minor_every_ticks: Annotated[int, says("Ticks between two compactions of small files.")] = 6
     expire_every_ticks: Annotated[int, says("Ticks between two expiries of snapshots.")] = 120
     small_file_bytes: Annotated[int, says("Files below this size are small ones.")] = 8 * 1024 * 1024
     keep_snapshots_s: Annotated[float, says("Seconds for which every cut stays readable.")] = 24 * 3600.0
