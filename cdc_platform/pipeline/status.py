@@ -80,8 +80,14 @@ def read_status(pipeline: Pipeline) -> Status:
         finished_partitions=sum(partition.is_finished for partition in partitions),
         tables={name: _table_status(pipeline, name) for name in lake.table_names()},
         cut=newest_cut(lake),
-        quarantined=count_rows(head(lake.system_table(QUARANTINED))) or 0,
+        quarantined=_count_quarantined(pipeline),
     )
+
+
+def _count_quarantined(pipeline: Pipeline) -> int:
+    """Count records: the table has a row for each mod."""
+    rows = pipeline.lake.system_table(QUARANTINED).scan(selected_fields=("record_id",)).to_arrow()
+    return len(set(rows["record_id"].to_pylist()))
 
 
 def _table_status(pipeline: Pipeline, name: str) -> TableStatus:
