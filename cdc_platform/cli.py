@@ -32,13 +32,13 @@ See it work, with an emulator and a bank of its own:
   cdc-platform demo
 \b
 Declare a pipeline of yours, and run it:
-  dg scaffold defs cdc_platform.components.spanner.SpannerPipeline bank
-  cdc-platform sync examples/bank/defs.yaml --until-caught-up
-  cdc-platform status examples/bank/defs.yaml
-  cdc-platform check examples/bank/defs.yaml
+  dg scaffold defs cdc_platform.components.spanner.SpannerPipeline my_bank
+  cdc-platform sync examples/my_bank/defs.yaml --until-caught-up
+  cdc-platform status examples/my_bank/defs.yaml
+  cdc-platform check examples/my_bank/defs.yaml
 \b
 Run it with Dagster's UI and the pipeline's sensor:
-  CDC_PLATFORM_DEFS=examples/bank/defs.yaml dagster dev -w workspace.yaml
+  CDC_PLATFORM_DEFS=examples/my_bank/defs.yaml dagster dev -w workspace.yaml
 """
 
 
@@ -119,9 +119,9 @@ def demo(home: Path, seconds: float | None, no_ui: bool, rate: float, token_life
 
 @main.command(
     epilog=_examples(
-        "sync examples/bank/defs.yaml",
-        "sync examples/bank/defs.yaml --ticks 3",
-        "sync examples/bank/defs.yaml --continuous",
+        "sync examples/my_bank/defs.yaml",
+        "sync examples/my_bank/defs.yaml --ticks 3",
+        "sync examples/my_bank/defs.yaml --continuous",
     )
 )
 @DEFS
@@ -139,6 +139,7 @@ def sync(defs: Path, until_caught_up: bool, ticks: int | None, continuous: bool)
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.follow import follow_source
     from cdc_platform.pipeline.pipeline import open_pipeline
+    from cdc_platform.pipeline.trace import trace_lineage
 
     if until_caught_up + continuous + (ticks is not None) > 1:
         raise click.UsageError("Choose one of --until-caught-up, --ticks and --continuous.")
@@ -147,6 +148,8 @@ def sync(defs: Path, until_caught_up: bool, ticks: int | None, continuous: bool)
     with _stop_signals() as wants_more:
         tell = _tell_error if continuous else None
         target_micros = pipeline.source.clock_micros()
+        # What is wrong with the source shows before Spark takes its time to start.
+        trace_lineage(pipeline)
         spark = _start_spark(settings)
         for done, outcome in enumerate(follow_source(pipeline, spark, wants_more, tell), start=1):
             click.echo(describe_tick(outcome))
@@ -173,7 +176,9 @@ def describe_tick(outcome: "TickOutcome") -> str:
     )
 
 
-@main.command(epilog=_examples("status examples/bank/defs.yaml", "status examples/bank/defs.yaml --json"))
+@main.command(
+    epilog=_examples("status examples/my_bank/defs.yaml", "status examples/my_bank/defs.yaml --json")
+)
 @DEFS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def status(defs: Path, as_json: bool) -> None:
@@ -217,7 +222,9 @@ def _describe_table(name: str, table: "TableStatus") -> str:
 
 
 @main.command(
-    epilog=_examples("check examples/bank/defs.yaml", "check examples/bank/defs.yaml --junit checks.xml")
+    epilog=_examples(
+        "check examples/my_bank/defs.yaml", "check examples/my_bank/defs.yaml --junit checks.xml"
+    )
 )
 @DEFS
 @click.option(

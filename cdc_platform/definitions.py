@@ -7,6 +7,7 @@ from typing import Final
 import dagster as dg
 
 from cdc_platform.components.loading import find_pipelines, load_component
+from cdc_platform.errors import SettingError
 
 PLACE_VARIABLE: Final = "CDC_PLATFORM_DEFS"
 """Environment variable that names a pipeline's YAML file, or a folder with such files."""
@@ -27,7 +28,9 @@ def find_place() -> Path:
 @dg.definitions
 def defs() -> dg.Definitions:
     """Return all pipelines; they run in one process each, since a Spark session is shared within one only."""
-    pipelines = [
-        load_component(path).definitions(path.absolute().parent) for path in find_pipelines(find_place())
-    ]
+    place = find_place()
+    found = find_pipelines(place)
+    if not found and PLACE_VARIABLE in os.environ:
+        raise SettingError(PLACE_VARIABLE, f"names no file or folder that declares a pipeline: {place}")
+    pipelines = [load_component(path).definitions(path.absolute().parent) for path in found]
     return dg.Definitions.merge(dg.Definitions(executor=dg.in_process_executor), *pipelines)

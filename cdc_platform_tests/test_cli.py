@@ -157,7 +157,9 @@ def test_junit_tells_what_failed() -> None:
 
 def test_a_tick_is_one_line() -> None:
     """The line of a tick has its number, watermark, lag, records, changes, cut and seconds."""
-    read = ReadOutcome(7, (), {RecordKind.DATA_CHANGE: 40, RecordKind.HEARTBEAT: 2}, True, START + 2_500_000)
+    read = ReadOutcome(
+        7, (), {RecordKind.DATA_CHANGE: 40, RecordKind.HEARTBEAT: 2}, True, START + 2_500_000, START
+    )
     cut = Cut(3, START, 7, {}, START)
     outcome = TickOutcome(read, OrderOutcome(7, START, 50, 20, 0), (), cut, {"read": 1.0, "merge": 0.52})
     assert describe_tick(outcome).split() == (

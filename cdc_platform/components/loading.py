@@ -69,6 +69,8 @@ def _attributes(path: Path) -> Mapping[str, Any]:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingError(str(path), f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingError(str(path), "is not a text in UTF-8") from error
     except yaml.YAMLError as error:
         raise SettingError(str(path), f"is not one YAML document: {error}") from error
     if not isinstance(document, dict) or document.get("type") != TYPE:

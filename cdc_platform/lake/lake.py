@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 
-from cdc_platform.errors import LakeFormatUnknown
+from cdc_platform.errors import LakeFormatUnknown, SettingError
 from cdc_platform.lake.settings import CATALOG, LakeSettings, local_folder
 from cdc_platform.model.names import lake_table_name, quote_spark
 from cdc_platform.model.schemas import (
@@ -68,7 +68,12 @@ class Lake:
         """The catalog, with both namespaces and the platform's own tables in it."""
         folder = local_folder(self.settings.path)
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise SettingError(
+                    "lake.path", f"cannot be made or written ({error.strerror}): {folder}"
+                ) from error
         catalog = load_catalog(CATALOG, **self.settings.pyiceberg_properties())
         for namespace in (self.pipeline, self.system_namespace):
             catalog.create_namespace_if_not_exists(namespace)

@@ -182,7 +182,7 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
     """Compare every table at the newest cut with the fold of the whole log up to it."""
     cut = newest_cut(pipeline.lake)
     if cut is None:
-        return Verdict(passed=True, summary="no cut yet", facts={})
+        return Verdict(passed=False, summary="there is no cut yet to compare; run a tick first", facts={})
     log = spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") <= cut.tick)
     differing = {
         table.name: _count_differences(pipeline, spark, table, cut.tables[table.name], log)
@@ -213,7 +213,7 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ver
     """Compare every table at the newest cut with a strong read of the source at its position."""
     cut = newest_cut(pipeline.lake)
     if cut is None:
-        return Verdict(passed=True, summary="no cut yet", facts={})
+        return Verdict(passed=False, summary="there is no cut yet to compare; run a tick first", facts={})
     proofs = [prove_table(pipeline, table, cut) for table in pipeline.tables if table.name in cut.tables]
     failed = [proof for proof in proofs if not proof.holds]
     facts: dict[str, Fact] = {"cut": cut.cut}

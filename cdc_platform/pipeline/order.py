@@ -66,8 +66,11 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
         return OrderOutcome(mark.tick, mark.position_micros, 0, 0, 0)
     window = _Window(quarantine, log, mark, lineage.tick, watermark)
     expected = _count_records(pipeline, window)
-    with interpreted(spark, when=expected <= SINGLE_TASK_RECORDS):
-        stats = _commit_records(pipeline, spark, window, expected) if expected else _commit_nothing(window)
+    if expected == 0:
+        stats = _commit_nothing(window)
+    else:
+        with interpreted(spark, when=expected <= SINGLE_TASK_RECORDS):
+            stats = _commit_records(pipeline, spark, window, expected)
     return OrderOutcome(lineage.tick, watermark, stats.changes, stats.transactions, stats.quarantined)
 
 

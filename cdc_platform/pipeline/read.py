@@ -27,13 +27,17 @@ ROUND_WORTH_S: Final = 2.0
 
 @dataclass(frozen=True)
 class ReadOutcome:
-    """What a tick has read; ``committed`` is False when there was nothing to read."""
+    """What a tick has read; ``committed`` is False when there was nothing to read.
+
+    ``planned_end_micros`` is where its slices were to end; those of partitions that finished end before.
+    """
 
     tick: int
     slices: tuple[SliceReport, ...]
     records: Mapping[RecordKind, int]
     committed: bool
     clock_micros: int
+    planned_end_micros: int
 
     @property
     def interrupted(self) -> tuple[SliceReport, ...]:
@@ -65,10 +69,9 @@ def read_generations(pipeline: Pipeline, spark: SparkSession) -> ReadOutcome:
         watermark = watermark_micros(trace_lineage(pipeline))
         if not outcome.committed or watermark is None or outcome.interrupted:
             break
-        end_micros = max(report.end_inclusive_micros for report in outcome.slices)
-        if end_micros - watermark < ROUND_WORTH_S * 1_000_000:
+        if outcome.planned_end_micros - watermark < ROUND_WORTH_S * 1_000_000:
             break
-        later = read_slices(pipeline, spark, end_limit_micros=end_micros)
+        later = read_slices(pipeline, spark, end_limit_micros=outcome.planned_end_micros)
         if not later.committed:
             break
         outcome = outcome.followed_by(later)
@@ -102,7 +105,7 @@ def read_slices(
     max_slice_s = pipeline.settings.max_slice_s
     slices = plan_slices(lineage, clock_micros, max_slice_s, partition_keys, end_limit_micros)
     if not slices:
-        return ReadOutcome(mark.tick, (), {}, committed=False, clock_micros=clock_micros)
+        return ReadOutcome(mark.tick, (), {}, False, clock_micros, clock_micros)
     tick = mark.tick + 1
     spark.dataSource.register(pipeline.source.spark_format())
     reader = spark.read.format(pipeline.source.spark_format().name())
@@ -111,7 +114,7 @@ def read_slices(
     target = pipeline.lake.spark_system_table(RAW)
     commit_tick(frame, target, raw, TickStep(mark.tick, tick), {POSITION: str(end_micros)})
     control = read_control(pipeline.lake, tick)
-    outcome = ReadOutcome(tick, control.slices, control.records, committed=True, clock_micros=clock_micros)
+    outcome = ReadOutcome(tick, control.slices, control.records, True, clock_micros, end_micros)
     failures = [_as_error(report) for report in outcome.interrupted]
     lasting = [error for error in failures if not error.retryable]
     if lasting or len(failures) == len(slices):

@@ -71,5 +71,9 @@ class PipelineSettings:
 
     def __post_init__(self) -> None:
         check_identifier("name", self.name)
+        if self.name.endswith("__cdc"):
+            raise SettingError(
+                "name", f"must not end in `__cdc`, which marks the platform's own tables: {self.name}"
+            )
         if self.max_slice_s is not None and self.max_slice_s <= 0:
             raise SettingError("max_slice_s", f"must be positive: {self.max_slice_s}")

@@ -29,6 +29,7 @@ class SpannerSource:
 
     def __init__(self, settings: SpannerSettings) -> None:
         self.settings = settings.with_environment()
+        self._is_described = False
 
     @cached_property
     def client(self) -> SpannerClient:
@@ -37,10 +38,18 @@ class SpannerSource:
 
     def describe(self) -> StreamDescription:
         """Return what the stream watches now."""
-        return describe_stream(self.client)
+        description = describe_stream(self.client)
+        self._is_described = True
+        return description
 
     def clock_micros(self) -> int:
-        """Return the time of the source."""
+        """Return the time of the source; the first call makes sure that it can be read at all.
+
+        Raises:
+            SourceError: The stream, its tables or its dialect are not what the settings say.
+        """
+        if not self._is_described:
+            self.describe()
         return clock_micros(self.client)
 
     def start_micros(self) -> int:
