@@ -11,7 +11,6 @@ TICK: Final = "cdc.tick"
 POSITION: Final = "cdc.position-micros"
 NEXT_ORDINAL: Final = "cdc.next-ordinal"
 STATS: Final = "cdc.stats"
-STEP: Final = "cdc.step"
 ATTEMPT: Final = "cdc.attempt"
 
 MAIN: Final = "main"
