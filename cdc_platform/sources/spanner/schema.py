@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cdc_platform.errors import (
@@ -72,7 +72,10 @@ TableName = tuple[str, str]
 
 @dataclass(frozen=True)
 class StreamDescription:
-    """A change stream as it is defined now; records that are older may have been captured otherwise."""
+    """A change stream as it is defined at a moment; older records may have been captured otherwise.
+
+    ``unwatched`` has the columns that the stream does not watch, for every table that has some.
+    """
 
     dialect: str
     value_capture_type: ValueCaptureType
@@ -80,17 +83,39 @@ class StreamDescription:
     options: Mapping[str, str]
     tables: tuple[TableSchema, ...]
     warnings: tuple[str, ...]
+    unwatched: Mapping[str, tuple[str, ...]]
 
 
-def describe_stream(client: SpannerClient) -> StreamDescription:
-    """Return what the change stream watches.
+@dataclass(frozen=True)
+class SchemaReader:
+    """Reads the information schema as it is now, or was at an exact timestamp."""
+
+    client: SpannerClient
+    at_micros: int | None = None
+
+    @property
+    def settings(self) -> SpannerSettings:
+        """What the source is told."""
+        return self.client.settings
+
+    def fetch_texts(self, query: Query) -> list[tuple[str | None, ...]]:
+        """Return the rows of a query of the information schema as texts."""
+        return self.client.fetch_texts(replace(query, read_micros=self.at_micros))
+
+
+def describe_stream(
+    source: SpannerClient, at_micros: int | None = None, *, may_watch_nothing: bool = False
+) -> StreamDescription:
+    """Return what the change stream watches, now or at a timestamp.
 
     Raises:
         SourceNotFound: There is no such stream.
         DialectMismatch: The database speaks another dialect than the setting says, or one not yet read.
         PartitionModeUnsupported: The stream moves key ranges between partitions.
-        StreamWatchesNothing: The stream watches no table.
+        StreamWatchesNothing: The stream watches no table, and may not do so.
+        RetentionExpired: The source no longer tells the schema of that timestamp.
     """
+    client = SchemaReader(source, at_micros)
     settings = client.settings
     dialect = _checked_dialect(client)
     stream = client.fetch_texts(_stream_query(_STREAM_SQL, settings))
@@ -103,8 +128,8 @@ def describe_stream(client: SpannerClient) -> StreamDescription:
             f"The {settings.title} has partition_mode = {_MUTABLE}, which this version cannot read. Create "
             "one without this option, which is fixed at creation, and name it in `change_stream`",
         )
-    tables = _watched_tables(client, watches_all=stream[0][0] == "true")
-    if not tables:
+    tables, unwatched = _watched_tables(client, watches_all=stream[0][0] == "true")
+    if not tables and not may_watch_nothing:
         raise _watches_nothing(settings)
     return StreamDescription(
         dialect=dialect,
@@ -113,6 +138,7 @@ def describe_stream(client: SpannerClient) -> StreamDescription:
         options=options,
         tables=tables,
         warnings=_warnings(options),
+        unwatched=unwatched,
     )
 
 
@@ -124,7 +150,7 @@ def retention_s(text: str | None) -> int:
     return int(match.group(1)) * _UNIT_S[match.group(2)]
 
 
-def _checked_dialect(client: SpannerClient) -> str:
+def _checked_dialect(client: SchemaReader) -> str:
     settings = client.settings
     found = client.fetch_texts(Query(_DIALECT_SQL))
     spoken = found[0][0] if found else None
@@ -142,28 +168,37 @@ def _checked_dialect(client: SpannerClient) -> str:
     return dialect
 
 
-def _watched_tables(client: SpannerClient, *, watches_all: bool) -> tuple[TableSchema, ...]:
+def _watched_tables(
+    client: SchemaReader, *, watches_all: bool
+) -> tuple[tuple[TableSchema, ...], dict[str, tuple[str, ...]]]:
+    """Return the watched tables, and the columns that are not watched of all tables that have some."""
     settings = client.settings
     query = Query(_ALL_TABLES_SQL) if watches_all else _stream_query(_TABLES_SQL, settings)
     watched = {(str(row[0]), str(row[1])): row[2] == "true" for row in client.fetch_texts(query)}
-    if not watched:
-        return ()
     listed = defaultdict(set)
     for schema, table, column in client.fetch_texts(_stream_query(_LISTED_COLUMNS_SQL, settings)):
         listed[str(schema), str(table)].add(str(column))
-    columns = defaultdict(list)
+    columns, unwatched = defaultdict(list), defaultdict(list)
     for row in client.fetch_texts(Query(_COLUMNS_SQL)):
         name = (str(row[0]), str(row[1]))
         if name in watched and _is_watched(row, None if watched[name] else listed[name]):
             columns[name].append(_column(row))
-    return tuple(_table(name, columns[name]) for name in sorted(watched))
+        elif not _is_computed(row):
+            unwatched[_full_name(name)].append(str(row[2]))
+    tables = tuple(_table(name, columns[name]) for name in sorted(watched))
+    return tables, {name: tuple(sorted(found)) for name, found in unwatched.items()}
 
 
 def _is_watched(row: tuple[str | None, ...], listed: set[str] | None) -> bool:
-    _, _, column, _, is_generated, _, key_ordinal = row
+    _, _, column, _, _, _, key_ordinal = row
     if key_ordinal is not None:
         return True
-    return is_generated != "ALWAYS" and (listed is None or column in listed)
+    return not _is_computed(row) and (listed is None or column in listed)
+
+
+def _is_computed(row: tuple[str | None, ...]) -> bool:
+    """Whether a column is a generated one outside the key, which no change stream can watch."""
+    return row[4] == "ALWAYS" and row[6] is None
 
 
 def _column(row: tuple[str | None, ...]) -> Column:
@@ -173,9 +208,13 @@ def _column(row: tuple[str | None, ...]) -> Column:
 
 
 def _table(name: TableName, columns: Iterable[Column]) -> TableSchema:
-    schema, table = name
     in_order = sorted(columns, key=lambda column: (not column.is_primary_key, column.ordinal))
-    return TableSchema(f"{schema}.{table}" if schema else table, tuple(in_order))
+    return TableSchema(_full_name(name), tuple(in_order))
+
+
+def _full_name(name: TableName) -> str:
+    schema, table = name
+    return f"{schema}.{table}" if schema else table
 
 
 def _stream_query(sql: str, settings: SpannerSettings) -> Query:
