@@ -187,10 +187,10 @@ def status(defs: Path, as_json: bool) -> None:
     It reads the lake's metadata only: no Spark is started, and the source may be down.
     """
     from cdc_platform.components.loading import load_settings
-    from cdc_platform.pipeline.pipeline import open_pipeline
+    from cdc_platform.pipeline.pipeline import open_existing
     from cdc_platform.pipeline.status import read_status
 
-    found = read_status(open_pipeline(load_settings(defs)))
+    found = read_status(open_existing(load_settings(defs)))
     click.echo(found.to_json() if as_json else describe_status(found))
 
 
@@ -236,10 +236,10 @@ def check(defs: Path, junit: Path | None) -> None:
     Prints a line for each check; the exit code is 1 if one fails.
     """
     from cdc_platform.components.loading import load_settings
-    from cdc_platform.pipeline.pipeline import open_pipeline
+    from cdc_platform.pipeline.pipeline import open_existing
 
     settings = load_settings(defs)
-    results = run_checks(open_pipeline(settings), _start_spark(settings))
+    results = run_checks(open_existing(settings), _start_spark(settings))
     if junit is not None:
         junit.write_text(as_junit(settings.name, results), encoding="utf-8")
     sys.exit(0 if all_passed(results) else 1)
