@@ -48,6 +48,7 @@ def _examples(*lines: str) -> str:
 
 
 DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+NAME = click.option("--name", help="Which pipeline, where DEFS declares several.")
 
 
 class Commands(click.Group):
@@ -125,12 +126,13 @@ def demo(home: Path, seconds: float | None, no_ui: bool, rate: float, token_life
     )
 )
 @DEFS
+@NAME
 @click.option(
     "--until-caught-up", is_flag=True, help="End when everything of now is published (the default)."
 )
 @click.option("--ticks", type=click.IntRange(min=1), help="End after so many ticks.")
 @click.option("--continuous", is_flag=True, help="Go on until interrupted; ends after the tick at hand.")
-def sync(defs: Path, until_caught_up: bool, ticks: int | None, continuous: bool) -> None:
+def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None, continuous: bool) -> None:
     """Run the ticks of the pipeline that DEFS declares, in one warm process and without Dagster.
 
     A tick reads the change stream up to the source's present, orders and merges the changes, and publishes
@@ -143,7 +145,7 @@ def sync(defs: Path, until_caught_up: bool, ticks: int | None, continuous: bool)
 
     if until_caught_up + continuous + (ticks is not None) > 1:
         raise click.UsageError("Choose one of --until-caught-up, --ticks and --continuous.")
-    settings = load_settings(defs)
+    settings = load_settings(defs, name)
     pipeline = open_pipeline(settings)
     with _stop_signals() as wants_more:
         tell = _tell_error if continuous else None
@@ -180,8 +182,9 @@ def describe_tick(outcome: "TickOutcome") -> str:
     epilog=_examples("status examples/my_bank/defs.yaml", "status examples/my_bank/defs.yaml --json")
 )
 @DEFS
+@NAME
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-def status(defs: Path, as_json: bool) -> None:
+def status(defs: Path, name: str | None, as_json: bool) -> None:
     """Tell where the pipeline that DEFS declares stands: watermark, partitions, tables, newest cut.
 
     It reads the lake's metadata only: no Spark is started, and the source may be down.
@@ -190,7 +193,7 @@ def status(defs: Path, as_json: bool) -> None:
     from cdc_platform.pipeline.pipeline import open_existing
     from cdc_platform.pipeline.status import read_status
 
-    found = read_status(open_existing(load_settings(defs)))
+    found = read_status(open_existing(load_settings(defs, name)))
     click.echo(found.to_json() if as_json else describe_status(found))
 
 
@@ -227,10 +230,11 @@ def _describe_table(name: str, table: "TableStatus") -> str:
     )
 )
 @DEFS
+@NAME
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JUnit XML, for CI."
 )
-def check(defs: Path, junit: Path | None) -> None:
+def check(defs: Path, name: str | None, junit: Path | None) -> None:
     """Check the lake as it is, and the source: the same checks as Dagster's, over the whole log.
 
     Prints a line for each check; the exit code is 1 if one fails.
@@ -238,7 +242,7 @@ def check(defs: Path, junit: Path | None) -> None:
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.pipeline import open_existing
 
-    settings = load_settings(defs)
+    settings = load_settings(defs, name)
     results = run_checks(open_existing(settings), _start_spark(settings))
     if junit is not None:
         junit.write_text(as_junit(settings.name, results), encoding="utf-8")

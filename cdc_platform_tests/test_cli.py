@@ -111,6 +111,17 @@ def test_a_bad_setting_is_a_message_and_not_a_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
+def test_a_pipeline_of_several_is_chosen_by_name(tmp_path: Path) -> None:
+    """A file of two documents needs `--name`; the message says so, and the option does it."""
+    first = begin(write_defs(tmp_path)).read_text(encoding="utf-8")
+    second = write_defs(tmp_path, bank_attributes(name="shop"))
+    second.write_text(f"{first}---\n{second.read_text(encoding='utf-8')}", encoding="utf-8")
+    code, _, errors = run("status", second)
+    assert (code, "`--name`: `bank`, `shop`" in errors) == (1, True)
+    code, output, _ = run("status", second, "--name", "bank")
+    assert (code, output.startswith("pipeline    bank,")) == (0, True)
+
+
 def test_an_unreachable_source_ends_sync_before_spark_starts(tmp_path: Path) -> None:
     """`sync` asks the source first, so that a wrong address shows at once."""
     code, _, errors = run("sync", write_defs(tmp_path))
