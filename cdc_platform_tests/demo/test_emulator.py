@@ -27,8 +27,9 @@ def test_setting_comes_first(tmp_path: Path) -> None:
     environment = {"CDC_PLATFORM_SPANNER_EMULATOR": str(named), "PATH": str(tmp_path / "bin")}
 
     assert find_emulator(environment) == named
-    with pytest.raises(EmulatorMissing):
-        find_emulator({**environment, "CDC_PLATFORM_SPANNER_EMULATOR": str(tmp_path / "none")})
+    wrong = str(tmp_path / "none")
+    with pytest.raises(EmulatorMissing, match=f"CDC_PLATFORM_SPANNER_EMULATOR names no program.*{wrong}"):
+        find_emulator({**environment, "CDC_PLATFORM_SPANNER_EMULATOR": wrong})
 
 
 def test_emulator_on_the_path(tmp_path: Path) -> None:
