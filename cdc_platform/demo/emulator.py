@@ -28,6 +28,7 @@ LOOPBACK: Final = "127.0.0.1"
 _READY_WITHIN_S: Final = 20.0
 _STOP_WITHIN_S: Final = 5.0
 _PORT_ATTEMPTS: Final = 3
+_PROBE_S: Final = 5.0
 _SET_PARENT_DEATH_SIGNAL: Final = 1
 
 
@@ -70,13 +71,26 @@ def open_emulator(
     """Yield the address of an emulator: the one that the environment names, else a new one.
 
     Raises:
-        EmulatorMissing: There is neither.
+        EmulatorMissing: There is neither, or the one that is named does not answer.
     """
-    if environment.get(HOST_VARIABLE):
-        yield environment[HOST_VARIABLE]
+    if host := environment.get(HOST_VARIABLE):
+        _probe(host)
+        yield host
         return
     with Emulator(find_emulator(environment), token_life_s) as emulator:
         yield emulator.host
+
+
+def _probe(host: str) -> None:
+    """Fail at once: Google's client would try for a while, and end in a traceback."""
+    try:
+        name, _, port = host.rpartition(":")
+        socket.create_connection((name, int(port)), _PROBE_S).close()
+    except (OSError, ValueError) as error:
+        raise EmulatorMissing(
+            f"No Spanner emulator answers at the address in {HOST_VARIABLE}, which is {host} ({error}). "
+            "Start one there, or unset the variable to have one started.",
+        ) from error
 
 
 @dataclass
