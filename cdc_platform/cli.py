@@ -1,13 +1,11 @@
 """The command line: `cdc-platform demo`, `sync`, `status` and `check`."""
 
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
 
@@ -15,6 +13,7 @@ import click
 
 from cdc_platform.errors import CdcError
 from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,6 +104,7 @@ def demo(home: Path, seconds: float | None, no_ui: bool, rate: float, token_life
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.demo import DemoOptions, DemoTools, run_demo
     from cdc_platform.pipeline.status import read_status
+    from cdc_platform.resources import SPARK_IS_QUIET
 
     options = DemoOptions(home.absolute(), seconds, not no_ui, rate, token_life, port)
     tools = DemoTools(
@@ -113,8 +113,8 @@ def demo(home: Path, seconds: float | None, no_ui: bool, rate: float, token_life
         run_checks=lambda pipeline, spark: all_passed(run_checks(pipeline, spark)),
         describe_status=lambda pipeline: describe_status(read_status(pipeline)),
     )
-    with _stop_signals() as wants_more:
-        is_right = run_demo(options, tools, wants_more)
+    with stop_signals(SPARK_IS_QUIET.set) as stop:
+        is_right = run_demo(options, tools, stop.is_not_asked)
     sys.exit(0 if is_right else 1)
 
 
@@ -142,21 +142,24 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None,
     from cdc_platform.pipeline.follow import follow_source
     from cdc_platform.pipeline.pipeline import open_pipeline
     from cdc_platform.pipeline.trace import trace_lineage
+    from cdc_platform.resources import SPARK_IS_QUIET
 
     if until_caught_up + continuous + (ticks is not None) > 1:
         raise click.UsageError("Choose one of --until-caught-up, --ticks and --continuous.")
     settings = load_settings(defs, name)
     pipeline = open_pipeline(settings)
-    with _stop_signals() as wants_more:
-        tell = _tell_error if continuous else None
+    with stop_signals(SPARK_IS_QUIET.set) as stop:
         target_micros = pipeline.source.clock_micros()
         # What is wrong with the source shows before Spark takes its time to start.
         trace_lineage(pipeline)
         spark = _start_spark(settings)
-        for done, outcome in enumerate(follow_source(pipeline, spark, wants_more, tell), start=1):
+        tell = _tell_error if continuous else None
+        for done, outcome in enumerate(follow_source(pipeline, spark, stop.is_not_asked, tell), start=1):
             click.echo(describe_tick(outcome))
             if done == ticks or (ticks is None and not continuous and _is_caught_up(outcome, target_micros)):
-                break
+                return
+        click.echo("Stopped; the next start goes on from here.", err=True)
+        sys.exit(0 if continuous else stop.exit_code)
 
 
 def _tell_error(error: CdcError) -> None:
@@ -241,9 +244,14 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.pipeline import open_existing
+    from cdc_platform.resources import SPARK_IS_QUIET
 
     settings = load_settings(defs, name)
-    results = run_checks(open_existing(settings), _start_spark(settings))
+    pipeline = open_existing(settings)
+    with stop_signals(SPARK_IS_QUIET.set) as stop:
+        results = run_checks(pipeline, _start_spark(settings), stop.is_not_asked)
+    if not stop.is_not_asked():
+        sys.exit(stop.exit_code)
     if junit is not None:
         junit.write_text(as_junit(settings.name, results), encoding="utf-8")
     sys.exit(0 if all_passed(results) else 1)
@@ -254,12 +262,14 @@ def all_passed(results: "list[tuple[Check, Verdict, float]]") -> bool:
     return all(verdict.passed for _, verdict, _ in results)
 
 
-def run_checks(pipeline: "Pipeline", spark: "SparkSession") -> "list[tuple[Check, Verdict, float]]":
-    """Run every check, print a line for each, and return it with its verdict and its seconds."""
+def run_checks(
+    pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool] = lambda: True
+) -> "list[tuple[Check, Verdict, float]]":
+    """Run every check while more is wanted, print a line for each, and return it with verdict and seconds."""
     from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING, Verdict
 
     results = []
-    for promise in CHECKS:
+    for promise in takewhile(lambda _: wants_more(), CHECKS):
         begun = time.monotonic()
         try:
             verdict = promise.run(pipeline, spark, EVERYTHING)
@@ -307,27 +317,6 @@ def _start_spark(settings: "PipelineSettings") -> "SparkSession":
     session = spark_session(settings, report)
     click.echo(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
     return session
-
-
-@contextmanager
-def _stop_signals() -> "Iterator[Callable[[], bool]]":
-    """Yield whether to go on: the first interrupt ends after the step at hand, the second at once."""
-    is_stopping = False
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        nonlocal is_stopping
-        if is_stopping:
-            raise KeyboardInterrupt
-        is_stopping = True
-        if number == signal.SIGINT:
-            click.echo("Ending after the step at hand; interrupt again to end at once.", err=True)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: not is_stopping
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

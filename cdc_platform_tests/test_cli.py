@@ -180,6 +180,15 @@ def test_checks_print_a_line_each(
     assert not cli.all_passed(results)
 
 
+def test_checks_end_when_no_more_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal lets the check at hand end, and no other begins."""
+    checks = tuple(a_check(name, passes=True) for name in ("first", "second"))
+    monkeypatch.setattr("cdc_platform.pipeline.invariants.CHECKS", checks)
+    answers = iter([True, False])
+    results = cli.run_checks(cast("Pipeline", None), cast("SparkSession", None), lambda: next(answers))
+    assert [check.name for check, _, _ in results] == ["first"]
+
+
 def test_junit_tells_what_failed() -> None:
     """The JUnit file has a case for each check, and the summary of those that failed."""
     passed, failed = a_check("good", passes=True), a_check("bad", passes=False)
