@@ -139,3 +139,7 @@ class LakeFormatUnknown(LakeError):
 
 class CutNotFound(LakeError):
     """The cut does not exist, or its snapshots have expired."""
+
+
+class PipelineNotFound(LakeError):
+    """There is no lake at the place, or the pipeline has never run there."""

@@ -7,10 +7,10 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 
-from cdc_platform.errors import LakeFormatUnknown, SettingError
+from cdc_platform.errors import LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.settings import CATALOG, LakeSettings, local_folder
 from cdc_platform.model.names import lake_table_name, quote_spark
 from cdc_platform.model.schemas import (
@@ -74,12 +74,39 @@ class Lake:
                 raise SettingError(
                     "lake.path", f"cannot be made or written ({error.strerror}): {folder}"
                 ) from error
-        catalog = load_catalog(CATALOG, **self.settings.pyiceberg_properties())
+        catalog = self._connect()
         for namespace in (self.pipeline, self.system_namespace):
             catalog.create_namespace_if_not_exists(namespace)
         for name, schema in SYSTEM_TABLES.items():
             _ensure(catalog, f"{self.system_namespace}.{name}", schema)
         return catalog
+
+    def _connect(self) -> Catalog:
+        return load_catalog(CATALOG, **self.settings.pyiceberg_properties())
+
+    def require(self) -> None:
+        """Make sure that the pipeline is in the lake already; whoever only reads must not make a new one.
+
+        Raises:
+            PipelineNotFound: it is not, or there is no lake.
+        """
+        file = self.settings.catalog_file
+        if file is not None and not file.is_file():
+            raise PipelineNotFound(
+                f"There is no lake at {self.settings.path} (no file {file}). Look at the setting `lake`; "
+                f"if it is right, pipeline `{self.pipeline}` has not run yet: `cdc-platform sync` begins it."
+            )
+        catalog = self._connect()
+        try:
+            names = {identifier[-1] for identifier in catalog.list_tables(self.system_namespace)}
+        except NoSuchNamespaceError:
+            names = set()
+        if RAW not in names:
+            raise PipelineNotFound(
+                f"The lake at {self.settings.path} holds no pipeline `{self.pipeline}`; it holds "
+                f"{_listed(catalog)}. Look at the settings `name` and `lake`; if they are right, it "
+                "has not run yet: `cdc-platform sync` begins it."
+            )
 
     def system_table(self, name: str) -> Table:
         """Return one of the platform's own tables as it is now."""
@@ -105,6 +132,11 @@ class Lake:
         """Return the quoted name under which Spark knows the table of a source table."""
         parts = (CATALOG, self.pipeline, lake_table_name(source_table))
         return quote_spark(*parts, *((f"branch_{branch}",) if branch else ()))
+
+
+def _listed(catalog: Catalog) -> str:
+    names = sorted(namespace[0] for namespace in catalog.list_namespaces())
+    return ", ".join(f"`{name}`" for name in names if f"{name}__cdc" in names) or "none at all"
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:

@@ -57,8 +57,19 @@ class Pipeline:
         raise SettingError("tables", f"does not name {name!r}; it names {[t.name for t in self.tables]}")
 
 
+def open_existing(settings: PipelineSettings) -> Pipeline:
+    """Return the pipeline of these settings to whoever only reads; nothing new is made in the lake.
+
+    Raises:
+        PipelineNotFound: it has never run, or there is no lake at the place.
+    """
+    pipeline = open_pipeline(settings)
+    pipeline.lake.require()
+    return pipeline
+
+
 def open_pipeline(settings: PipelineSettings) -> Pipeline:
-    """Return the pipeline of these settings."""
+    """Return the pipeline of these settings; its part of the lake is made when it is first used."""
     return Pipeline(
         settings=settings,
         lake=Lake(settings.lake, settings.name),
