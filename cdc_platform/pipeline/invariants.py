@@ -18,7 +18,7 @@ from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.proof import prove_table
 from cdc_platform.spark.fold import ACTION, APPEND, fold_changes
-from cdc_platform.spark.typed import type_changes
+from cdc_platform.spark.typed import type_changes, unfit_values
 
 Fact = int | float | str
 
@@ -206,7 +206,8 @@ def _count_differences(
         .table(pipeline.lake.spark_table(table.name))
         .select(*names)
     )
-    return folded.exceptAll(stored).count() + stored.exceptAll(folded).count()
+    with unfit_values():
+        return folded.exceptAll(stored).count() + stored.exceptAll(folded).count()
 
 
 def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:

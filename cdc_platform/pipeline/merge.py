@@ -34,7 +34,7 @@ from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
 from cdc_platform.spark.merge import append_born, create_table_sql, merge_everything, merge_existing
 from cdc_platform.spark.small import interpreted
-from cdc_platform.spark.typed import type_changes
+from cdc_platform.spark.typed import type_changes, unfit_values
 
 SINGLE_TASK_CHANGES: Final = 50_000
 """Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
@@ -88,6 +88,7 @@ def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOut
 
     Raises:
         CommitConflict: another run worked on the same branch; nothing was published.
+        ValueUnfit: the log has a value that does not fit the type that its column has now.
     """
     return merge_tables(pipeline, spark, [pipeline.table(table)])[0]
 
@@ -148,6 +149,7 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
     with (
         interpreted(spark, when=all(map(_is_small, builds))),
         conflicts_as("Another run wrote to the same tables; nothing was published, the next tick goes on."),
+        unfit_values(),
         marked_commits(spark, attempts[0].properties()),
         ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
     ):

@@ -57,6 +57,7 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     Raises:
         TransactionIncomplete: records of a transaction at the watermark are missing; nothing was committed.
         CommitConflict: another run has committed the same tick; nothing was changed.
+        SourceError: there are records to order, and the source does not tell what its tables look like.
     """
     lineage = trace_lineage(pipeline)
     quarantine, log = pipeline.lake.system_table(QUARANTINED), pipeline.lake.system_table(LOG)
@@ -101,7 +102,9 @@ def _commit_nothing(window: _Window) -> LogStats:
 def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, expected: int) -> LogStats:
     lake, step = pipeline.lake, TickStep(window.mark.tick, window.tick)
     records = _between(spark.table(lake.spark_system_table(RAW)), window)
-    ordered = order_records(records, window.mark.next_ordinal, expected).persist()
+    # Whatever the records name, the source's schema is known from here on.
+    pipeline.forget_tables()
+    ordered = order_records(records, window.mark.next_ordinal, expected, pipeline.watched).persist()
     try:
         stats = _never_back(measure(ordered), window.mark)
         if stats.incomplete is not None:
@@ -110,8 +113,6 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
         if stats.quarantined:
             held = unsound_records(ordered, window.tick)
             commit_tick(held, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
-        # Whatever the records name, the source's schema is known from here on.
-        pipeline.forget_tables()
         changes = sound_changes(ordered, window.tick, CHANGE_LOG.names)
         commit_tick(changes, lake.spark_system_table(LOG), window.log, step, _properties(window, stats))
     finally:

@@ -24,13 +24,18 @@ class Pipeline:
         return self.settings.name
 
     @cached_property
+    def watched(self) -> tuple[TableSchema, ...]:
+        """All source tables that the change stream watches; asks the source once."""
+        return self.source.describe().tables
+
+    @cached_property
     def tables(self) -> tuple[TableSchema, ...]:
-        """The source tables that are materialised, sorted by name; asks the source once.
+        """The source tables that are materialised, sorted by name.
 
         Raises:
             SettingError: the settings name a table that the change stream does not watch.
         """
-        watched = {table.name: table for table in self.source.describe().tables}
+        watched = {table.name: table for table in self.watched}
         chosen = self.settings.tables if self.settings.tables is not None else tuple(watched)
         for name in chosen:
             if name not in watched:
@@ -43,7 +48,8 @@ class Pipeline:
 
     def forget_tables(self) -> None:
         """Ask the source anew when the tables are needed next; it may have got columns since."""
-        self.__dict__.pop("tables", None)
+        for name in ("watched", "tables"):
+            self.__dict__.pop(name, None)
 
     def table(self, name: str) -> TableSchema:
         """Return the schema of one source table.

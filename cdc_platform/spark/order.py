@@ -1,11 +1,14 @@
 """From raw data change records to changes in the total order of the log."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.order_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.spark.faults import FAULT, fault_of, parsed_mods
 
 SINGLE_TASK_RECORDS = 50_000
 """Up to so many records one task orders them: a sort over several would first sample its input."""
@@ -17,13 +20,6 @@ IS_WHOLE_ROW = (
     "coalesce(mod_type in ('INSERT', 'DELETE')"
     " or value_capture_type in ('NEW_ROW', 'NEW_ROW_AND_OLD_VALUES'), false)"
 )
-IS_UNSOUND = (
-    "not coalesce(table_name is not null and mod_type in ('INSERT', 'UPDATE', 'DELETE')"
-    " and number_of_records_in_transaction is not null and server_transaction_id is not null"
-    " and from_json(mod.keys, 'map<string,string>') is not null"
-    " and (mod.new_values is null or from_json(mod.new_values, 'map<string,string>') is not null), false)"
-)
-"""A change lacks what the log is made of, or holds what is not JSON."""
 
 
 @dataclass(frozen=True)
@@ -60,31 +56,36 @@ class LogStats:
         return sum(table.changes for table in self.tables.values())
 
 
-def order_records(records: DataFrame, first_ordinal: int, expected_records: int) -> DataFrame:
+def order_records(
+    records: DataFrame, first_ordinal: int, expected_records: int, tables: Sequence[TableSchema] = ()
+) -> DataFrame:
     """Return one row per change, in the order of the log, with what tells whether it may enter it.
 
     Args:
         records: data change records of RAW_CHANGE_RECORDS between two watermarks.
         first_ordinal: ordinal that the first change may take.
         expected_records: about how many records there are; decides on the number of tasks.
+        tables: source tables as they are now; values of other tables are not looked at.
 
     Returns:
-        the columns of CHANGE_LOG without `tick`, and `records_seen`, `unsound` (a change of the
-        transaction cannot be decoded) and `record` (as it came, only for unsound transactions).
+        the columns of CHANGE_LOG without `tick`, and `records_seen`, `fault` (why the change cannot be
+        taken), `unsound` (some change of the transaction cannot) and `record` (as it came, where there
+        is a fault).
     """
     small = expected_records <= SINGLE_TASK_RECORDS
     spread = records.coalesce(1) if small else records.repartition(*TRANSACTION)
-    changes = _judge(_explode(spread.dropDuplicates([*TRANSACTION, "record_order"])))
+    changes = _judge(_explode(spread.dropDuplicates([*TRANSACTION, "record_order"]), tables))
     order = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
     ordered = changes.sortWithinPartitions(*order) if small else changes.orderBy(*order)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
     return ordered.withColumn("ordinal", ordinal).drop("record_order")
 
 
-def _explode(records: DataFrame) -> DataFrame:
-    changes = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
+def _explode(records: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
+    exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
+    found = exploded.withColumns(parsed_mods()).withColumn(FAULT, fault_of(tables))
     # As texts, since each expression that is built here costs a few calls of Spark's JVM.
-    return changes.selectExpr(
+    return found.selectExpr(
         "table_name",
         "lower(mod_type) as change_kind",
         "record_timestamp as commit_timestamp",
@@ -102,8 +103,8 @@ def _explode(records: DataFrame) -> DataFrame:
         "is_system_transaction",
         "transaction_tag",
         "record_order",
-        f"if({IS_UNSOUND}, to_json(struct({', '.join(records.columns)})), null) as record",
-        f"{IS_UNSOUND} as is_unsound",
+        f"if({FAULT} is not null, to_json(struct({', '.join(records.columns)})), null) as record",
+        FAULT,
     )
 
 
@@ -119,8 +120,8 @@ def _judge(changes: DataFrame) -> DataFrame:
         "*",
         f"concat_ws('{SEPARATOR}', {', '.join(order_key)}) as order_key",
         f"sum(if(mod_ordinal = 0, 1, 0)) over ({transaction}) as records_seen",
-        f"max(is_unsound) over ({transaction}) as {UNSOUND}",
-    ).drop("is_unsound")
+        f"max({FAULT} is not null) over ({transaction}) as {UNSOUND}",
+    )
 
 
 def measure(ordered: DataFrame) -> LogStats:
@@ -167,9 +168,7 @@ def sound_changes(ordered: DataFrame, tick: int, columns: list[str]) -> DataFram
 
 def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
     """Return the rows of quarantine of one tick: whole transactions, since the log holds no part of one."""
-    reason = F.when(
-        F.col("record").isNotNull(), F.lit("the record lacks a part, or a mod is not a JSON object")
-    ).otherwise(F.lit("another record of its transaction is in quarantine"))
+    reason = F.coalesce(F.col(FAULT), F.lit("another record of its transaction is in quarantine"))
     payload = F.to_json(F.struct("change_kind", "keys", "new_values", "old_values", "is_whole_row"))
     return ordered.where(F.col(UNSOUND)).select(
         F.lit(tick).cast("bigint").alias("tick"),

@@ -1,6 +1,7 @@
 """A Spanner change stream as the pipeline sees it."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -93,7 +94,8 @@ class SpannerSource:
         from cdc_platform.sources.spanner import reader
 
         return {
-            reader.SETTINGS_OPTION: self.settings.to_options(),
+            # The tasks need not ask for the dialect again.
+            reader.SETTINGS_OPTION: replace(self.settings, dialect=self.client.dialect.value).to_options(),
             reader.TICK_OPTION: str(tick),
             reader.SLICES_OPTION: reader.slices_to_json(slices),
         }
@@ -106,7 +108,7 @@ class SpannerSource:
         # The query without a token answers at once, and refuses a start that is too old.
         stream = self.settings.change_stream
         query = change_stream_query(
-            stream, ROOT_TOKEN, start_micros, start_micros, self.settings.heartbeat_ms
+            stream, ROOT_TOKEN, start_micros, start_micros, self.settings.heartbeat_ms, self.client.dialect
         )
         try:
             self.client.fetch(query)
