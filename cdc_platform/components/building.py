@@ -69,7 +69,9 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
     source = replace(settings.source, deadline_s=DISCOVERY_DEADLINE_S, max_attempts=1)
     pipeline = open_pipeline(replace(settings, source=source))
     try:
-        return tuple(table.name for table in pipeline.tables)
+        # The lake knows what the source has dropped, the source what no tick has met yet.
+        watched = (table.name for table in pipeline.source.describe().tables)
+        return tuple(sorted({*watched, *(table.name for table in pipeline.tables)}))
     except CdcError as error:
         known = _known_tables(pipeline)
         LOG.warning(

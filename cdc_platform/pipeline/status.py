@@ -10,6 +10,7 @@ from cdc_platform.lake.commits import count_rows, head, read_mark
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import QUARANTINED, RAW
+from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -37,6 +38,8 @@ class Status:
     tables: Mapping[str, TableStatus]
     cut: Cut | None
     quarantined: int
+    findings: tuple[str, ...]
+    """What keeps tables from equalling the source by design."""
 
     def to_json(self) -> str:
         """Return the status as JSON, for scripts."""
@@ -59,6 +62,7 @@ class Status:
             "cut": self.cut.cut if self.cut is not None else None,
             "cut_position": _moment(self.cut.position_micros if self.cut is not None else None),
             "quarantined": self.quarantined,
+            "findings": list(self.findings),
         }
 
 
@@ -81,6 +85,7 @@ def read_status(pipeline: Pipeline) -> Status:
         tables={name: _table_status(pipeline, name) for name in lake.table_names()},
         cut=newest_cut(lake),
         quarantined=_count_quarantined(pipeline),
+        findings=describe_findings(pipeline.history),
     )
 
 

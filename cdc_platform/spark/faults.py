@@ -19,6 +19,7 @@ _HAS_SHAPE = (
     " AND number_of_records_in_transaction IS NOT NULL AND server_transaction_id IS NOT NULL"
     f" AND {KEYS} IS NOT NULL AND (mod.new_values IS NULL OR {VALUES} IS NOT NULL)"
 )
+_DECLARED = "'array<struct<name:string,type:struct<code:string,array_element_type:struct<code:string>>>>'"
 
 
 def parsed_mods() -> dict[str, Column]:
@@ -62,7 +63,18 @@ def _key_fault(table: TableSchema, column: SourceColumn) -> str:
 def _value_fault(table: TableSchema, column: SourceColumn) -> str | None:
     text = f"{VALUES}[{quote_text(column.name)}]"
     unfit = unfit_expression(text, column.type)
-    return f"CASE WHEN {unfit} THEN {_told(table, column, text)} END" if unfit else None
+    return (
+        f"CASE WHEN {unfit} AND {_declares(column)} THEN {_told(table, column, text)} END" if unfit else None
+    )
+
+
+def _declares(column: SourceColumn) -> str:
+    """Return the SQL of whether the record was made when the column had its present type."""
+    element = column.type.element
+    has_type = f"c.type.code = {quote_text(column.type.code)}"
+    if element is not None:
+        has_type += f" AND c.type.array_element_type.code = {quote_text(element.code)}"
+    return f"exists(from_json(column_types, {_DECLARED}), c -> c.name = {quote_text(column.name)} AND {has_type})"
 
 
 def _told(table: TableSchema, column: SourceColumn, text: str) -> str:

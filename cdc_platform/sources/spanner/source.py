@@ -5,10 +5,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cdc_platform.errors import PartitionBoundsInvalid, SettingError, SourceNotFound
+from cdc_platform.errors import (
+    PartitionBoundsInvalid,
+    RetentionExpired,
+    SettingError,
+    SourceNotFound,
+)
 from cdc_platform.model.names import ROOT_TOKEN
+from cdc_platform.model.sightings import Look
 from cdc_platform.model.slices import Slice
-from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.query import change_stream_query
@@ -42,6 +47,16 @@ class SpannerSource:
         description = describe_stream(self.client)
         self._is_described = True
         return description
+
+    def look(self, micros: int) -> Look:
+        """Return the schema at a timestamp, or the present one where the source no longer tells that."""
+        try:
+            found = describe_stream(self.client, micros, may_watch_nothing=True)
+        except RetentionExpired:
+            found, is_exact = describe_stream(self.client, may_watch_nothing=True), False
+        else:
+            is_exact = True
+        return Look(micros, found.tables, found.unwatched, found.options, is_exact=is_exact)
 
     def clock_micros(self) -> int:
         """Return the time of the source; the first call makes sure that it can be read at all.
@@ -81,7 +96,12 @@ class SpannerSource:
             SourceNotFound: The stream does not watch the table.
             RetentionExpired: The source no longer keeps that version.
         """
-        return rows_at(self.client, self._table(table_name), micros)
+        # The columns that it had then, too.
+        watched = describe_stream(self.client, micros).tables
+        table = next((table for table in watched if table.name == table_name), None)
+        if table is None:
+            raise SourceNotFound(f"The {self.settings.title} does not watch the table `{table_name}`")
+        return rows_at(self.client, table, micros)
 
     def spark_format(self) -> "type[ChangeStreamDataSource]":
         """Return the data source to register with a Spark session."""
@@ -114,9 +134,3 @@ class SpannerSource:
             self.client.fetch(query)
         except PartitionBoundsInvalid as error:
             raise SettingError("start_timestamp", f"is refused by the source. {error}") from error
-
-    def _table(self, name: str) -> TableSchema:
-        for table in self.describe().tables:
-            if table.name == name:
-                return table
-        raise SourceNotFound(f"The {self.settings.title} does not watch the table `{name}`")
