@@ -5,6 +5,7 @@ from functools import cached_property
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.lake import Lake
+from cdc_platform.model.names import find_clash
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.sources.spanner.source import SpannerSource
@@ -28,7 +29,8 @@ class Pipeline:
         """The source tables that are materialised, sorted by name; asks the source once.
 
         Raises:
-            SettingError: the settings name a table that the change stream does not watch.
+            SettingError: the settings name a table that the change stream does not watch, or two that a
+                lake cannot tell apart.
         """
         watched = {table.name: table for table in self.source.describe().tables}
         chosen = self.settings.tables if self.settings.tables is not None else tuple(watched)
@@ -39,6 +41,13 @@ class Pipeline:
                     f"names a table that the change stream does not watch: {name!r}. It watches "
                     f"{', '.join(sorted(watched))}.",
                 )
+        clash = find_clash(sorted(chosen))
+        if clash is not None:
+            raise SettingError(
+                "tables",
+                f"holds two that differ by case only, which a lake cannot tell apart: {clash[0]!r} and "
+                f"{clash[1]!r}. Name one of them here, and the other in a pipeline of its own.",
+            )
         return tuple(watched[name] for name in sorted(chosen))
 
     def forget_tables(self) -> None:
