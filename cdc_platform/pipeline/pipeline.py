@@ -7,6 +7,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.lake.lake import Lake
 from cdc_platform.lake.schema_history import load_history
 from cdc_platform.model.evolution import SchemaHistory
+from cdc_platform.model.names import find_clash
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.sources.spanner.source import SpannerSource
@@ -48,7 +49,8 @@ class Pipeline:
         not know yet.
 
         Raises:
-            SettingError: the settings name a table that the change stream does not watch.
+            SettingError: the settings name a table that the change stream does not watch, or two that a
+                lake cannot tell apart.
         """
         watched = {name: found.schema for name, found in self.history.tables.items()}
         chosen = self.settings.tables
@@ -61,7 +63,15 @@ class Pipeline:
                     f"names a table that the change stream does not watch: {name!r}. It watches "
                     f"{', '.join(sorted(watched))}.",
                 )
-        return tuple(watched[name] for name in sorted(watched if chosen is None else chosen))
+        names = sorted(watched if chosen is None else chosen)
+        clash = find_clash(names)
+        if clash is not None:
+            raise SettingError(
+                "tables",
+                f"holds two that differ by case only, which a lake cannot tell apart: {clash[0]!r} and "
+                f"{clash[1]!r}. Name one of them here, and the other in a pipeline of its own.",
+            )
+        return tuple(watched[name] for name in names)
 
     def know(self, history: SchemaHistory) -> None:
         """Go on with a newer history of the source's schema."""
