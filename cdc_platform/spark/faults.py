@@ -74,7 +74,8 @@ def _declares(column: SourceColumn) -> str:
     has_type = f"c.type.code = {quote_text(column.type.code)}"
     if element is not None:
         has_type += f" AND c.type.array_element_type.code = {quote_text(element.code)}"
-    return f"exists(from_json(column_types, {_DECLARED}), c -> c.name = {quote_text(column.name)} AND {has_type})"
+    is_it = f"c.name = {quote_text(column.name)} AND {has_type}"
+    return f"exists(from_json(column_types, {_DECLARED}), c -> {is_it})"
 
 
 def _told(table: TableSchema, column: SourceColumn, text: str) -> str:
