@@ -104,7 +104,8 @@ def test_wrong_setting_is_explained(
 
 
 POSTGRESQL_DDL = (
-    """CREATE TABLE wide (b varchar(9), a bigint NOT NULL, n numeric, j jsonb, tags text[], "K2" bigint NOT NULL,
+    """CREATE TABLE wide (b varchar(9), a bigint NOT NULL, n numeric, j jsonb, tags text[],
+  "K2" bigint NOT NULL,
   doubled bigint GENERATED ALWAYS AS (a * 2) STORED, at timestamptz, seen spanner.commit_timestamp,
   f4 real, f8 double precision, d date, raw bytea, ok boolean, PRIMARY KEY ("K2", a))""",
     'CREATE TABLE "Plain Table" (id bigint PRIMARY KEY, "Note" text, hidden text)',
