@@ -52,10 +52,10 @@ def follow_source(
 
 
 def is_idle(outcome: TickOutcome) -> bool:
-    """Whether a tick has read no data change record, and there was nothing more to read when it began."""
+    """Whether a tick has read no data change record, and there was nothing more to read or copy then."""
     watermark = outcome.order.watermark_micros
     is_level = watermark is not None and watermark >= outcome.read.clock_micros - 1
-    return is_level and not outcome.read.records.get(RecordKind.DATA_CHANGE, 0)
+    return is_level and not outcome.copy.is_going_on and not outcome.read.records.get(RecordKind.DATA_CHANGE, 0)
 
 
 def pause(duration_s: float, wants_more: Callable[[], bool]) -> None:

@@ -11,14 +11,17 @@ from cdc_platform.lake.commits import POSITION, TICK, ancestors_of, fact, head, 
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import list_cuts, newest_cut
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
+from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.lineage import violations, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.branch import load_table
+from cdc_platform.pipeline.handover import find_copy
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.proof import prove_table
 from cdc_platform.spark.fold import ACTION, APPEND, fold_changes
-from cdc_platform.spark.typed import type_changes
+from cdc_platform.spark.typed import KIND, ORDINAL, named, type_changes
 
 Fact = int | float | str
 
@@ -191,22 +194,47 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
     }
     total = sum(differing.values())
     return Verdict(
-        total == 0, f"cut {cut.cut}: {total} rows differ from the fold of the log", dict(differing)
+        total == 0,
+        f"cut {cut.cut}: {total} rows differ from the fold of the log upon the initial copies",
+        dict(differing),
     )
 
 
 def _count_differences(
     pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int, log: DataFrame
 ) -> int:
-    changes = type_changes(log.where(F.col("table_name") == table.name), table, has_patches=True)
     names = [F.col(f"`{column.name}`") for column in table.columns]
+    changes = _changes_upon_copy(pipeline, spark, table, log.where(F.col("table_name") == table.name))
     folded = fold_changes(changes, table, has_patches=True).where(F.col(ACTION) == APPEND).select(*names)
-    stored = (
-        spark.read.option("versionAsOf", str(snapshot_id))
-        .table(pipeline.lake.spark_table(table.name))
-        .select(*names)
-    )
+    stored = _version(pipeline, spark, table, snapshot_id).select(*names)
     return folded.exceptAll(stored).count() + stored.exceptAll(folded).count()
+
+
+def _changes_upon_copy(
+    pipeline: Pipeline, spark: SparkSession, table: TableSchema, log: DataFrame
+) -> DataFrame:
+    """Return a table's typed changes, with the rows of its initial copy as inserts before all others."""
+    copy = find_copy(pipeline, load_table(pipeline, table.name), table.name)
+    if copy is None:
+        return type_changes(log, table, has_patches=True)
+    log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(copy.plan.position_micros)))
+    changes = type_changes(log, table, has_patches=True)
+    if copy.head is None:
+        return changes
+    rows = _version(pipeline, spark, table, copy.head.snapshot_id)
+    inserts = rows.withColumns(
+        {
+            KIND: F.lit(ChangeKind.INSERT.value),
+            ORDINAL: F.lit(-1).cast("bigint"),
+            **{named(column.name): F.lit(True) for column in table.value_columns},
+        }
+    )
+    return changes.unionByName(inserts)
+
+
+def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:
+    reader = spark.read.option("versionAsOf", str(snapshot_id))
+    return reader.table(pipeline.lake.spark_table(table.name))
 
 
 def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
@@ -275,7 +303,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "tables_equal_log",
         "cut",
-        "Every table at the newest cut equals the fold of the log up to it.",
+        "Every table at the newest cut equals its initial copy and the fold of the log up to the cut.",
         every_tick=False,
         run=check_fold,
     ),

@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
-from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.writes import conflicts_as
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_schema import TableSchema, spark_type
+from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.branch import (
     FELL_BACK,
     Attempt,
@@ -29,8 +31,9 @@ from cdc_platform.pipeline.branch import (
     reset_branch,
     verify_attempt,
 )
+from cdc_platform.pipeline.handover import Handover, find_handover
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span
+from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span, span_after
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
 from cdc_platform.spark.merge import append_born, create_table_sql, merge_everything, merge_existing
 from cdc_platform.spark.small import interpreted
@@ -108,17 +111,28 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     ensure_table(pipeline, spark, schema)
     cut = newest_cut(pipeline.lake)
     found = load_table(pipeline, table)
-    span = pending_span(pipeline, table, applied_tick(found, table, cut))
-    if span.changes == 0:
+    handover = find_handover(pipeline, found, table, cut)
+    span = _pending(pipeline, found, table, cut, handover)
+    # The first version of a copied table is built even where the log has nothing upon the copy.
+    if (span.changes == 0 and handover is None) or (handover is not None and not handover.is_ready):
         return MergeOutcome(table, span.until_inclusive)
     done = finished_head(found)
     if done is not None and read_mark(found, BRANCH).tick == span.until_inclusive:
         fell_back = fact(done, FELL_BACK) == "true"
         return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
-    base = published_head(found, cut.tables.get(table) if cut is not None else None)
+    named = cut.tables.get(table) if cut is not None else None
+    base = handover.base if handover is not None else published_head(found, named)
     if base is None:
         raise LakeError(f"Table `{table}` has no snapshot to build upon.")
     return Build(schema, base, span)
+
+
+def _pending(
+    pipeline: Pipeline, found: Table, table: str, cut: Cut | None, handover: Handover | None
+) -> LogSpan:
+    if handover is None or handover.position_micros is None:
+        return pending_span(pipeline, table, applied_tick(found, table, cut))
+    return span_after(pipeline, table, handover.position_micros)
 
 
 def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> None:
@@ -173,6 +187,8 @@ def _folded(pipeline: Pipeline, spark: SparkSession, build: Build) -> Iterator[P
         & (F.col("tick") > build.span.after_exclusive)
         & (F.col("tick") <= build.span.until_inclusive)
     )
+    if build.span.after_micros is not None:
+        log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(build.span.after_micros)))
     if build.span.changes <= SINGLE_TASK_CHANGES:
         log = log.coalesce(1)
     typed = type_changes(log, build.schema, has_patches=build.span.has_patches)

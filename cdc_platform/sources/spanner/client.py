@@ -6,7 +6,7 @@ metrics exporter and decodes every value; the generated client below it does non
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
@@ -51,9 +51,17 @@ class SpannerClient:
         self, query: Query, assembler: RowAssembler, deadline_s: float | None = None
     ) -> Iterator[list[bytes]]:
         """Yield the rows of one attempt through an assembler, which knows the names of the fields."""
+        return self.stream_request(
+            lambda session: to_request(query, self.settings, session), assembler, deadline_s
+        )
+
+    def stream_request(
+        self, make_request: Callable[[str], Any], assembler: RowAssembler, deadline_s: float | None = None
+    ) -> Iterator[list[bytes]]:
+        """Yield the rows of one attempt at a request that is made for the client's session."""
         messages: Any = None
         try:
-            messages = self._execute(query, deadline_s or self.settings.deadline_s)
+            messages = self._execute(make_request, deadline_s or self.settings.deadline_s)
             yield from assembler.rows(messages)
         except SourceError:
             raise
@@ -63,6 +71,31 @@ class SpannerClient:
             # A reader that stops early must not leave the query running.
             if messages is not None:
                 messages.cancel()
+
+    def partition_query(self, make_request: Callable[[str], Any]) -> Any:
+        """Return Spanner's answer to a request for partition tokens, with bounded retries.
+
+        Raises:
+            SourceError: It failed, or went on failing.
+        """
+        attempts = self.attempts()
+        while True:
+            try:
+                return self._partition_query(make_request)
+            except SourceUnreachable as error:
+                attempts.failed(error)
+
+    def _partition_query(self, make_request: Callable[[str], Any]) -> Any:
+        try:
+            session = self._connected()
+            return self._api.partition_query(
+                request=make_request(session),
+                retry=None,
+                timeout=self.settings.deadline_s,
+                metadata=[*self._metadata(), _routing(session)],
+            )
+        except Exception as error:
+            raise self._translated(error) from error
 
     def fetch(self, query: Query) -> list[list[bytes]]:
         """Return all rows of a small query, with bounded retries.
@@ -93,14 +126,10 @@ class SpannerClient:
         if api is not None:
             api.transport.close()
 
-    def _execute(self, query: Query, deadline_s: float) -> Any:
-        session = self._connected()
-        routing = ("x-goog-request-params", f"session={quote(session, safe='')}")
-        return self._call(
-            to_request(query, self.settings, session),
-            timeout=deadline_s,
-            metadata=[*self._metadata(), routing],
-        )
+    def _execute(self, make_request: Callable[[str], Any], deadline_s: float) -> Any:
+        request = make_request(self._connected())
+        metadata = [*self._metadata(), _routing(request.session)]
+        return self._call(request, timeout=deadline_s, metadata=metadata)
 
     def _connected(self) -> str:
         with self._lock:
@@ -174,6 +203,10 @@ def _streaming_call(transport: Any) -> Any:
             response_deserializer=rows_parser(),
         ),
     )
+
+
+def _routing(session: str) -> tuple[str, str]:
+    return ("x-goog-request-params", f"session={quote(session, safe='')}")
 
 
 def _text(value: bytes) -> str | None:

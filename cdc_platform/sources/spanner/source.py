@@ -1,5 +1,6 @@
 """A Spanner change stream as the pipeline sees it."""
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from cdc_platform.sources.spanner.snapshot import clock_micros, rows_at
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
     from cdc_platform.sources.spanner.reader import ChangeStreamDataSource
 
 
@@ -96,6 +98,40 @@ class SpannerSource:
             reader.SETTINGS_OPTION: self.settings.to_options(),
             reader.TICK_OPTION: str(tick),
             reader.SLICES_OPTION: reader.slices_to_json(slices),
+        }
+
+    def plan_copy(self, table: TableSchema, at_micros: int, piece_rows: int) -> tuple[str, ...]:
+        """Return the pieces in which the table can be copied as it was at the moment; none if it was empty.
+
+        Raises:
+            RetentionExpired: The source no longer keeps that version.
+            SourceError: The source could not be read.
+        """
+        from cdc_platform.sources.spanner.copy_plan import plan_pieces
+
+        return tuple(piece.to_text() for piece in plan_pieces(self.client, table, at_micros, piece_rows))
+
+    def copy_columns(self, table: TableSchema) -> str:
+        """Return the columns that a copy of the table has, as text for `copy_options`."""
+        from cdc_platform.sources.spanner.copy_pieces import columns_to_text
+
+        return columns_to_text(table)
+
+    def copy_format(self) -> "type[TableCopyDataSource]":
+        """Return the data source of copies, to register with a Spark session."""
+        from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
+
+        return TableCopyDataSource
+
+    def copy_options(self, columns: str, at_micros: int, pieces: Sequence[str]) -> dict[str, str]:
+        """Return the options with which Spark reads these pieces of a copy."""
+        from cdc_platform.sources.spanner import copy_source
+
+        return {
+            copy_source.SETTINGS_OPTION: self.settings.to_options(),
+            copy_source.COLUMNS_OPTION: columns,
+            copy_source.MICROS_OPTION: str(at_micros),
+            copy_source.PIECES_OPTION: json.dumps(list(pieces)),
         }
 
     def close(self) -> None:
