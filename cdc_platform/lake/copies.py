@@ -126,6 +126,8 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
     Raises:
         CommitConflict: another run has planned meanwhile; nothing was changed.
     """
+    if not plans:
+        return
     # One and the same version of the table tells the newest plans and takes the next ones.
     table = lake.system_table(COPIED)
     known = _plans_of(table)

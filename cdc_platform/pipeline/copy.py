@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -49,19 +49,23 @@ _TOLD_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
 class CopyOutcome:
     """What one step has copied, and where the copies stand that it found unfinished.
 
-    ``failure`` is what a wave met; the other tables go on, so it is told at the end of the tick.
-    ``notes`` are for people: copies that began anew.
+    ``unplanned`` are tables that the source could not tell how to cut. ``failure`` is what a wave or a plan
+    has met: the other tables go on, and the next step tries again. ``notes`` tell of copies that began anew.
     """
 
     copies: tuple[CopyProgress, ...] = ()
     rows: int = 0
+    unplanned: tuple[str, ...] = ()
     failure: CdcError | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def is_going_on(self) -> bool:
         """Whether rows are still missing."""
-        return any(not progress.is_complete for progress in self.copies)
+        return bool(self.unplanned) or any(not progress.is_complete for progress in self.copies)
+
+
+NOTHING_COPIED: Final = CopyOutcome()
 
 
 def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
@@ -71,32 +75,34 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
 
     Raises:
         CommitConflict: another run has planned the same copies.
-        SourceError: the source could not be asked how to cut the tables.
     """
     end_s = time.monotonic() + pipeline.settings.copy_s
-    found = _find_unfinished(pipeline, spark)
-    if not found:
-        return CopyOutcome()
-    run = _Run(pipeline, spark, {progress.plan.table: progress for progress in found})
-    before = sum(progress.rows for progress in found)
+    fresh = _find_fresh(pipeline)
+    if not fresh:
+        return NOTHING_COPIED
+    planned = _plan_missing(pipeline, spark, fresh)
+    found = [read_progress(pipeline.lake.table(plan.table), plan) for plan in planned.plans]
+    run = _Run(pipeline, spark, [progress for progress in found if not progress.is_complete])
     while (wave := run.next_tables()) and run.failure is None:
         run.copy(wave)
         if time.monotonic() >= end_s:
             break
-    copies = tuple(run.copies.values())
-    rows = max(0, sum(progress.rows for progress in copies) - before)
-    return CopyOutcome(copies, rows, run.failure, tuple(run.notes))
+    rows = sum(progress.rows for progress in run.copies.values()) - sum(progress.rows for progress in found)
+    failure = run.failure or planned.failure
+    return CopyOutcome(tuple(run.copies.values()), max(0, rows), planned.failed, failure, tuple(run.notes))
 
 
 class _Run:
     """One step's work: waves over several tables, those with the least left first."""
 
-    def __init__(self, pipeline: Pipeline, spark: SparkSession, copies: dict[str, CopyProgress]) -> None:
-        self.pipeline, self.spark, self.copies = pipeline, spark, copies
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, copies: Sequence[CopyProgress]) -> None:
+        self.pipeline, self.spark = pipeline, spark
+        self.copies = {progress.plan.table: progress for progress in copies}
         self.failure: CdcError | None = None
         self.notes: list[str] = []
         self._began_anew: set[str] = set()
-        spark.dataSource.register(pipeline.source.copy_format())
+        if copies:
+            spark.dataSource.register(pipeline.source.copy_format())
 
     def next_tables(self) -> list[CopyProgress]:
         """Return the copies that the next wave goes on with."""
@@ -128,53 +134,72 @@ class _Run:
         """Plan a copy again at the source's present; once a step, so that what fails for good shows."""
         table = progress.plan.table
         self._began_anew.add(table)
-        plan = _make_plans(self.pipeline, [self.pipeline.table(table)], {table: progress.plan})[0]
+        planned = _make_plans(self.pipeline, [self.pipeline.table(table)], {table: progress.plan})
+        if planned.failure is not None:
+            raise planned.failure
         self.notes.append(
             f"The copy of `{table}` begins anew after {len(progress.done)} of "
             f"{len(progress.plan.pieces)} pieces. {error}"
         )
-        return read_progress(load_table(self.pipeline, table), plan)
+        return read_progress(load_table(self.pipeline, table), planned.plans[0])
 
 
-def _find_unfinished(pipeline: Pipeline, spark: SparkSession) -> list[CopyProgress]:
-    """Return the copies of tables that no cut has named yet, planned now where need be."""
-    cut = newest_cut(pipeline.lake)
+@dataclass(frozen=True)
+class _Planned:
+    """Plans that are kept in the lake, the tables for which there is none, and why."""
+
+    plans: tuple[CopyPlan, ...]
+    failed: tuple[str, ...] = ()
+    failure: SourceError | None = None
+
+
+def _find_fresh(pipeline: Pipeline) -> list[TableSchema]:
+    """Return the tables that no cut has named yet."""
+    cut, lake = newest_cut(pipeline.lake), pipeline.lake
     if cut is not None and all(table.name in cut.tables for table in pipeline.tables):
         return []
-    lake = pipeline.lake
-    fresh = [
-        table for table in pipeline.tables if not is_published(lake.table(table.name), table.name, cut)
-    ]
-    plans = dict(load_plans(lake)) if fresh else {}
-    unplanned = [table for table in fresh if table.name not in plans]
-    if unplanned and pipeline.settings.copies_first:
-        for table in unplanned:
-            ensure_table(pipeline, spark, table)
-        plans |= {plan.table: plan for plan in _make_plans(pipeline, unplanned, {})}
-    found = [
-        read_progress(lake.table(table.name), plans[table.name]) for table in fresh if table.name in plans
-    ]
-    return [progress for progress in found if not progress.is_complete]
+    return [table for table in pipeline.tables if not is_published(lake.table(table.name), table.name, cut)]
+
+
+def _plan_missing(pipeline: Pipeline, spark: SparkSession, tables: Sequence[TableSchema]) -> _Planned:
+    """Return the plans of tables, made now where need be; none for those that the log alone makes."""
+    known = load_plans(pipeline.lake)
+    plans = tuple(known[table.name] for table in tables if table.name in known)
+    missing = [table for table in tables if table.name not in known]
+    if not missing or not pipeline.settings.copies_first:
+        return _Planned(plans)
+    for table in missing:
+        ensure_table(pipeline, spark, table)
+    made = _make_plans(pipeline, missing, {})
+    return replace(made, plans=plans + made.plans)
 
 
 def _make_plans(
     pipeline: Pipeline, tables: Sequence[TableSchema], before: Mapping[str, CopyPlan]
-) -> list[CopyPlan]:
+) -> _Planned:
     """Plan the copies of some tables at one moment, the source's present, and keep the plans."""
     # The stream must begin before the copy, or changes between the two would be in neither.
     trace_lineage(pipeline)
     position_micros = pipeline.source.clock_micros() - 1
 
-    def plan(table: TableSchema) -> CopyPlan:
-        pieces = pipeline.source.plan_copy(table, position_micros, pipeline.settings.copy_piece_rows)
+    planner = pipeline.source.plan_copies(position_micros)
+
+    def plan(table: TableSchema) -> CopyPlan | SourceError:
+        try:
+            pieces = planner.pieces(table, pipeline.settings.copy_piece_rows)
+        except SourceError as error:
+            return error
         number = before[table.name].number + 1 if table.name in before else 1
         columns = pipeline.source.copy_columns(table)
         return CopyPlan(table.name, number, position_micros, time.time_ns() // 1000, columns, pieces)
 
     with ThreadPoolExecutor(max_workers=PLANNERS) as pool:
-        plans = list(pool.map(plan, tables))
+        made = list(pool.map(plan, tables))
+    plans = tuple(found for found in made if isinstance(found, CopyPlan))
     save_plans(pipeline.lake, plans)
-    return plans
+    failures = {table.name: found for table, found in zip(tables, made, strict=True) if found not in plans}
+    errors_met = [found for found in failures.values() if isinstance(found, SourceError)]
+    return _Planned(plans, tuple(failures), errors_met[0] if errors_met else None)
 
 
 def copy_pieces(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> CopyProgress:

@@ -62,6 +62,6 @@ def find_copy(pipeline: Pipeline, found: Table, name: str) -> CopyProgress | Non
         raise LakeError(
             f"The initial copy of table `{name}` is not whole: {len(progress.missing)} of "
             f"{len(plan.pieces)} pieces are missing on its branch `copy`. Go on with the ticks until it is; "
-            "if the branch was dropped, begin a new pipeline name, since log and copy together make the table."
+            "if the branch was dropped, begin a new pipeline name: log and copy together make the table."
         )
     return progress

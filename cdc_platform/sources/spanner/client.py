@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from cdc_platform.errors import AccessDenied, SourceError, SourceUnreachable
+from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.sources.spanner.chunks import RowAssembler
 from cdc_platform.sources.spanner.failures import to_source_error
 from cdc_platform.sources.spanner.query import Query, to_request
@@ -72,28 +73,48 @@ class SpannerClient:
             if messages is not None:
                 messages.cancel()
 
-    def partition_query(self, make_request: Callable[[str], Any]) -> Any:
-        """Return Spanner's answer to a request for partition tokens, with bounded retries.
+    def begin_transaction(self, at_micros: int) -> tuple[str, bytes]:
+        """Return a new session, and in it the id of a new transaction that reads at one timestamp.
+
+        Partition tokens end when their session begins another transaction, so it has a session of its own.
 
         Raises:
             SourceError: It failed, or went on failing.
         """
+        session = self._retried(lambda: (self._connected(), self._new_session())[1])
+        options = {"read_only": {"read_timestamp": to_rfc3339(at_micros)}}
+        begun = self._retried(
+            lambda: self._api.begin_transaction(
+                request={"session": session, "options": options}, **self._unary(session)
+            )
+        )
+        return session, bytes(begun.id)
+
+    def partition_query(self, sql: str, session: str, transaction: bytes) -> list[bytes]:
+        """Return the partition tokens of a query, with bounded retries.
+
+        Raises:
+            SourceError: It failed, or went on failing.
+        """
+        request = {"session": session, "transaction": {"id": transaction}, "sql": sql}
+        answer = self._retried(lambda: self._api.partition_query(request=request, **self._unary(session)))
+        return [bytes(partition.partition_token) for partition in answer.partitions]
+
+    def _unary(self, session: str) -> dict[str, Any]:
+        metadata = [*self._metadata(), _routing(session)]
+        return {"retry": None, "timeout": self.settings.deadline_s, "metadata": metadata}
+
+    def _retried(self, call: Callable[[], Any]) -> Any:
         attempts = self.attempts()
         while True:
             try:
-                return self._partition_query(make_request)
+                return self._once(call)
             except SourceUnreachable as error:
                 attempts.failed(error)
 
-    def _partition_query(self, make_request: Callable[[str], Any]) -> Any:
+    def _once(self, call: Callable[[], Any]) -> Any:
         try:
-            session = self._connected()
-            return self._api.partition_query(
-                request=make_request(session),
-                retry=None,
-                timeout=self.settings.deadline_s,
-                metadata=[*self._metadata(), _routing(session)],
-            )
+            return call()
         except Exception as error:
             raise self._translated(error) from error
 

@@ -1,11 +1,11 @@
 """Cutting a table, as it is at one moment, into pieces that workers copy independently."""
 
+import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from cdc_platform.model.names import quote_spanner
 from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.copy_bounds import Bound, KeyColumn, KeyRange, splittable
 from cdc_platform.sources.spanner.copy_pieces import PartitionToken, Piece
@@ -20,28 +20,52 @@ _KEY_ORDER_SQL: Final = (
 )
 
 
-def plan_pieces(
-    client: SpannerClient, table: TableSchema, at_micros: int, piece_rows: int
-) -> tuple[Piece, ...]:
-    """Return pieces that together are the table at the moment; none for an empty table.
+class CopyPlanner:
+    """Cuts tables as they are at one moment; all partition tokens are of one transaction.
 
-    A large table is cut by Spanner into partition tokens. Others, of which Spanner makes one or two, are
-    cut by key into pieces of about `piece_rows` rows, for which Spanner goes once through the keys.
-
-    Raises:
-        RetentionExpired: The source no longer keeps that version.
-        SourceError: The source could not be read.
+    Safe to use from several threads.
     """
-    rows = _rows_query(table, at_micros)
-    if not client.fetch(Query(f"SELECT 1 FROM {quote_spanner(table.name)} LIMIT 1", read_micros=at_micros)):
-        return ()
-    tokens = _partition_tokens(client, rows, at_micros)
-    if client.settings.data_boost or len(tokens) >= ENOUGH_TOKENS:
-        return tuple(Piece(rows, token) for token in tokens)
-    columns = splittable(_key_columns(client, table))
-    bounds = list(_bounds(client, table, columns, at_micros, piece_rows)) if columns else []
-    ranges = [KeyRange(after, until) for after, until in zip([None, *bounds], [*bounds, None], strict=True)]
-    return tuple(Piece(_range_query(table, columns, part, at_micros)) for part in ranges)
+
+    def __init__(self, client: SpannerClient, at_micros: int) -> None:
+        self._client, self._at_micros = client, at_micros
+        self._lock = threading.Lock()
+        self._transaction: tuple[str, bytes] | None = None
+
+    def pieces(self, table: TableSchema, piece_rows: int) -> tuple[str, ...]:
+        """Return the texts of pieces that together are the table at the moment; none for an empty table.
+
+        A large table is cut by Spanner into partition tokens. Others, of which Spanner makes few, are cut
+        by key into pieces of about `piece_rows` rows, for which Spanner goes once through the keys.
+
+        Raises:
+            RetentionExpired: The source no longer keeps that version.
+            SourceError: The source could not be read.
+        """
+        return tuple(piece.to_text() for piece in self._pieces(table, piece_rows))
+
+    def _pieces(self, table: TableSchema, piece_rows: int) -> list[Piece]:
+        client, at_micros = self._client, self._at_micros
+        any_row = Query(f"SELECT 1 FROM {quote_spanner(table.name)} LIMIT 1", read_micros=at_micros)
+        if not client.fetch(any_row):
+            return []
+        tokens = self._partition_tokens(table)
+        if client.settings.data_boost or len(tokens) >= ENOUGH_TOKENS:
+            return [Piece(_rows_query(table, at_micros), token) for token in tokens]
+        columns = splittable(_key_columns(client, table))
+        bounds = list(_bounds(client, table, columns, at_micros, piece_rows)) if columns else []
+        ranges = zip([None, *bounds], [*bounds, None], strict=True)
+        return [
+            Piece(_range_query(table, columns, KeyRange(after, until), at_micros)) for after, until in ranges
+        ]
+
+    def _partition_tokens(self, table: TableSchema) -> list[PartitionToken]:
+        with self._lock:
+            if self._transaction is None:
+                self._transaction = self._client.begin_transaction(self._at_micros)
+            session, transaction = self._transaction
+        sql = _rows_query(table, self._at_micros).sql
+        tokens = self._client.partition_query(sql, session, transaction)
+        return [PartitionToken(session, transaction, token) for token in tokens]
 
 
 def _rows_query(table: TableSchema, at_micros: int) -> Query:
@@ -49,42 +73,24 @@ def _rows_query(table: TableSchema, at_micros: int) -> Query:
     return Query(f"SELECT {names} FROM {quote_spanner(table.name)}", read_micros=at_micros)
 
 
-def _range_query(
-    table: TableSchema, columns: Sequence[KeyColumn], part: KeyRange, at_micros: int
-) -> Query:
+def _range_query(table: TableSchema, columns: Sequence[KeyColumn], part: KeyRange, at_micros: int) -> Query:
     condition = part.condition(columns) if columns else ""
     sql = _rows_query(table, at_micros).sql + (f" WHERE {condition}" if condition else "")
     return Query(sql, part.parameters(columns), at_micros)
 
 
-def _partition_tokens(client: SpannerClient, query: Query, at_micros: int) -> list[PartitionToken]:
-    from google.cloud.spanner_v1.types import PartitionQueryRequest, TransactionSelector
-
-    def make_request(session: str) -> Any:
-        nonlocal used
-        used = session
-        begin = TransactionSelector({"begin": {"read_only": {"read_timestamp": to_rfc3339(at_micros)}}})
-        return PartitionQueryRequest(session=session, transaction=begin, sql=query.sql)
-
-    used = ""
-    answer = client.partition_query(make_request)
-    return [
-        PartitionToken(used, answer.transaction.id, partition.partition_token)
-        for partition in answer.partitions
-    ]
-
-
 def _key_columns(client: SpannerClient, table: TableSchema) -> list[KeyColumn]:
     schema, _, name = table.name.rpartition(".")
     parameters = {"schema": Parameter(STRING, schema), "table": Parameter(STRING, name)}
-    order = dict(client.fetch_texts(Query(_KEY_ORDER_SQL, parameters)))
-    return [KeyColumn(column, order.get(column.name) == "DESC") for column in table.key_columns]
+    order = client.fetch_texts(Query(_KEY_ORDER_SQL, parameters))
+    descending = {column for column, direction in order if direction == "DESC"}
+    return [KeyColumn(column, column.name in descending) for column in table.key_columns]
 
 
 def _bounds(
     client: SpannerClient, table: TableSchema, columns: Sequence[KeyColumn], at_micros: int, piece_rows: int
 ) -> Iterator[Bound]:
-    """Yield the key of every so-manieth row, in the order of the key."""
+    """Yield the key of every `piece_rows`-th row, in the order of the key."""
     names = ", ".join(key.sql for key in columns)
     order = ", ".join(key.order_sql for key in columns)
     bound: Bound | None = None

@@ -19,6 +19,7 @@ from cdc_platform.sources.spanner.snapshot import clock_micros, rows_at
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cdc_platform.sources.spanner.copy_plan import CopyPlanner
     from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
     from cdc_platform.sources.spanner.reader import ChangeStreamDataSource
 
@@ -100,16 +101,11 @@ class SpannerSource:
             reader.SLICES_OPTION: reader.slices_to_json(slices),
         }
 
-    def plan_copy(self, table: TableSchema, at_micros: int, piece_rows: int) -> tuple[str, ...]:
-        """Return the pieces in which the table can be copied as it was at the moment; none if it was empty.
+    def plan_copies(self, at_micros: int) -> "CopyPlanner":
+        """Return what cuts tables, as they are at the moment, into pieces to copy."""
+        from cdc_platform.sources.spanner.copy_plan import CopyPlanner
 
-        Raises:
-            RetentionExpired: The source no longer keeps that version.
-            SourceError: The source could not be read.
-        """
-        from cdc_platform.sources.spanner.copy_plan import plan_pieces
-
-        return tuple(piece.to_text() for piece in plan_pieces(self.client, table, at_micros, piece_rows))
+        return CopyPlanner(self.client, at_micros)
 
     def copy_columns(self, table: TableSchema) -> str:
         """Return the columns that a copy of the table has, as text for `copy_options`."""
