@@ -158,7 +158,8 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None,
         spark = _start_spark(settings)
         tell = _tell_error if continuous else None
         for done, outcome in enumerate(follow_source(pipeline, spark, stop.is_not_asked, tell), start=1):
-            click.echo(describe_tick(outcome))
+            for line in (*describe_copies(outcome), describe_tick(outcome)):
+                click.echo(line)
             if done == ticks or (ticks is None and not continuous and _is_caught_up(outcome, target_micros)):
                 return
         click.echo("Stopped; the next start goes on from here.", err=True)
@@ -170,7 +171,21 @@ def _tell_error(error: CdcError) -> None:
 
 
 def _is_caught_up(outcome: "TickOutcome", target_micros: int) -> bool:
+    if outcome.copy.is_going_on:
+        return False
     return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
+
+
+def describe_copies(outcome: "TickOutcome") -> list[str]:
+    """Return a line for each initial copy that a tick went on with, and what it has to say of them."""
+    return [
+        *outcome.copy.notes,
+        *(
+            f"copy {copy.plan.table:<32} {len(copy.done):>6} of {len(copy.plan.pieces):<6} pieces  "
+            f"rows {copy.rows:>12}  as of {to_rfc3339(copy.plan.position_micros)}"
+            for copy in outcome.copy.copies
+        ),
+    ]
 
 
 def describe_tick(outcome: "TickOutcome") -> str:
@@ -223,6 +238,12 @@ def describe_status(found: "Status") -> str:
         *(_describe_table(name, table) for name, table in found.tables.items()),
         *(["notes"] if found.findings else []),
         *(f"            {finding}" for finding in found.findings),
+        *(["copying"] if found.copies else []),
+        *(
+            f"            {name:<32} {copy.copied_rows:>12} rows  "
+            f"{copy.copied_pieces} of {copy.pieces} pieces, as of {to_rfc3339(copy.position_micros)}"
+            for name, copy in found.copies.items()
+        ),
     ]
     return "\n".join(lines)
 

@@ -15,6 +15,7 @@
     + DialectMismatch           the database speaks another dialect than the setting says
     + PartitionModeUnsupported  the change stream uses MUTABLE_KEY_RANGE
     + RetentionExpired          the start lies before the change stream's retention
+    + CopyExpired               the version of the source that a copy reads is gone
     + PartitionBoundsInvalid    the read began outside the partition's life
     + RecordUnreadable          a record has not the shape that the source documents
     + QueryRefused              the source refuses a query as it is written
@@ -100,6 +101,10 @@ class PartitionModeUnsupported(SourceError):
 
 class RetentionExpired(SourceError):
     """The start of the read lies before the change stream's retention: records are lost to it."""
+
+
+class CopyExpired(SourceError):
+    """The version of the source that a copy was reading is gone: the copy has to begin anew."""
 
 
 class PartitionBoundsInvalid(SourceError):

@@ -100,6 +100,8 @@ class Answer:
     code: "grpc.StatusCode | None" = None
     text: str = ""
     columns: int = 1
+    has_tokens: bool = False
+    """Whether each row's message carries a resume token: the number of rows so far, as text."""
 
 
 @dataclass
@@ -127,8 +129,8 @@ class FakeServer:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         metadata = {"row_type": change_record_type() if answer.columns == 1 else _columns(answer.columns)}
         yield PartialResultSet(metadata=metadata)
-        for row in answer.rows:
-            message = PartialResultSet()
+        for number, row in enumerate(answer.rows, 1):
+            message = PartialResultSet(resume_token=str(number).encode() if answer.has_tokens else b"")
             PartialResultSet.pb(message).values.extend(map(to_value, row))
             yield message
         if answer.code is not None:
