@@ -116,6 +116,20 @@ CUTS: Final = pa.schema(
     ],
 )
 
+COPIES: Final = pa.schema(
+    [
+        ("table_name", pa.string()),
+        # counts the beginnings: a copy whose version of the source is gone begins anew
+        ("number", pa.int64()),
+        # the rows are those of this moment; the stream takes over right after it
+        ("position", TIMESTAMP),
+        ("planned_at", TIMESTAMP),
+        # the columns that are copied, and what each piece of the copy reads: JSON of the source
+        ("columns", pa.string()),
+        ("pieces", pa.list_(pa.string())),
+    ],
+)
+
 QUARANTINE: Final = pa.schema(
     [
         ("tick", pa.int64()),

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 ARRAY: Final = "ARRAY"
@@ -13,16 +13,45 @@ _CODE_TEXT: Final = re.compile(r"[A-Za-z0-9_]+")
 _SPARK_TYPES: Final = {
     "BOOL": "boolean",
     "INT64": "bigint",
+    "ENUM": "bigint",
     "FLOAT32": "float",
     "FLOAT64": "double",
     "NUMERIC": "decimal(38,9)",
     "STRING": "string",
+    "JSON": "string",
+    "UUID": "string",
+    "INTERVAL": "string",
     "BYTES": "binary",
+    "PROTO": "binary",
     "DATE": "date",
     "TIMESTAMP": "timestamp",
 }
-# Their range is wider than that of the type whose code they share.
-_TEXT_ANNOTATIONS: Final = frozenset({"PG_NUMERIC", "PG_JSONB"})
+PG_NUMERIC: Final = "PG_NUMERIC"
+PG_JSONB: Final = "PG_JSONB"
+NANOSECONDS: Final = "NANOSECONDS"
+"""Annotation of the platform's own: a TIMESTAMP that the lake keeps as text with nine digits of a second."""
+# Their range, or their precision, is greater than that of the type whose code they share.
+_TEXT_ANNOTATIONS: Final = frozenset({PG_NUMERIC, PG_JSONB, NANOSECONDS})
+
+_POSTGRESQL_TYPES: Final = {
+    "boolean": ("BOOL", None),
+    "bigint": ("INT64", None),
+    "oid": ("INT64", "PG_OID"),
+    "real": ("FLOAT32", None),
+    "double precision": ("FLOAT64", None),
+    "numeric": ("NUMERIC", PG_NUMERIC),
+    "character varying": ("STRING", None),
+    "text": ("STRING", None),
+    "bytea": ("BYTES", None),
+    "date": ("DATE", None),
+    "timestamp with time zone": ("TIMESTAMP", None),
+    "spanner.commit_timestamp": ("TIMESTAMP", None),
+    "jsonb": ("JSON", PG_JSONB),
+    "uuid": ("UUID", None),
+    "interval": ("INTERVAL", None),
+}
+_POSTGRESQL_ARRAY: Final = re.compile(r"(.*?)\[\](?: .*)?", re.DOTALL)
+_LENGTH: Final = re.compile(r"\(.*?\)")
 
 
 @dataclass(frozen=True)
@@ -64,6 +93,39 @@ class ColumnType:
             return cls(ARRAY, cls.from_spanner_type(array.group(1)))
         code = _CODE_TEXT.match(text.strip())
         return cls(code.group().upper() if code else text)
+
+    @classmethod
+    def from_postgresql_type(cls, text: str) -> "ColumnType":
+        """Return the type of a text of PostgreSQL's `information_schema`, such as `character varying(9)[]`.
+
+        A type that this version does not know keeps its name as its code.
+        """
+        array = _POSTGRESQL_ARRAY.fullmatch(text.strip())
+        if array is not None:
+            return cls(ARRAY, cls.from_postgresql_type(array.group(1)))
+        name = _LENGTH.sub("", text).strip()
+        code, annotation = _POSTGRESQL_TYPES.get(name.lower(), (name, None))
+        return cls(code, annotation=annotation)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this version knows what values of the type look like; others are kept as text."""
+        if self.code == ARRAY:
+            return self.element is not None and self.element.is_known
+        return self.code in _SPARK_TYPES
+
+    @property
+    def text(self) -> str:
+        """The type as messages say it."""
+        if self.code == ARRAY and self.element is not None:
+            return f"{ARRAY}<{self.element.text}>"
+        return self.annotation if self.annotation in (PG_NUMERIC, PG_JSONB) else self.code
+
+    def with_nanoseconds(self) -> "ColumnType":
+        """Return the type, with timestamps that keep all of their nine digits as text."""
+        if self.code == ARRAY and self.element is not None:
+            return replace(self, element=self.element.with_nanoseconds())
+        return replace(self, annotation=NANOSECONDS) if self.code == "TIMESTAMP" else self
 
 
 def spark_type(column_type: ColumnType) -> str:

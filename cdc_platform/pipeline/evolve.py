@@ -5,7 +5,7 @@ It is derived from what is committed, on from where the stored history ends, so 
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
@@ -95,7 +95,7 @@ def _find(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> tuple[Schem
     assert mark.position_micros is not None
     window = _window(history.position_micros, mark.position_micros)
     shapes = {shape for batch in _batches(pipeline, window) for shape in _shapes(batch)}
-    parsed = {shape: _parse(shape) for shape in shapes}
+    parsed = {shape: _parse(pipeline, shape) for shape in shapes}
     tables = {
         found.table
         for found in parsed.values()
@@ -127,11 +127,16 @@ def _shapes(batch: pa.Table) -> Iterator[ShapeKey]:
         yield (row["table_name"], row["mod_type"], row["value_capture_type"], row["column_types"])
 
 
-def _parse(key: ShapeKey) -> _Shape | None:
+def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
     table, mod_type, capture, text = key
     columns = parse_column_types(text)
     if table is None or columns is None:
         return None
+    kept = pipeline.settings.source.nanosecond_columns
+    columns = {
+        name: replace(seen, type=seen.type.with_nanoseconds()) if f"{table}.{name}" in kept else seen
+        for name, seen in columns.items()
+    }
     is_whole = mod_type == "INSERT" or (mod_type == "UPDATE" and capture in WHOLE_ROWS)
     return _Shape(table, columns, is_whole)
 
@@ -144,7 +149,7 @@ def _sightings(pipeline: Pipeline, window: str, tables: set[str]) -> dict[str, l
         found = batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables))))
         for key, micros in _moments(found):
             rows.append((micros, numbers.setdefault(key, len(numbers))))
-    shapes = [_parse(key) for key in numbers]
+    shapes = [_parse(pipeline, key) for key in numbers]
     sightings: defaultdict[str, list[Sighting]] = defaultdict(list)
     newest: dict[str, _Shape] = {}
     for micros, number in sorted(rows):

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import BRANCH, count_rows, fact, read_mark
-from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.writes import conflicts_as
 from cdc_platform.model.evolution import ColumnVersion
@@ -32,12 +33,13 @@ from cdc_platform.pipeline.branch import (
     verify_attempt,
 )
 from cdc_platform.pipeline.evolve import known_through
+from cdc_platform.pipeline.handover import Handover, find_handover
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span
+from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span, span_after
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
 from cdc_platform.spark.merge import append_born, merge_everything, merge_existing
 from cdc_platform.spark.small import interpreted
-from cdc_platform.spark.typed import type_changes
+from cdc_platform.spark.typed import type_changes, unfit_values
 
 SINGLE_TASK_CHANGES: Final = 50_000
 """Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
@@ -99,6 +101,7 @@ def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOut
 
     Raises:
         CommitConflict: another run worked on the same branch; nothing was published.
+        ValueUnfit: the log has a value that does not fit the type that its column has now.
     """
     return merge_tables(pipeline, spark, [pipeline.table(table)])[0]
 
@@ -118,19 +121,33 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     table = schema.name
     found = ensure_table(pipeline, spark, schema)
     cut = newest_cut(pipeline.lake)
-    span = pending_span(pipeline, table, applied_tick(found, table, cut))
-    base = published_head(found, cut.tables.get(table) if cut is not None else None)
+    handover = find_handover(pipeline, found, table, cut)
+    span = _pending(pipeline, found, table, cut, handover)
+    if handover is not None and not handover.is_ready:
+        return MergeOutcome(table, span.until_inclusive)
+    named = cut.tables.get(table) if cut is not None else None
+    base = handover.base if handover is not None else published_head(found, named)
     if base is None:
         raise LakeError(f"Table `{table}` has no snapshot to build upon.")
     # Readers of a cut see the columns that its snapshots were made with.
     has_its_columns = base.schema_id == found.metadata.current_schema_id
-    if span.until_inclusive == 0 or (span.changes == 0 and has_its_columns):
+    # The first version of a copied table is built even where the log has nothing upon the copy.
+    is_level = span.changes == 0 and has_its_columns and handover is None
+    if span.until_inclusive == 0 or is_level:
         return MergeOutcome(table, span.until_inclusive)
     done = finished_head(found)
     if done is not None and read_mark(found, BRANCH).tick == span.until_inclusive:
         fell_back = fact(done, FELL_BACK) == "true"
         return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
     return plan_build(pipeline, spark, schema, base, span)
+
+
+def _pending(
+    pipeline: Pipeline, found: Table, table: str, cut: Cut | None, handover: Handover | None
+) -> LogSpan:
+    if handover is None or handover.position_micros is None:
+        return pending_span(pipeline, table, applied_tick(found, table, cut))
+    return span_after(pipeline, table, handover.position_micros)
 
 
 def plan_build(
@@ -167,6 +184,7 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
     with (
         interpreted(spark, when=all(map(_is_small, builds))),
         conflicts_as("Another run wrote to the same tables; nothing was published, the next tick goes on."),
+        unfit_values(),
         marked_commits(spark, attempts[0].properties()),
         ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
     ):
@@ -194,6 +212,8 @@ def _folded(pipeline: Pipeline, spark: SparkSession, build: Build) -> Iterator[P
     )
     if build.begun_micros is not None:
         log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(build.begun_micros)))
+    if build.span.after_micros is not None:
+        log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(build.span.after_micros)))
     if build.span.changes <= SINGLE_TASK_CHANGES:
         log = log.coalesce(1)
     typed = type_changes(log, build.schema, has_patches=build.span.has_patches)

@@ -58,6 +58,7 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     Raises:
         TransactionIncomplete: records of a transaction at the watermark are missing; nothing was committed.
         CommitConflict: another run has committed the same tick; nothing was changed.
+        SourceError: there are records to order, and the source does not tell what its tables look like.
     """
     outcome = _extend_log(pipeline, spark)
     evolve_tables(pipeline)
@@ -108,7 +109,7 @@ def _commit_nothing(window: _Window) -> LogStats:
 def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, expected: int) -> LogStats:
     lake, step = pipeline.lake, TickStep(window.mark.tick, window.tick)
     records = _between(spark.table(lake.spark_system_table(RAW)), window)
-    ordered = order_records(records, window.mark.next_ordinal, expected).persist()
+    ordered = order_records(records, window.mark.next_ordinal, expected, pipeline.known_tables).persist()
     try:
         stats = _never_back(measure(ordered), window.mark)
         if stats.incomplete is not None:

@@ -1,15 +1,25 @@
 """From the change log's JSON to the typed columns of one table."""
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.errors import ValueUnfit
 from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.names import quote_spark
+from cdc_platform.model.names import quote_spark, quote_text
 from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.model.table_schema import ColumnType, TableSchema, spark_type
+from cdc_platform.spark.casts import shown_expression, strict_cast_expression
 
 KIND = "__kind"
 ORDINAL = "__ordinal"
+KEY_TEXT = "__key_text"
+UNFIT = "cdc_platform: a value does not fit its type: "
+"""Begins the message with which a query fails; the facts follow as JSON."""
 
 
 def named(column: str) -> str:
@@ -28,11 +38,13 @@ def type_changes(log: DataFrame, table: TableSchema, *, has_patches: bool) -> Da
 
     Returns:
         `__kind`, `__ordinal`, the key columns, the value columns and, with patches, one flag
-        `__names_COLUMN` for each value column.
+        `__names_COLUMN` for each value column. Where a value does not fit its column's type, the query
+        fails: see `unfit_values`.
     """
     parsed = log.select(
         F.col("change_kind").alias(KIND),
         F.col("ordinal").alias(ORDINAL),
+        F.col("keys").alias(KEY_TEXT),
         F.from_json("keys", _texts(table.key_columns)).alias("k"),
         F.from_json("new_values", _texts(table.value_columns)).alias("v"),
         *([_names().alias("names")] if has_patches else []),
@@ -42,8 +54,8 @@ def type_changes(log: DataFrame, table: TableSchema, *, has_patches: bool) -> Da
     return parsed.select(
         KIND,
         ORDINAL,
-        *(_typed("k", column) for column in table.key_columns),
-        *(_typed("v", column) for column in table.value_columns),
+        *(_typed("k", table, column) for column in table.key_columns),
+        *(_typed("v", table, column) for column in table.value_columns),
         *(flags if has_patches else []),
     )
 
@@ -70,6 +82,24 @@ def _is_named(column: SourceColumn) -> Column:
     return is_row_event | (names & F.expr(_within(column, with_former=True)))
 
 
+def _typed(struct: str, table: TableSchema, column: SourceColumn) -> Column:
+    return F.expr(_value(struct, table, column)).alias(column.name)
+
+
+def _cast(struct: str, table: TableSchema, column: SourceColumn) -> str:
+    text = quote_spark(struct, column.source_name)
+    told = {
+        "table": quote_text(table.name),
+        "column": quote_text(column.source_name),
+        "type_name": quote_text(column.type.text),
+        "value": shown_expression(text),
+        "key": KEY_TEXT,
+    }
+    facts = ", ".join(f"'{name}', {sql}" for name, sql in told.items())
+    failure = f"concat('{UNFIT}', to_json(named_struct({facts})))"
+    return strict_cast_expression(text, column.type, failure)
+
+
 def _within(column: SourceColumn, *, with_former: bool) -> str:
     """Return the SQL for whether a change was committed in the life of a column, or of a former version."""
     bounds = ["true"]
@@ -83,18 +113,14 @@ def _within(column: SourceColumn, *, with_former: bool) -> str:
     return f"({' AND '.join(bounds)})"
 
 
-def _typed(struct: str, column: SourceColumn) -> Column:
-    return F.expr(_value(struct, column)).alias(column.name)
-
-
-def _value(struct: str, column: SourceColumn) -> str:
-    own = cast_expression(quote_spark(struct, column.source_name), column.type)
+def _value(struct: str, table: TableSchema, column: SourceColumn) -> str:
+    own = _cast(struct, table, column)
     if column.life is None:
         return own
     cases = f"WHEN {_within(column, with_former=False)} THEN {own}"
     former = column.life.before
     if former is not None:
-        converted = convert_expression(_value(struct, former), former.type, column.type)
+        converted = convert_expression(_value(struct, table, former), former.type, column.type)
         cases += f" WHEN committed < {column.life.since_micros_inclusive} THEN {converted}"
     return f"CASE {cases} END"
 
@@ -110,14 +136,17 @@ def convert_expression(value: str, old: ColumnType, new: ColumnType) -> str:
     return f"cast({value} as {target})"
 
 
-def cast_expression(text: str, column_type: ColumnType) -> str:
-    """Return the SQL that turns Spanner's JSON text of a value into its Spark type; NULL where it cannot."""
-    if column_type.element is not None:
-        element = cast_expression("e", column_type.element)
-        return f"transform(from_json({text}, 'array<string>'), e -> {element})"
-    target = spark_type(column_type)
-    if target == "string":
-        return text
-    if target == "binary":
-        return f"try_to_binary({text}, 'base64')"
-    return f"try_cast({text} as {target})"
+@contextmanager
+def unfit_values() -> Iterator[None]:
+    """Raise our own error when a query meets a value that does not fit its column's type.
+
+    Raises:
+        ValueUnfit: it does not; the error names table, key and column.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        _, found, facts = str(error).partition(UNFIT)
+        if not found:
+            raise
+        raise ValueUnfit(**json.JSONDecoder().raw_decode(facts)[0]) from error

@@ -11,7 +11,7 @@ from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.slices import Slice
-from cdc_platform.pipeline import merge, publish
+from cdc_platform.pipeline import adapt, merge, publish
 from cdc_platform.pipeline.merge import merge_table, merge_tables
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -196,7 +196,7 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
         order_changes(pipeline, spark)
     outcome = merge_table(pipeline, spark, "accounts")
     assert (outcome.tick, outcome.appended, outcome.updated) == (3, 3, 0)
-    merge.ensure_table(pipeline, spark, pipeline.table("transfers"))
+    adapt.ensure_table(pipeline, spark, pipeline.table("transfers"))
     with pytest.raises(LakeError, match="`transfers` is behind the log"):
         publish_cut(pipeline, spark)
     run_steps(pipeline, spark)

@@ -1,6 +1,8 @@
 """A Spanner change stream as the pipeline sees it."""
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from cdc_platform.errors import (
 from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.sightings import Look
 from cdc_platform.model.slices import Slice
+from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.query import change_stream_query
@@ -23,6 +26,8 @@ from cdc_platform.sources.spanner.snapshot import clock_micros, rows_at
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cdc_platform.sources.spanner.copy_plan import CopyPlanner
+    from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
     from cdc_platform.sources.spanner.reader import ChangeStreamDataSource
 
 
@@ -113,9 +118,39 @@ class SpannerSource:
         from cdc_platform.sources.spanner import reader
 
         return {
-            reader.SETTINGS_OPTION: self.settings.to_options(),
+            # The tasks need not ask for the dialect again.
+            reader.SETTINGS_OPTION: replace(self.settings, dialect=self.client.dialect.value).to_options(),
             reader.TICK_OPTION: str(tick),
             reader.SLICES_OPTION: reader.slices_to_json(slices),
+        }
+
+    def plan_copies(self, at_micros: int) -> "CopyPlanner":
+        """Return what cuts tables, as they are at the moment, into pieces to copy."""
+        from cdc_platform.sources.spanner.copy_plan import CopyPlanner
+
+        return CopyPlanner(self.client, at_micros)
+
+    def copy_columns(self, table: TableSchema) -> str:
+        """Return the columns that a copy of the table has, as text for `copy_options`."""
+        from cdc_platform.sources.spanner.copy_pieces import columns_to_text
+
+        return columns_to_text(table)
+
+    def copy_format(self) -> "type[TableCopyDataSource]":
+        """Return the data source of copies, to register with a Spark session."""
+        from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
+
+        return TableCopyDataSource
+
+    def copy_options(self, columns: str, at_micros: int, pieces: Sequence[str]) -> dict[str, str]:
+        """Return the options with which Spark reads these pieces of a copy."""
+        from cdc_platform.sources.spanner import copy_source
+
+        return {
+            copy_source.SETTINGS_OPTION: self.settings.to_options(),
+            copy_source.COLUMNS_OPTION: columns,
+            copy_source.MICROS_OPTION: str(at_micros),
+            copy_source.PIECES_OPTION: json.dumps(list(pieces)),
         }
 
     def close(self) -> None:
@@ -126,7 +161,7 @@ class SpannerSource:
         # The query without a token answers at once, and refuses a start that is too old.
         stream = self.settings.change_stream
         query = change_stream_query(
-            stream, ROOT_TOKEN, start_micros, start_micros, self.settings.heartbeat_ms
+            stream, ROOT_TOKEN, start_micros, start_micros, self.settings.heartbeat_ms, self.client.dialect
         )
         try:
             self.client.fetch(query)
