@@ -42,6 +42,8 @@ class Scope:
 
 EVERYTHING = Scope()
 
+NO_CUT = Verdict(passed=False, summary="there is no cut yet to compare; run a tick first", facts={})
+
 
 @dataclass(frozen=True)
 class Check:
@@ -182,7 +184,7 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
     """Compare every table at the newest cut with the fold of the whole log up to it."""
     cut = newest_cut(pipeline.lake)
     if cut is None:
-        return Verdict(passed=False, summary="there is no cut yet to compare; run a tick first", facts={})
+        return NO_CUT
     log = spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") <= cut.tick)
     differing = {
         table.name: _count_differences(pipeline, spark, table, cut.tables[table.name], log)
@@ -201,19 +203,51 @@ def _count_differences(
     changes = type_changes(log.where(F.col("table_name") == table.name), table, has_patches=True)
     names = [F.col(f"`{column.name}`") for column in table.columns]
     folded = fold_changes(changes, table, has_patches=True).where(F.col(ACTION) == APPEND).select(*names)
-    stored = (
-        spark.read.option("versionAsOf", str(snapshot_id))
-        .table(pipeline.lake.spark_table(table.name))
-        .select(*names)
-    )
+    stored = _read_at(pipeline, spark, table, snapshot_id).select(*names)
     return folded.exceptAll(stored).count() + stored.exceptAll(folded).count()
+
+
+def _read_at(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:
+    reader = spark.read.option("versionAsOf", str(snapshot_id))
+    return reader.table(pipeline.lake.spark_table(table.name))
+
+
+def check_keys(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+    """Count the keys that a table holds more than once at the newest cut.
+
+    Keys that the log calls new are appended without a look at the table, so this is what a source brings
+    about that inserts a row which is there already.
+    """
+    cut = newest_cut(pipeline.lake)
+    if cut is None:
+        return NO_CUT
+    repeated = {
+        table.name: _repeated_keys(_read_at(pipeline, spark, table, cut.tables[table.name]), table)
+        for table in pipeline.tables
+        if table.name in cut.tables
+    }
+    counts = {name: keys.count() for name, keys in repeated.items()}
+    told = "; ".join(
+        f"{count} keys of `{name}` are there more than once, such as {repeated[name].first()[0]}"
+        for name, count in counts.items()
+        if count
+    )
+    return Verdict(
+        not told, told or f"cut {cut.cut}: every key of {len(counts)} tables is there once", counts
+    )
+
+
+def _repeated_keys(rows: DataFrame, table: TableSchema) -> DataFrame:
+    """Return the keys that several rows have, as JSON."""
+    names = [F.col(f"`{column.name}`") for column in table.key_columns]
+    return rows.groupBy(*names).count().where(F.col("count") > 1).select(F.to_json(F.struct(*names)))
 
 
 def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
     """Compare every table at the newest cut with a strong read of the source at its position."""
     cut = newest_cut(pipeline.lake)
     if cut is None:
-        return Verdict(passed=False, summary="there is no cut yet to compare; run a tick first", facts={})
+        return NO_CUT
     proofs = [prove_table(pipeline, table, cut) for table in pipeline.tables if table.name in cut.tables]
     failed = [proof for proof in proofs if not proof.holds]
     facts: dict[str, Fact] = {"cut": cut.cut}
@@ -278,6 +312,13 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut equals the fold of the log up to it.",
         every_tick=False,
         run=check_fold,
+    ),
+    Check(
+        "keys_unique",
+        "cut",
+        "Every table at the newest cut has one row for each of its keys.",
+        every_tick=False,
+        run=check_keys,
     ),
     Check(
         "tables_equal_source",
