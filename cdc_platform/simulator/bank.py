@@ -2,7 +2,7 @@
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Final, NamedTuple
 
@@ -26,6 +26,7 @@ _RECENT: Final = 100
 _DOCUMENTS: Final = 3
 _DOCUMENT_EVERY_S: Final = 10
 _TYPED_ROWS: Final = 200
+_CLEARED, _TYPED, _DELETED, _WITH_MEMO = 0.3, 0.1, 0.2, 0.5
 
 
 class Step(NamedTuple):
@@ -66,6 +67,14 @@ class Bank:
         self._closed = [list(range(self.capacity - 1, -1, -1)) for _ in tables]
         self._booked: deque[tuple[int, Key]] = deque()
         self._has_opened = False
+        self._kinds: tuple[tuple[float, Callable[[Schema, int], Draft]], ...] = (
+            (0.02, self._closing),
+            (0.04, self._opening),
+            (0.06, self._replacement),
+            (0.08, self._renaming),
+            (0.12, self._settlement),
+            (0.18, self._payroll),
+        )
 
     def preload(self, schema: Schema, micros: int) -> None:
         """Put the rows into the tables that are there before the change stream is."""
@@ -101,17 +110,8 @@ class Bank:
         if extra:
             return Draft("extra", False, extra)
         roll = self._random()
-        if roll < 0.02:
-            return self._closing(schema, micros)
-        if roll < 0.04:
-            return self._opening(schema, micros)
-        if roll < 0.06:
-            return Draft("replacement", False, self._replacement())
-        if roll < 0.08:
-            return Draft("", False, [self._renaming()])
-        if roll < 0.12 and self._booked:
-            return Draft("settlement", False, self._settlement(schema))
-        return self._transfer(schema, micros, _TARGETS if roll < 0.18 else 1)
+        make = next((make for share, make in self._kinds if roll < share), self._transfer)
+        return make(schema, micros)
 
     def _opening_steps(self) -> Iterator[Step]:
         for bank, closed in enumerate(self._closed):
@@ -120,20 +120,25 @@ class Bank:
                 self._open[bank].append(account)
                 yield self._insert(bank, account, OPENING_BALANCE)
 
-    def _transfer(self, schema: Schema, micros: int, targets: int) -> Draft:
+    def _transfer(self, schema: Schema, micros: int) -> Draft:
+        return Draft("transfer", False, self._payments(schema, micros, 1))
+
+    def _payroll(self, schema: Schema, micros: int) -> Draft:
+        return Draft("app=bank,action=payroll", False, self._payments(schema, micros, _TARGETS))
+
+    def _payments(self, schema: Schema, micros: int, targets: int) -> list[Step]:
         source, *others = self._pick(1 + targets)
         balance = self._balance(source)
         amounts = [int(self._random() * (balance // targets + 1)) for _ in others]
         steps = [self._balance_step(source, balance - sum(amounts))]
         for other, amount in zip(others, amounts, strict=True):
             steps.append(self._balance_step(other, self._balance(other) + amount))
-        steps.append(self._booking(schema, source, others[0][1], sum(amounts), micros, None))
-        return Draft("transfer" if targets == 1 else "app=bank,action=payroll", False, steps)
+        return [*steps, self._booking(schema, source, others[0][1], sum(amounts), micros, None)]
 
     def _closing(self, schema: Schema, micros: int) -> Draft:
         (bank, account), target = self._pick_two()
         if len(self._open[bank]) <= FEWEST_ACCOUNTS:
-            return self._transfer(schema, micros, 1)
+            return self._transfer(schema, micros)
         balance, key = self._balance((bank, account)), (account,)
         self._open[bank].remove(account)
         self._closed[bank].append(account)
@@ -148,7 +153,7 @@ class Bank:
         source = self._pick(1)[0]
         bank, closed = source[0], self._closed[source[0]]
         if not closed:
-            return self._transfer(schema, micros, 1)
+            return self._transfer(schema, micros)
         balance = self._balance(source)
         amount = int(self._random() * (balance + 1))
         account = closed.pop(int(self._random() * len(closed)))
@@ -160,37 +165,41 @@ class Bank:
         ]
         return Draft("opening", False, steps)
 
-    def _replacement(self) -> list[Step]:
+    def _replacement(self, _schema: Schema, _micros: int) -> Draft:
         """Delete an account and insert it again, as a REPLACE does."""
         bank, account = self._pick(1)[0]
         old = self._account((bank, account))
         new = self._insert(bank, account, old[_BALANCE])
-        return [Step(self._accounts[bank], (account,), Mod.DELETE, old, None), new]
+        deleted = Step(self._accounts[bank], (account,), Mod.DELETE, old, None)
+        return Draft("replacement", False, [deleted, new])
 
-    def _renaming(self) -> Step:
+    def _renaming(self, _schema: Schema, _micros: int) -> Draft:
         bank, account = self._pick(1)[0]
         old = self._account((bank, account))
         new = (account, self._owner(account), old[_BALANCE], old[3], self._labels())
-        return Step(self._accounts[bank], (account,), Mod.UPDATE, old, new, (_OWNER, _LABELS))
+        step = Step(self._accounts[bank], (account,), Mod.UPDATE, old, new, (_OWNER, _LABELS))
+        return Draft("", False, [step])
 
-    def _settlement(self, schema: Schema) -> list[Step]:
+    def _settlement(self, schema: Schema, micros: int) -> Draft:
         """Set or clear the note of a recent transfer, and the columns that its table has got since."""
+        if not self._booked:
+            return self._transfer(schema, micros)
         position = int(self._random() * min(_RECENT, len(self._booked)))
         number, key = self._booked[-1 - position]
         old, table = self.rows[number][key], schema.by_number[number]
         new = list(old) + [None] * (table.slots - len(old))
         named = [column.slot for column in table.value_columns if column.slot >= _NOTE]
         for slot in named:
-            new[slot] = None if self._random() < 0.3 else f"settled {int(self._random() * 1000)}"
+            new[slot] = None if self._happens(_CLEARED) else f"settled {int(self._random() * 1000)}"
         steps = [Step(number, key, Mod.UPDATE, old, tuple(new), tuple(named))]
         for added in schema.tables.values():
             if added.name.startswith("audit_") and len(steps) < _TTL_ROWS:
                 steps.append(self._audit(added))
-        return steps
+        return Draft("settlement", False, steps)
 
     def _extra_steps(self, schema: Schema) -> list[Step]:
         typed, documents = schema.tables.get(ALL_TYPES), schema.tables.get(DOCUMENTS)
-        if typed is not None and self._random() < 0.1:
+        if typed is not None and self._happens(_TYPED):
             return self._typed_steps(typed)
         if documents is not None and self._random() * self._settings.rate * _DOCUMENT_EVERY_S < 1:
             key = (int(self._random() * _DOCUMENTS),)
@@ -202,7 +211,7 @@ class Bank:
         number = int(self._random() * _TYPED_ROWS)
         key = (number, f"part {number % 7}")
         old = self.rows[table.number].get(key)
-        if old is not None and self._random() < 0.2:
+        if old is not None and self._happens(_DELETED):
             return [Step(table.number, key, Mod.DELETE, old, None)]
         return [self._upsert(table, key, typed_row(self._dice, table, key))]
 
@@ -233,7 +242,9 @@ class Bank:
         row: list[Cell] = [key, source[1], target, amount, fee, to_rfc3339(micros), note]
         slots = schema.by_number[number].slots
         if slots > BANK_SLOTS:
-            row += [f"memo {amount}" if self._random() < 0.5 else None for _ in range(slots - BANK_SLOTS)]
+            row += [
+                f"memo {amount}" if self._happens(_WITH_MEMO) else None for _ in range(slots - BANK_SLOTS)
+            ]
         self._booked.append((number, (key,)))
         return Step(number, (key,), Mod.INSERT, None, tuple(row))
 
@@ -262,6 +273,9 @@ class Bank:
             if account not in found:
                 found.append(account)
         return found
+
+    def _happens(self, probability: float) -> bool:
+        return self._random() < probability
 
     def _owner(self, account: int) -> str:
         return f"Owner {account} №{int(self._random() * 1000)}"

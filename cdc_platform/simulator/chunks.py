@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from cdc_platform.simulator.problems import Refusal
@@ -98,7 +99,7 @@ def _split(value: Any, room_bytes: int, limit_bytes: int) -> list[Any]:
     if value.HasField("string_value"):
         text = value.string_value
         cuts = [0, *range(room_bytes, len(text), limit_bytes), len(text)]
-        return [Value(string_value=text[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+        return [Value(string_value=text[begin:end]) for begin, end in pairwise(cuts)]
     chunks, room = [_empty_list()], room_bytes
     for item in value.list_value.values:
         size = item.ByteSize()

@@ -17,7 +17,9 @@ from cdc_platform.simulator.sql import StreamCall, find_stream_call
 from cdc_platform.simulator.stream import ChangeStream
 from cdc_platform.simulator.values import INT64, TIMESTAMP, value_writer
 
-_CLOCK: Final = re.compile(r"\s*SELECT\b(?P<expression>.*\b(?:CURRENT_TIMESTAMP|now)\b.*)", re.I | re.S)
+_CLOCK: Final = re.compile(
+    r"\s*SELECT\b(?P<expression>.*\b(?:CURRENT_TIMESTAMP|now)\b.*)", re.IGNORECASE | re.DOTALL
+)
 _AS_MICROS: Final = re.compile(r"micros|epoch", re.IGNORECASE)
 _FROM_TABLE: Final = re.compile(r"\bFROM\s+(?!CURRENT_TIMESTAMP|now\b|\()", re.IGNORECASE)
 _WRITE: Final = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\b", re.IGNORECASE)
@@ -70,7 +72,7 @@ class Database:
         """
         self.check_moment(statement.read_micros)
         if _WRITE.match(statement.sql):
-            raise problems.read_only()
+            raise problems.write_in_single_use()
         if asks_information(statement.sql):
             return self._information_result(statement)
         clock = _CLOCK.fullmatch(statement.sql)
@@ -93,7 +95,7 @@ class Database:
         try:
             columns, rows = self._information.answer(statement.sql, statement.parameters, schema)
         except sqlite3.Error as error:
-            raise problems.syntax_error(str(error)) from error
+            raise problems.syntax_error(self._settings.dialect, str(error)) from error
         return _plain_result(columns, rows)
 
     def _clock_result(self, expression: str, micros: int) -> Result:

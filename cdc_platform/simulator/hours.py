@@ -117,8 +117,8 @@ class StateFile:
             if settings.get(name) != value:
                 raise SettingError(
                     name,
-                    f"is {value!r}, but the history in {self.path} was made with {settings.get(name)!r}; give "
-                    "the same, or another file",
+                    f"is {value!r}, but the history in {self.path} was made with {settings.get(name)!r}; "
+                    "give the same, or another file",
                 )
         return int(origin), openings
 

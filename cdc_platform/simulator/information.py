@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.simulator.row_database import sqlite_text
 from cdc_platform.simulator.schema import Schema, SimColumn, SimTable
 from cdc_platform.simulator.settings import DAY_S, RETENTION_S, Dialect, SimulatorSettings
 from cdc_platform.simulator.values import BOOL, FLOAT64, INT64, STRING, spanner_type
@@ -58,8 +59,6 @@ _MENTION: Final = re.compile(r"\binformation_schema\s*\.", re.IGNORECASE)
 # SQLite has no truths of its own: these texts stand for them, and no other text equals them.
 _TRUE, _FALSE = "\x01true", "\x01false"
 _LITERAL: Final = re.compile(r"\b(true|false)\b", re.IGNORECASE)
-_DOLLAR: Final = re.compile(r"\$(\d+)")
-_CAST: Final = re.compile(r"::\s*\w+(?:\[\])?")
 
 
 def asks_information(sql: str) -> bool:
@@ -86,19 +85,14 @@ class Information:
         connection = sqlite3.connect(":memory:")
         try:
             self._fill(connection, schema)
-            cursor = connection.execute(*self._translated(sql, parameters))
+            text = _LITERAL.sub(lambda match: f"(char(1) || '{match[1].lower()}')", sql)
+            cursor = connection.execute(sqlite_text(text, self._settings.dialect), dict(parameters))
             names = [str(column[0]) for column in cursor.description]
             rows = cursor.fetchall()
         finally:
             connection.close()
         types = [(name, type_of(row[position] for row in rows)) for position, name in enumerate(names)]
         return types, [tuple(_truth(value) for value in row) for row in rows]
-
-    def _translated(self, sql: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        text = _LITERAL.sub(lambda match: f"(char(1) || '{match[1].lower()}')", sql)
-        if not self._is_googlesql:
-            text = _CAST.sub("", _DOLLAR.sub(r"@p\1", text))
-        return text.rstrip().rstrip(";"), dict(parameters)
 
     def _fill(self, connection: sqlite3.Connection, schema: Schema) -> None:
         connection.execute("ATTACH ':memory:' AS information_schema")
@@ -109,7 +103,7 @@ class Information:
             listed = ", ".join(f'"{column}"' for column in fields)
             marks = ", ".join("?" * len(fields))
             connection.execute(
-                f"INSERT INTO information_schema.{name} ({listed}) VALUES ({marks})",  # noqa: S608 - our names
+                f"INSERT INTO information_schema.{name} ({listed}) VALUES ({marks})",
                 list(fields.values()),
             )
 

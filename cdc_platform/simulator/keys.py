@@ -9,7 +9,7 @@ from cdc_platform.simulator.transactions import Key
 
 def chosen_keys(version: Version, key_set: Any) -> Sequence[Key]:
     """Return the keys of a table that a key set chooses, in their order."""
-    if getattr(key_set, "all"):
+    if key_set.all_:
         return version.keys
     codes = [column.type.code for column in version.table.key_columns]
     single = {_key(values, codes) for values in key_set.keys}

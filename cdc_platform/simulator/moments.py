@@ -103,4 +103,4 @@ def _begun_micros(identifier: bytes) -> int:
 
 
 def _micros(timestamp: Any) -> int:
-    return int(timestamp.seconds) * _SECOND + timestamp.nanos // 1000
+    return int(timestamp.seconds) * _SECOND + int(timestamp.nanos) // 1000

@@ -6,6 +6,7 @@ from bisect import bisect_right, insort
 from dataclasses import dataclass, field
 from hashlib import sha512
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Final
 
 from cdc_platform.simulator.hours import BLOCK_MICROS, Opening
@@ -43,7 +44,7 @@ class PartitionTree:
         # Open time so far, and how far the clock is ahead of it: partitions do not age overnight.
         self._open_micros, self._shift_micros = 0, origin_micros
         lows = [SPACE * number // opening.partitions for number in range(opening.partitions + 1)]
-        for low, high in zip(lows, lows[1:], strict=False):
+        for low, high in pairwise(lows):
             self._start(low, high, origin_micros, (), opening)
 
     def find(self, token: str) -> Partition | None:

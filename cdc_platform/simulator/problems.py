@@ -1,12 +1,13 @@
 """Refusals in Spanner's words: a gRPC status code by its name, and a text."""
 
+import re
 from typing import Final
 
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.simulator.settings import Dialect
 
 
-class Refusal(Exception):  # noqa: N818 - it is the answer to a call, and no error of the platform
+class Refusal(Exception):
     """The call ends with this status."""
 
     def __init__(self, code: str, text: str) -> None:
@@ -14,6 +15,7 @@ class Refusal(Exception):  # noqa: N818 - it is the answer to a call, and no err
         super().__init__(f"{code}: {text}")
 
 
+_NEAR: Final = re.compile(r'near "([^"]*)": syntax error')
 _MULTI_USE: Final = (
     "Change stream queries must be strong reads executed via single use transactions using the "
     "ExecuteStreamingSql API."
@@ -35,8 +37,8 @@ def start_in_future(earliest: int, latest: int, start: int) -> Refusal:
     return Refusal(
         "OUT_OF_RANGE",
         "Specified start_timestamp is too far in the future. Please specify a start_timestamp within the "
-        f"earliest read timestamp: {to_rfc3339(earliest)}, and the current maximum start timestamp: "
-        f"{to_rfc3339(latest)}. Received start_timestamp: {to_rfc3339(start)}.",
+        f"earliest read timestamp: {_text(earliest)}, and the current maximum start timestamp: "
+        f"{_text(latest)}. Received start_timestamp: {_text(start)}.",
     )
 
 
@@ -45,7 +47,7 @@ def start_in_past(earliest: int, start: int) -> Refusal:
     return Refusal(
         "OUT_OF_RANGE",
         "Specified start_timestamp is too far in the past. Please specify a start_timestamp within the "
-        f"earliest read timestamp: {to_rfc3339(earliest)}. Received start_timestamp: {to_rfc3339(start)}.",
+        f"earliest read timestamp: {_text(earliest)}. Received start_timestamp: {_text(start)}.",
     )
 
 
@@ -54,7 +56,7 @@ def end_before_start(start: int, end: int) -> Refusal:
     return Refusal(
         "INVALID_ARGUMENT",
         "If end_timestamp is specified, start_timestamp must be <= end_timestamp. Received start_timestamp: "
-        f"{to_rfc3339(start)}, end_timestamp: {to_rfc3339(end)}.",
+        f"{_text(start)}, end_timestamp: {_text(end)}.",
     )
 
 
@@ -95,7 +97,7 @@ def start_outside_partition(first: int, last: int, start: int) -> Refusal:
     return Refusal(
         "OUT_OF_RANGE",
         "Specified start_timestamp is invalid for the partition. Please specify a start_timestamp within "
-        f"{to_rfc3339(first)} and {to_rfc3339(last)}. Received start_timestamp: {to_rfc3339(start)}.",
+        f"{_text(first)} and {_text(last)}. Received start_timestamp: {_text(start)}.",
     )
 
 
@@ -141,7 +143,8 @@ def function_not_found(dialect: Dialect, function: str, position: int) -> Refusa
     if dialect is Dialect.GOOGLESQL:
         text = f"Table-valued function not found: {function} [at 1:{position}]"
         return Refusal("INVALID_ARGUMENT", text)
-    return Refusal("NOT_FOUND", f"function spanner.{function}(...) does not exist")
+    arguments = "timestamp with time zone, timestamp with time zone, text, bigint, unknown"
+    return Refusal("NOT_FOUND", f"[ERROR] function spanner.{function}({arguments}) does not exist")
 
 
 def table_not_found(dialect: Dialect, name: str) -> Refusal:
@@ -155,24 +158,36 @@ def column_not_found(dialect: Dialect, name: str) -> Refusal:
     """A column that is not there at the read timestamp."""
     if dialect is Dialect.GOOGLESQL:
         return Refusal("INVALID_ARGUMENT", f"Unrecognized name: {name}")
-    return Refusal("NOT_FOUND", f'column "{name}" does not exist')
+    return Refusal("INVALID_ARGUMENT", f'[ERROR] column "{name}" does not exist')
 
 
-def syntax_error(detail: str) -> Refusal:
+def syntax_error(dialect: Dialect, detail: str) -> Refusal:
     """SQL that the simulator does not answer."""
-    return Refusal("INVALID_ARGUMENT", f"Syntax error: {detail}. The simulator answers plain reads only.")
+    near = _NEAR.search(detail)
+    if near is None:
+        return Refusal("UNIMPLEMENTED", f"The simulator answers plain reads only: {detail}")
+    if dialect is Dialect.GOOGLESQL:
+        return Refusal("INVALID_ARGUMENT", f'Syntax error: Unexpected "{near[1]}"')
+    return Refusal("INVALID_ARGUMENT", f'[ERROR] syntax error at or near "{near[1]}"')
 
 
 def version_expired(micros: int) -> Refusal:
     """A read of rows of which the versions are gone."""
     return Refusal(
         "FAILED_PRECONDITION",
-        f"Read-only transaction timestamp {to_rfc3339(micros)} has exceeded the maximum timestamp staleness",
+        f"Read-only transaction timestamp {_text(micros)} has exceeded the maximum timestamp staleness",
+    )
+
+
+def write_in_single_use() -> Refusal:
+    """A write by a read."""
+    return Refusal(
+        "INVALID_ARGUMENT", "DML statements may not be performed in single-use transactions, to avoid replay."
     )
 
 
 def read_only() -> Refusal:
-    """A write."""
+    """A transaction that wants to write."""
     return Refusal(
         "UNIMPLEMENTED",
         "The simulator is the only writer of its history; start it with other settings for another one.",
@@ -187,3 +202,8 @@ def database_not_found(name: str) -> Refusal:
 def session_not_found(name: str) -> Refusal:
     """A session that was never made, or is deleted."""
     return Refusal("NOT_FOUND", f"Session not found: {name}")
+
+
+def _text(micros: int) -> str:
+    """Return a timestamp as the emulator writes it in its texts."""
+    return to_rfc3339(micros)[:-1] + "+00:00"

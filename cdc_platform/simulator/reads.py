@@ -1,7 +1,6 @@
 """Plain reads: tables, or parts of them, as they were at a moment."""
 
 import re
-import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,10 +13,11 @@ from cdc_platform.simulator import problems
 from cdc_platform.simulator.chunks import Position, Row
 from cdc_platform.simulator.history import History
 from cdc_platform.simulator.information import type_of
+from cdc_platform.simulator.row_database import RowDatabase
 from cdc_platform.simulator.schema import SimColumn, SimTable
 from cdc_platform.simulator.transactions import Key
 from cdc_platform.simulator.transactions import Row as TableRow
-from cdc_platform.simulator.values import plain, value_writer
+from cdc_platform.simulator.values import value_writer
 from cdc_platform.simulator.wire import plain_value
 
 Columns: TypeAlias = list[tuple[str, ColumnType]]
@@ -30,9 +30,7 @@ _SELECT: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ORDER: Final = re.compile(r"\s*ORDER\s+BY\s+(?P<columns>[^()]*)", re.IGNORECASE | re.DOTALL)
-_NAME: Final = re.compile(r"""\s*(?:\w+\.)?([`"]?)(?P<name>\w+)\1\s*(?:ASC\s*)?""", re.IGNORECASE)
-_DOLLAR: Final = re.compile(r"\$(\d+)")
-_CAST: Final = re.compile(r"::\s*\w+(?:\[\])?")
+_NAME: Final = re.compile(r"""\s*(?:\w+\.)?([`"]?)(?P<name>[^\W\d]\w*)\1\s*(?:ASC\s*)?""", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,15 @@ class Version:
         """The keys in their order."""
         return sorted(self.rows)
 
+    @cached_property
+    def keys_in_sqlite(self) -> RowDatabase:
+        """The keys as a table of SQLite; `rowid` is the place in their order, from 1 on."""
+        return RowDatabase([(self.table, self.table.key_columns, self.keys)])
+
+    def in_order(self) -> Iterator[TableRow]:
+        """Yield the rows in the order of their keys."""
+        return (self.rows[key] for key in self.keys)
+
 
 @dataclass(frozen=True)
 class Result:
@@ -60,7 +67,7 @@ class TableReads:
     """Answers reads of the simulated database's tables."""
 
     def __init__(self, history: History) -> None:
-        self._history = history
+        self._history, self._dialect = history, history.settings.dialect
         self._lock = threading.Lock()
         self._versions: OrderedDict[tuple[int, int], Version] = OrderedDict()
 
@@ -74,7 +81,7 @@ class TableReads:
         found = name.replace("`", "").replace('"', "").removeprefix("public.")
         table = next((table for table in schema.tables.values() if _equal(table.name, found)), None)
         if table is None:
-            raise problems.table_not_found(self._history.settings.dialect, found)
+            raise problems.table_not_found(self._dialect, found)
         with self._lock:
             version = self._versions.get((table.number, micros))
             if version is None:
@@ -98,7 +105,7 @@ class TableReads:
             return self._computed(sql, parameters, micros)
         version = self.version(select["table"], micros)
         columns = self.columns(version.table, names)
-        keys = self._keys(version, select["rest"], sql, parameters)
+        keys = self._keys(version, select["rest"], parameters)
         return self.result(version, columns, keys)
 
     def columns(self, table: SimTable, names: Sequence[str]) -> list[SimColumn]:
@@ -109,7 +116,7 @@ class TableReads:
         for name in names:
             column = next((column for column in table.columns if _equal(column.name, name)), None)
             if column is None:
-                raise problems.column_not_found(self._history.settings.dialect, name)
+                raise problems.column_not_found(self._dialect, name)
             found.append(column)
         return found
 
@@ -130,7 +137,7 @@ class TableReads:
 
         return Result([(column.name, column.type) for column in columns], rows)
 
-    def _keys(self, version: Version, rest: str, sql: str, parameters: Mapping[str, Any]) -> Sequence[Key]:
+    def _keys(self, version: Version, rest: str, parameters: Mapping[str, Any]) -> Sequence[Key]:
         """Return the keys of the rows that conditions choose, in the order that is asked for."""
         order = _ORDER.fullmatch(rest)
         ordered = split_names(order["columns"]) if order else None
@@ -138,16 +145,24 @@ class TableReads:
         if not rest.strip() or (ordered is not None and ordered == key_names[: len(ordered)]):
             return version.keys
         table = version.table
-        with _Database([version]) as database:
-            rows = database.run(f'SELECT rowid FROM "{table.name}" {rest}', parameters)[1]  # noqa: S608
+        values = [
+            name
+            for name in re.findall(r"\w+", rest)
+            if (found := table.column(name)) and not found.is_primary_key
+        ]
+        database = (
+            RowDatabase([(table, table.columns, version.in_order())]) if values else version.keys_in_sqlite
+        )
+        rows = database.run(f'SELECT rowid FROM "{table.name}" {rest}', parameters, self._dialect)[1]
         return [version.keys[row[0] - 1] for row in rows]
 
     def _computed(self, sql: str, parameters: Mapping[str, Any], micros: int) -> Result:
         """Answer what is more than columns of one table: sums, counts, joins."""
         schema = self._history.schemas.at(micros)
         mentioned = [name for name in schema.tables if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
-        with _Database([self.version(name, micros) for name in mentioned]) as database:
-            names, found = database.run(sql, parameters)
+        versions = [self.version(name, micros) for name in mentioned]
+        tables = [(version.table, version.table.columns, version.in_order()) for version in versions]
+        names, found = RowDatabase(tables).run(sql, parameters, self._dialect)
         columns = [(name, type_of(row[number] for row in found)) for number, name in enumerate(names)]
 
         def rows(skip: int) -> Iterator[list[Row]]:
@@ -160,50 +175,6 @@ class TableReads:
             ]
 
         return Result(columns, rows)
-
-
-class _Database:
-    """Versions of tables in SQLite, for as long as one query takes; `rowid` is the place in key order."""
-
-    def __init__(self, versions: Sequence[Version]) -> None:
-        self._connection = sqlite3.connect(":memory:")
-        for version in versions:
-            self._fill(version)
-
-    def __enter__(self) -> "_Database":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-
-    def run(self, sql: str, parameters: Mapping[str, Any]) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return the columns' names and the rows of a query."""
-        text = _CAST.sub("", _DOLLAR.sub(r"@p\1", sql)).rstrip().rstrip(";")
-        try:
-            cursor = self._connection.execute(text, dict(parameters))
-            return [str(column[0]) for column in cursor.description or ()], cursor.fetchall()
-        except sqlite3.Error as error:
-            raise problems.syntax_error(str(error)) from error
-
-    def _fill(self, version: Version) -> None:
-        table = version.table
-        names = ", ".join(f'"{column.name}"' for column in table.columns)
-        marks = ", ".join("?" * len(table.columns))
-        self._connection.execute(f'CREATE TABLE "{table.name}" ({names})')
-        rows = ([_stored(row, column) for column in table.columns] for row in _in_order(version))
-        self._connection.executemany(f'INSERT INTO "{table.name}" VALUES ({marks})', rows)  # noqa: S608
-
-
-def _in_order(version: Version) -> Iterator[TableRow]:
-    return (version.rows[key] for key in version.keys)
-
-
-def _stored(row: TableRow, column: SimColumn) -> Any:
-    cell = row[column.slot] if column.slot < len(row) else None
-    if cell is None or isinstance(cell, int | float | bytes):
-        return cell
-    value = plain(column.type, cell)
-    return str(value) if isinstance(value, list) else value
 
 
 def split_names(text: str) -> list[str] | None:

@@ -2,9 +2,10 @@
 
 import json
 import threading
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, Final
 
 from cdc_platform.simulator import problems
@@ -154,7 +155,7 @@ class SpannerService:
         wanted = request.partition_options.max_partitions or _PARTITIONS
         parts = max(1, min(wanted, total))
         cuts = [total * number // parts for number in range(parts + 1)]
-        tokens = [json.dumps(pair).encode() for pair in zip(cuts, cuts[1:], strict=False)]
+        tokens = [json.dumps(pair).encode() for pair in pairwise(cuts)]
         partitions = [Partition(partition_token=token) for token in tokens]
         response = PartitionResponse.pb(PartitionResponse(partitions=partitions))
         response.transaction.MergeFromString(reading.transaction)
@@ -197,7 +198,10 @@ class SpannerService:
 
     def _statement(self, request: Any) -> tuple[Statement, Reading]:
         reading = self._reading(request)
-        parameters = {name: _python(value) for name, value in request.params.fields.items()}
+        parameters = {
+            name: _parameter(value, request.param_types[name].code if name in request.param_types else 0)
+            for name, value in request.params.fields.items()
+        }
         statement = Statement(request.sql, parameters, reading.micros, reading.is_strong_single_use)
         return statement, reading
 
@@ -254,6 +258,18 @@ def _nested_type(fields: Mapping[str, Any]) -> Any:
         members.append(StructType.Field(name=name, type_=found))
     struct = Type(code=TypeCode.STRUCT, struct_type=StructType(fields=members))
     return Type(code=TypeCode.ARRAY, array_element_type=struct)
+
+
+def _parameter(value: Any, type_code: int) -> Any:
+    """Return a bound value as SQLite compares it with the cells of a column of its type."""
+    from google.cloud.spanner_v1.types import TypeCode
+
+    found = _python(value)
+    if type_code == TypeCode.INT64 and isinstance(found, str):
+        return int(found)
+    if type_code == TypeCode.BYTES and isinstance(found, str):
+        return b64decode(found)
+    return found
 
 
 def _python(value: Any) -> Any:

@@ -32,7 +32,8 @@ _POSTGRESQL_WHOLE: Final = re.compile(
 )
 _NAMED: Final = re.compile(r"\s*(?P<name>\w+)\s*=>\s*(?P<value>.*)", re.DOTALL)
 _LITERAL: Final = re.compile(
-    r"""(?:TIMESTAMP\s+)?(?P<quote>['"])(?P<text>[^'"]*)(?P=quote)(?:::\w+)?|(?P<number>\d+)""", re.IGNORECASE
+    r"""(?:TIMESTAMP\s+)?(?P<quote>['"])(?P<text>[^'"]*)(?P=quote)(?:::\w+)?|(?P<number>\d+)|(?P<array>(?:ARRAY)?\[.*\])""",
+    re.IGNORECASE | re.DOTALL,
 )
 _PARAMETER: Final = re.compile(r"@(?P<name>\w+)|\$(?P<number>\d+)")
 
@@ -59,12 +60,17 @@ def find_stream_call(
         return None
     function = f"{'READ_' if is_googlesql else 'read_json_'}{call['stream']}"
     whole = (_GOOGLESQL_WHOLE if is_googlesql else _POSTGRESQL_WHOLE).fullmatch(sql)
-    if call["stream"] != change_stream:
+    if not _is_equal(call["stream"], change_stream, dialect):
         raise problems.function_not_found(dialect, function, call.start() + 1)
     if whole is None or _closes_early(whole["arguments"]):
         raise problems.combined(dialect, function)
     values = _bound(whole["arguments"], parameters, function)
     return StreamCall(function, _query(values))
+
+
+def _is_equal(name: str, other: str, dialect: Dialect) -> bool:
+    # GoogleSQL's function names know no case, PostgreSQL's do.
+    return name == other or (dialect is Dialect.GOOGLESQL and name.lower() == other.lower())
 
 
 def _bound(text: str, parameters: Parameters, function: str) -> dict[str, Any]:
@@ -90,7 +96,7 @@ def _value(text: str, parameters: Parameters, function: str, position: int) -> A
     literal = _LITERAL.fullmatch(text)
     if literal is None:
         raise problems.argument_is_expression(function, position)
-    return literal["number"] if literal["number"] is not None else literal["text"]
+    return next(literal[kind] for kind in ("number", "text", "array") if literal[kind] is not None)
 
 
 def _query(values: Mapping[str, Any]) -> StreamQuery:

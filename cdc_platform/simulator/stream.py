@@ -59,18 +59,8 @@ class ChangeStream:
         Raises:
             Refusal: One cannot be served; the texts are those of Spanner's emulator.
         """
-        if query.start_micros is None:
-            raise problems.start_is_null()
-        start, now = query.start_micros, self.now_micros()
-        if query.end_micros is not None and query.end_micros < start:
-            raise problems.end_before_start(start, query.end_micros)
-        if query.heartbeat_ms is None:
-            raise problems.heartbeat_is_null()
-        if not HEARTBEAT_MS_LOWEST <= query.heartbeat_ms <= HEARTBEAT_MS_HIGHEST:
-            limits = HEARTBEAT_MS_LOWEST, HEARTBEAT_MS_HIGHEST
-            raise problems.heartbeat_out_of_range(*limits, query.heartbeat_ms)
-        if query.has_read_options:
-            raise problems.read_options_given()
+        start = _checked_start(query)
+        now = self.now_micros()
         partition = None if query.token is None else self._partition(query.token)
         earliest, latest = self.earliest_micros, now + LATEST_START_MICROS
         if partition is not None and (partition.end_micros or now) < earliest:
@@ -216,3 +206,19 @@ class PartitionRead:
             moments.append(records[0][0])
             break
         self._is_over.wait(max(0.001, (min(moments) - now) / 1_000_000))
+
+
+def _checked_start(query: StreamQuery) -> int:
+    """Return the start of a query whose arguments are right by themselves."""
+    if query.start_micros is None:
+        raise problems.start_is_null()
+    if query.end_micros is not None and query.end_micros < query.start_micros:
+        raise problems.end_before_start(query.start_micros, query.end_micros)
+    if query.heartbeat_ms is None:
+        raise problems.heartbeat_is_null()
+    if not HEARTBEAT_MS_LOWEST <= query.heartbeat_ms <= HEARTBEAT_MS_HIGHEST:
+        limits = HEARTBEAT_MS_LOWEST, HEARTBEAT_MS_HIGHEST
+        raise problems.heartbeat_out_of_range(*limits, query.heartbeat_ms)
+    if query.has_read_options:
+        raise problems.read_options_given()
+    return query.start_micros

@@ -5,14 +5,14 @@ import random
 from collections.abc import Callable
 from datetime import date
 from json import dumps
-from typing import Final
+from typing import Any, Final
 
 from cdc_platform.model.table_schema import ARRAY, ColumnType
 from cdc_platform.simulator.schema import SimTable
 from cdc_platform.simulator.transactions import Key, Row
 from cdc_platform.simulator.values import Cell
 
-_NULL: Final = 0.2
+_NULL, _SPECIAL, _HALF = 0.2, 0.3, 0.5
 _LONGEST_ARRAY: Final = 4
 _LETTERS: Final = 'abcdefghijklmnopqrstuvwxyz äöüß€漢字"\\\n\t/ '
 _FIRST_DAY: Final = date(1, 1, 1).toordinal()
@@ -39,13 +39,14 @@ def _cell(dice: random.Random, of_type: ColumnType) -> Cell:
 
 
 def _float(dice: random.Random) -> float:
-    roll = dice.random()
-    return dice.choice([math.nan, math.inf, -math.inf, 0.0, -0.0]) if roll < 0.3 else dice.uniform(-1e6, 1e6)
+    if dice.random() < _SPECIAL:
+        return dice.choice([math.nan, math.inf, -math.inf, 0.0, -0.0])
+    return dice.uniform(-1e6, 1e6)
 
 
 def _numeric(dice: random.Random) -> str:
     whole, fraction = dice.randrange(10 ** dice.randrange(1, 29)), dice.randrange(10**9)
-    sign = "-" if whole and dice.random() < 0.5 else ""
+    sign = "-" if whole and dice.random() < _HALF else ""
     return f"{sign}{whole}.{fraction:09d}".rstrip("0").rstrip(".")
 
 
@@ -60,7 +61,7 @@ def _timestamp(dice: random.Random) -> str:
 
 
 def _json(dice: random.Random) -> str:
-    value = dice.choice([None, True, 1.5, "é", [], {"a": [1, None, "x"], "b": {"c": 2}}])
+    value: Any = dice.choice([None, True, 1.5, "é", [], {"a": [1, None, "x"], "b": {"c": 2}}])
     return dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -74,7 +75,7 @@ def _interval(dice: random.Random) -> str:
 
 
 _MAKERS: Final[dict[str, Callable[[random.Random], Cell]]] = {
-    "BOOL": lambda dice: dice.random() < 0.5,
+    "BOOL": lambda dice: dice.random() < _HALF,
     "INT64": lambda dice: dice.choice([0, -1, 2**53 + 1, 2**63 - 1, -(2**63), dice.randrange(1000)]),
     "FLOAT32": _float,
     "FLOAT64": _float,

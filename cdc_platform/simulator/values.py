@@ -5,7 +5,7 @@ import struct
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from json.encoder import encode_basestring  # type: ignore[attr-defined] # the json module's own, in C
+from json.encoder import encode_basestring
 from typing import Any, Final, TypeAlias
 
 from cdc_platform.model.table_schema import ARRAY, ColumnType

@@ -24,19 +24,19 @@ _VALUE: Final = b"\x12"
 _CHUNKED: Final = b"\x18\x01"
 _RESUME_TOKEN: Final = b"\x22"
 _DOUBLE: Final = struct.Struct("<d")
-_SHORT: Final = tuple(bytes([number]) for number in range(128))
+_SHORT_END: Final = 1 << 14
+# Lengths of up to two bytes are nearly all there are.
+_SHORT: Final = tuple(
+    bytes([number]) if number < 1 << 7 else bytes([number & 0x7F | 0x80, number >> 7])
+    for number in range(_SHORT_END)
+)
 
 
 def varint(number: int) -> bytes:
     """Return a number in groups of seven bits."""
-    if number < len(_SHORT):
+    if number < _SHORT_END:
         return _SHORT[number]
-    groups = bytearray()
-    while number > 0x7F:
-        groups.append(number & 0x7F | 0x80)
-        number >>= 7
-    groups.append(number)
-    return bytes(groups)
+    return bytes([number & 0x7F | 0x80]) + varint(number >> 7)
 
 
 def string_value(text: str) -> bytes:
@@ -50,7 +50,7 @@ def number_value(number: float) -> bytes:
     return _NUMBER + _DOUBLE.pack(number)
 
 
-def bool_value(is_true: bool) -> bytes:  # noqa: FBT001 - the value itself
+def bool_value(is_true: bool) -> bytes:
     """Return a truth as a value."""
     return TRUE if is_true else FALSE
 
