@@ -11,8 +11,10 @@ from typing import Any, Final, Self
 import grpc  # type: ignore[import-untyped] # ships no types
 
 from cdc_platform.errors import SetupError
+from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.simulator.database import Database
 from cdc_platform.simulator.history import History
+from cdc_platform.simulator.history_file import HistoryFile
 from cdc_platform.simulator.hours import Hours
 from cdc_platform.simulator.problems import Refusal
 from cdc_platform.simulator.service import SpannerService
@@ -54,7 +56,8 @@ class Simulator:
     """A change stream server: `with Simulator(SimulatorSettings(seed=7)) as server: ...`.
 
     `host` is its address, for `emulator_host` and SPANNER_EMULATOR_HOST. The history goes on as long as it
-    runs; with a `state` file it is the history of the last time that goes on.
+    runs; with a `state` file it is the history of the last time that goes on. The true history is written to
+    `history_file`, one transaction a line.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Simulator:
         *,
         port: int = 0,
         state: Path | None = None,
+        history_file: Path | None = None,
         clock: Callable[[], int] = system_clock,
     ) -> None:
         self.settings = settings or SimulatorSettings()
@@ -71,6 +75,8 @@ class Simulator:
         self._server: Any = None
         self.host = ""
         self.database = Database(History(self.settings, self._hours()), clock)
+        self._file = HistoryFile(self.history, history_file) if history_file is not None else None
+        self._work = threading.Thread(target=self._go_on, name="simulator", daemon=True)
 
     def __enter__(self) -> Self:
         self.start()
@@ -111,7 +117,7 @@ class Simulator:
             raise SetupError(message) from error
         self.host = f"{LOOPBACK}:{bound}"
         self._server.start()
-        threading.Thread(target=self._go_on, name="simulator", daemon=True).start()
+        self._work.start()
 
     def stop(self) -> None:
         """Break off what runs, and stop answering; twice is fine."""
@@ -119,6 +125,22 @@ class Simulator:
         server, self._server = self._server, None
         if server is not None:
             server.stop(None).wait()
+            self._work.join()
+            if self._file is not None:
+                self._file.close()
+
+    def names(self) -> dict[str, str]:
+        """Return the names to connect with, as settings of a pipeline call them."""
+        settings = self.settings
+        return {
+            "emulator_host": self.host,
+            "project": settings.project,
+            "instance": settings.instance,
+            "database": settings.database,
+            "change_stream": settings.change_stream,
+            "dialect": settings.dialect.value,
+            "start_timestamp": to_rfc3339(self.origin_micros),
+        }
 
     def inject(self, fault: Fault, *, times: int = 1, token: str | None = None, after_rows: int = 0) -> None:
         """Let a fault befall the next change stream queries, after some of their rows.
@@ -137,8 +159,12 @@ class Simulator:
 
     def _go_on(self) -> None:
         # Nobody need ask for the history to go on: whoever asks finds it there.
-        while not self._is_over.wait(_TICK_S):
-            self.database.now_micros()
+        is_over = False
+        while not is_over:
+            is_over = self._is_over.wait(_TICK_S)
+            now_micros = self.database.now_micros()
+            if self._file is not None:
+                self._file.write_until(now_micros)
 
 
 def _unary(service: SpannerService, name: str, request_name: str) -> Any:
