@@ -91,7 +91,7 @@ main.add_command(simulate)
 @click.option(
     "--token-life",
     type=click.IntRange(min=1),
-    default=10,
+    default=20,
     show_default=True,
     help="Seconds for which a change stream partition lives at least.",
 )

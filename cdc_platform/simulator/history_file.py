@@ -8,7 +8,8 @@ from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.simulator.history import History
 from cdc_platform.simulator.schema import SimColumn, SimTable
 from cdc_platform.simulator.transactions import Change, Mod, Row, Transaction
-from cdc_platform.simulator.values import Plain, plain
+from cdc_platform.simulator.values import plain
+from cdc_platform.simulator.wire import Plain
 
 _NEVER: Final = -1
 

@@ -1,31 +1,45 @@
 """Servers of Spanner's API for the suite that all of them must pass: the simulator and the emulator."""
 
-import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
+import pytest
+
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client
-from cdc_platform.model.timestamps import from_rfc3339, to_datetime
+from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.settings import Dialect, SimulatorSettings
 
 SIMULATOR: Final = "simulator"
 EMULATOR: Final = "emulator"
+DATA: Final = "data_change_record"
+HEARTBEAT: Final = "heartbeat_record"
+CHILDREN: Final = "child_partitions_record"
 CHANGE_STREAM: Final = "bank_changes"
 HEARTBEAT_MS: Final = 100
 
 GOOGLESQL_DDL: Final = (
-    "CREATE TABLE accounts (account_id INT64 NOT NULL, owner STRING(MAX) NOT NULL, balance INT64 NOT NULL, "
-    "opened_on DATE, labels ARRAY<STRING(MAX)>) PRIMARY KEY (account_id)",
+    """CREATE TABLE accounts (
+  account_id INT64 NOT NULL,
+  owner STRING(MAX) NOT NULL,
+  balance INT64 NOT NULL,
+  opened_on DATE,
+  labels ARRAY<STRING(MAX)>,
+) PRIMARY KEY (account_id)""",
     f"CREATE CHANGE STREAM {CHANGE_STREAM} FOR ALL OPTIONS (value_capture_type = 'NEW_ROW')",
 )
 POSTGRESQL_DDL: Final = (
-    "CREATE TABLE accounts (account_id bigint PRIMARY KEY, owner varchar NOT NULL, balance bigint NOT NULL, "
-    "opened_on date, labels varchar[])",
+    """CREATE TABLE accounts (
+  account_id bigint PRIMARY KEY,
+  owner varchar NOT NULL,
+  balance bigint NOT NULL,
+  opened_on date,
+  labels varchar[]
+)""",
     f"CREATE CHANGE STREAM {CHANGE_STREAM} FOR ALL WITH (value_capture_type = 'NEW_ROW')",
 )
 
@@ -48,7 +62,6 @@ class Server:
     database: Any
     created_micros: int
     simulator: Simulator | None = None
-    records: list[Any] = field(default_factory=list)
 
     @property
     def is_googlesql(self) -> bool:
@@ -98,20 +111,66 @@ class Server:
                 yield _record(row[0])
 
     def refusal(self, *arguments: Any, **options: Any) -> Refused:
-        """Return how the server refuses a query; fail when it answers."""
-        from google.api_core.exceptions import GoogleAPICallError
+        """Return how the server refuses a change stream query; fail when it answers."""
+        return _refused(lambda: list(self.read(*arguments, **options)))
 
-        try:
-            records = list(self.read(*arguments, **options))
-        except GoogleAPICallError as error:
-            assert error.grpc_status_code is not None
-            return Refused(error.grpc_status_code.name, error.message)
-        raise AssertionError(f"it answered: {records}")
+    def refused_statement(self, sql: str) -> Refused:
+        """Return how the server refuses another statement; fail when it answers."""
+        return _refused(lambda: self.select(sql))
+
+
+def _refused(call: Callable[[], Any]) -> Refused:
+    from google.api_core.exceptions import GoogleAPICallError
+
+    with pytest.raises(GoogleAPICallError) as caught:
+        call()
+    code = caught.value.grpc_status_code
+    return Refused("UNKNOWN" if code is None else code.name, caught.value.message)
+
+
+Record = dict[str, Any]
+"""A change record: an object with the name of its kind, as PostgreSQL has it."""
+Partitions = dict[str, list[Record]]
+"""Records by the token of their partition."""
+
+
+def read_all(server: Server, end_micros: int) -> Partitions:
+    """Return the records of all partitions up to a moment, each partition read after all its parents."""
+    start = to_datetime(server.created_micros)
+    found: Partitions = {"": list(server.read(start))}
+    waiting = children_of(found[""])
+    while waiting:
+        ready = {
+            token: (micros, parents)
+            for token, (micros, parents) in waiting.items()
+            if all(not parent or parent in found for parent in parents)
+        }
+        for token, (start_micros, _) in ready.items():
+            del waiting[token]
+            if start_micros <= end_micros:
+                found[token] = list(server.read(to_datetime(start_micros), to_datetime(end_micros), token))
+                waiting |= children_of(found[token])
+    return found
+
+
+def children_of(records: list[Record]) -> dict[str, tuple[int, list[str]]]:
+    """Return start and parents of the children that records announce, by token."""
+    return {
+        child["token"]: (micros(record), child["parent_partition_tokens"])
+        for record in records
+        if CHILDREN in record
+        for child in record[CHILDREN]["child_partitions"]
+    }
+
+
+def data_of(records: list[Record]) -> list[Record]:
+    """Return the fields of the data change records among records."""
+    return [record[DATA] for record in records if DATA in record]
 
 
 def micros(record: Mapping[str, Any]) -> int:
-    """Return the timestamp of a record of any kind."""
-    (fields,) = record.values()
+    """Return the timestamp of a record of any kind, or of its fields."""
+    fields = next(iter(record.values())) if len(record) == 1 and "timestamp" not in record else record
     found = fields.get("commit_timestamp") or fields.get("start_timestamp") or fields["timestamp"]
     return from_rfc3339(found if isinstance(found, str) else found.rfc3339())
 
@@ -149,7 +208,7 @@ def _record(value: Any) -> dict[str, Any]:
 def open_simulator(dialect: Dialect) -> Iterator[Server]:
     """Yield the simulator with a young stream whose partitions churn."""
     settings = SimulatorSettings(
-        seed=11, dialect=dialect, accounts=40, rate=50, partitions=3, partition_life_s=1.5, history_s=8
+        seed=11, dialect=dialect, accounts=40, rate=10, partitions=3, partition_life_s=1.5, history_s=8
     )
     with Simulator(settings) as simulator:
         bank = BankSettings(
@@ -172,14 +231,16 @@ def open_on_emulator(host: str, dialect: Dialect) -> Iterator[Server]:
         database = client.instance(bank.instance).database(
             bank.database,
             ddl_statements=GOOGLESQL_DDL if is_googlesql else (),
-            database_dialect=DatabaseDialect.GOOGLE_STANDARD_SQL if is_googlesql else DatabaseDialect.POSTGRESQL,
+            database_dialect=DatabaseDialect.GOOGLE_STANDARD_SQL
+            if is_googlesql
+            else DatabaseDialect.POSTGRESQL,
         )
         created = datetime.now(UTC)
         database.create().result(60)
         if not is_googlesql:
             database.update_ddl(POSTGRESQL_DDL).result(60)
         server = Server(EMULATOR, dialect, host, database, 0)
-        server.created_micros = int(server.now().timestamp() * 1_000_000)
+        server.created_micros = from_datetime(server.now())
         _write_some(database)
         assert server.now() > created
         yield server
@@ -191,12 +252,3 @@ def _write_some(database: Any) -> None:
         with database.batch() as batch:
             batch.insert_or_update("accounts", columns, [(number, f"Owner {number}", 1000)])
         time.sleep(0.02)
-
-
-def moment(at_micros: int) -> datetime:
-    """Return microseconds as the stock client takes them."""
-    return to_datetime(at_micros)
-
-
-SECOND: Final = timedelta(seconds=1)
-CI: Final = os.environ.get("CI") == "true"
