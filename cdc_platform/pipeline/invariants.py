@@ -228,7 +228,7 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
     }
     counts = {name: keys.count() for name, keys in repeated.items()}
     told = "; ".join(
-        f"{count} keys of `{name}` are there more than once, such as {repeated[name].first()[0]}"
+        f"{count} keys of `{name}` are there more than once, such as {repeated[name].head(1)[0][0]}"
         for name, count in counts.items()
         if count
     )
