@@ -67,7 +67,7 @@ class Declared:
 
 
 def declare(stream: BankStream, folder: Path) -> Declared:
-    """Write a pipeline's file; it copies the bank as it finds it, in small pieces, one wave a tick."""
+    """Write a pipeline's file; it copies the bank as it finds it, in small pieces and few at a time."""
     source = {
         "project": stream.spanner.project,
         "instance": stream.spanner.instance,
@@ -75,7 +75,7 @@ def declare(stream: BankStream, folder: Path) -> Declared:
         "change_stream": stream.spanner.change_stream,
         "emulator_host": stream.spanner.emulator_host,
     }
-    pace = {"idle_interval_s": 0.2, "copy_piece_rows": 1, "copy_s": 0}
+    pace = {"idle_interval_s": 0.2, "copy_piece_rows": 10, "copy_s": 2}
     attributes = {"name": NAME, "source": source, "lake": {"path": "lake"}, **pace}
     declared = Declared(stream.bank, folder)
     declared.defs.write_text(yaml.safe_dump({"type": TYPE, "attributes": attributes}), encoding="utf-8")
@@ -156,7 +156,7 @@ def test_killed_at_random_moments(emulator: str, tmp_path: Path) -> None:
     assert len(log) == len(log.group_by(list(fields)).aggregate([])) > 0
     plan = load_plans(declared.lake)["accounts"]
     copied = read_progress(declared.lake.table("accounts"), plan)
-    assert len(plan.pieces) > ACCOUNTS / 2
+    assert len(plan.pieces) > 1
     assert copied.is_complete
     with open_database(declared.bank) as database:
         assert sum_of_balances(database) == sum_of_table(declared.lake)
