@@ -1,6 +1,6 @@
 """The platform's promises, each a check that looks at the lake and can fail."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,6 +17,7 @@ from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.proof import prove_table
+from cdc_platform.pipeline.status import count_quarantined
 from cdc_platform.spark.fold import ACTION, APPEND, fold_changes
 from cdc_platform.spark.typed import type_changes, unfit_values
 
@@ -221,11 +222,22 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ver
     for proof in proofs:
         facts[f"{proof.table}_source_rows"] = proof.source.rows
         facts[f"{proof.table}_lake_rows"] = proof.lake.rows
+    facts["quarantined"] = count_quarantined(pipeline)
+    facts["columns_of_unknown_type"] = ", ".join(_unknown_columns(pipeline.tables))
     told = "; ".join(f"`{proof.table}` differs at {', '.join(proof.differing_keys)}" for proof in failed)
+    if failed and facts["quarantined"]:
+        told += f"; {facts['quarantined']} records in quarantine are missing from the tables"
     rows = sum(proof.lake.rows for proof in proofs)
     return Verdict(
         not failed, told or f"cut {cut.cut}: {rows} rows in {len(proofs)} tables equal the source", facts
     )
+
+
+def _unknown_columns(tables: Iterable[TableSchema]) -> Iterator[str]:
+    for table in tables:
+        for column in table.columns:
+            if not column.type.is_known:
+                yield f"{table.name}.{column.name} ({column.type.text})"
 
 
 def _log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
