@@ -151,9 +151,9 @@ def test_tables_equal_the_source_in_every_dialect(
         proofs = [prove_table(pipeline, table, cut) for table in pipeline.tables]
         assert [proof for proof in proofs if not proof.holds] == []
     pipeline.source.close()
-    keys = {
+    expected: dict[Dialect, dict[str, list[tuple[Any, ...]]]] = {
         Dialect.GOOGLESQL: {"wide": [(1, "k"), (2, "k")]},
         Dialect.POSTGRESQL: {"wide": [(1, "K"), (1, "k")], "shop.orders": [(1, None)]},
     }
-    for table, expected in keys[dialect].items():
-        assert expected == sorted(tuple(row.values())[:2] for row in rows_of(pipeline, table))
+    for table, rows in expected[dialect].items():
+        assert rows == sorted(tuple(row.values())[:2] for row in rows_of(pipeline, table))
