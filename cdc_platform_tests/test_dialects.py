@@ -151,9 +151,9 @@ def test_tables_equal_the_source_in_every_dialect(
         proofs, _ = prove_tables(pipeline, cut)
         assert [proof for proof in proofs if not proof.is_equal] == []
     pipeline.source.close()
-    keys: dict[Dialect, dict[str, list[tuple[object, ...]]]] = {
+    expected: dict[Dialect, dict[str, list[tuple[Any, ...]]]] = {
         Dialect.GOOGLESQL: {"wide": [(1, "k"), (2, "k")]},
         Dialect.POSTGRESQL: {"wide": [(1, "K"), (1, "k")], "shop.orders": [(1, None)]},
     }
-    for table, expected in keys[dialect].items():
-        assert expected == sorted(tuple(row.values())[:2] for row in rows_of(pipeline, table))
+    for table, rows in expected[dialect].items():
+        assert rows == sorted(tuple(row.values())[:2] for row in rows_of(pipeline, table))
