@@ -11,6 +11,8 @@ from cdc_platform.simulator.wire import partial_result_set
 MESSAGE_BYTES: Final = 256 * 1024
 """About how large a message of small rows gets."""
 
+_LARGEST_CHARACTER: Final = 4
+
 
 class Position(NamedTuple):
     """How far a query has got: everything before a moment, and so many rows of the moment."""
@@ -98,7 +100,10 @@ def _split(value: Any, room_bytes: int, limit_bytes: int) -> list[Any]:
 
     if value.HasField("string_value"):
         text = value.string_value
-        cuts = [0, *range(room_bytes, len(text), limit_bytes), len(text)]
+        # Counted in characters, of which the largest have four bytes.
+        size = 1 if text.isascii() else _LARGEST_CHARACTER
+        first, step = max(room_bytes // size, 1), max(limit_bytes // size, 1)
+        cuts = [0, *range(first, len(text), step), len(text)]
         return [Value(string_value=text[begin:end]) for begin, end in pairwise(cuts)]
     chunks, room = [_empty_list()], room_bytes
     for item in value.list_value.values:

@@ -101,7 +101,8 @@ class SimulatorSettings:
     * `schema_changes` happen at their times, and `schema_change_every_s` makes more of them for ever.
     * `faults` befall change stream queries with the probability `fault_probability`; `stall_s` is how long
       a stalled one is silent.
-    * `chunk_bytes`: values above this size are sent in several messages.
+    * `chunk_bytes`: values above this size are sent in several messages; the stock client takes messages of
+      at most 4 MiB from an emulator.
     """
 
     seed: int = 1
