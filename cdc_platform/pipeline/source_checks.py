@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.copies import load_plans
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.schema_history import list_schema_events
-from cdc_platform.model.evolution import describe_event
 from cdc_platform.model.exclusions import describe_findings
+from cdc_platform.model.schema_events import describe_event
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.proof import Proof, prove_tables

@@ -13,7 +13,8 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING
+from cdc_platform.pipeline.invariants import CHECKS
+from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.spanner.batches import to_batch
 from cdc_platform.sources.spanner.columns import to_arrow
 from cdc_platform.sources.spanner.settings import Dialect

@@ -10,11 +10,12 @@ from cdc_platform.errors import ValueUnfit
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType
 from cdc_platform.model.table_schema import ColumnType, TableSchema
-from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING, Verdict
+from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.status import read_status
+from cdc_platform.pipeline.verdict import EVERYTHING, Verdict
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
 from cdc_platform_tests.pipelines import (
     ACCOUNTS,
