@@ -151,3 +151,8 @@ class TableSchema:
     def value_columns(self) -> tuple[Column, ...]:
         """The columns outside the primary key, in the order of the table."""
         return tuple(column for column in self.columns if not column.is_primary_key)
+
+    @property
+    def unknown_columns(self) -> tuple[Column, ...]:
+        """The columns of types that this version does not know, which are kept as text."""
+        return tuple(column for column in self.columns if not column.type.is_known)
