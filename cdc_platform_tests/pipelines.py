@@ -19,6 +19,7 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.order_key import record_order
 from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
+from cdc_platform.model.sightings import Look
 from cdc_platform.model.slices import Slice, SliceOutcome
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import to_datetime
@@ -65,11 +66,16 @@ class FakeSource:
     now_micros: int = START
     answer: Answer = field(default=lambda _tick, _slices: ())
     rows_at: RowsAt = field(default=lambda _table, _micros: iter(()))
+    look_at: Callable[[int], Look] | None = None
     plans: FakePlans = field(default_factory=FakePlans)
 
     def describe(self) -> FakeDescription:
         """Return the watched tables."""
         return FakeDescription(self.schemas)
+
+    def look(self, micros: int) -> Look:
+        """Return the schema at a moment."""
+        return self.look_at(micros) if self.look_at is not None else Look(micros, self.schemas, {}, {})
 
     def start_micros(self) -> int:
         """Return the beginning of the stream."""

@@ -1,6 +1,8 @@
 """The whole way as a user goes it: real processes, a bank that writes, and kills that nobody announces."""
 
+import os
 import random
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -28,7 +30,6 @@ WITHIN_S: Final = 600.0
 """A busy machine is slow, not wrong."""
 
 SEED: Final = 3
-KILLS: Final = 3
 LONGEST_LIFE_S: Final = 8.0
 TRANSFERS_A_SECOND: Final = 25
 NAME: Final = "killed"
@@ -91,11 +92,29 @@ def writing_bank(declared: Declared) -> Iterator[Program]:
 
 def kill_at_random(declared: Declared, chance: random.Random) -> None:
     """Run the pipeline, and kill its process group in one of its first ticks."""
+    with running_for_a_while(declared, chance) as program:
+        program.kill_group()
+
+
+def stop_at_random(declared: Declared, chance: random.Random) -> None:
+    """Run the pipeline, and ask all its processes to end in one of its first ticks: all goes quietly."""
+    with running_for_a_while(declared, chance) as program:
+        before = program.said()
+        os.killpg(program.process.pid, signal.SIGTERM)
+        assert program.ends_with(WITHIN_S) in {0, 128 + signal.SIGTERM}
+        first, *others = program.said().removeprefix(before).splitlines()
+    assert first == "Ending after the step at hand; a second signal ends at once."
+    assert all(line.startswith(("tick ", "Stopped")) for line in others), others
+
+
+@contextmanager
+def running_for_a_while(declared: Declared, chance: random.Random) -> Iterator[Program]:
+    """Yield the pipeline, running, in one of its first ticks."""
     with declared.start("sync", "--continuous") as program:
         program.wait_for("Spark is ready", WITHIN_S)
         time.sleep(chance.uniform(0, LONGEST_LIFE_S))
         assert program.process.poll() is None, program.said()
-        program.kill_group()
+        yield program
 
 
 def sum_of_table(lake: Lake) -> int:
@@ -118,13 +137,13 @@ def test_the_demo_proves_itself(tmp_path: Path) -> None:
 
 
 def test_killed_at_random_moments(emulator: str, tmp_path: Path) -> None:
-    """A pipeline that is killed again and again, while it copies too, loses nothing and has nothing twice."""
+    """A pipeline that is killed or asked to end at any moment, also while it copies, loses nothing."""
     require_java()
     declared = declare(make_bank(emulator, NAME), tmp_path)
     chance = random.Random(SEED)  # noqa: S311  a test's moments, not a secret
     with writing_bank(declared):
-        for _ in range(KILLS):
-            kill_at_random(declared, chance)
+        for end in (kill_at_random, stop_at_random, kill_at_random):
+            end(declared, chance)
     declared.run("sync", "--until-caught-up")
     report = tmp_path / "checks.xml"
     declared.run("check", "--junit", report)

@@ -17,8 +17,8 @@ from cdc_platform.assets.raw import build_raw_change_records
 from cdc_platform.assets.tables import build_table
 from cdc_platform.checks.invariants import build_checks, proofs, tick_checks
 from cdc_platform.claims import PIPELINE_TAG
-from cdc_platform.errors import CdcError
-from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.errors import CdcError, PipelineNotFound
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.resources import run_resource
 from cdc_platform.sensors import Running, Wanted, build_sensor
@@ -71,9 +71,11 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
     source = replace(settings.source, deadline_s=DISCOVERY_DEADLINE_S, max_attempts=1)
     pipeline = open_pipeline(replace(settings, source=source))
     try:
-        return tuple(table.name for table in pipeline.tables)
+        # The lake knows what the source has dropped, the source what no tick has met yet.
+        watched = (table.name for table in pipeline.source.describe().tables)
+        return tuple(sorted({*watched, *(table.name for table in pipeline.tables)}))
     except CdcError as error:
-        known = pipeline.lake.table_names()
+        known = _known_tables(pipeline)
         LOG.warning(
             "Pipeline %s: the source cannot tell its tables, so only those of the lake are shown (%s); "
             "reload the code location when it can, or name them in the setting `tables`. %s",
@@ -84,3 +86,11 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
         return known
     finally:
         pipeline.source.close()
+
+
+def _known_tables(pipeline: Pipeline) -> tuple[str, ...]:
+    try:
+        pipeline.lake.require()
+    except PipelineNotFound:
+        return ()
+    return pipeline.lake.table_names()

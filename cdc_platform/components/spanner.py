@@ -64,6 +64,13 @@ class Source(dg.Model, dg.Resolvable):
     ] = False
     deadline_s: Annotated[float, says("Seconds after which one call to the source counts as failed.")] = 60.0
     max_attempts: Annotated[int, says("Attempts at a read before it counts as failed.")] = 5
+    nanosecond_columns: Annotated[
+        list[str],
+        says(
+            "Timestamp columns, as `TABLE.COLUMN`, whose digits beyond microseconds count: the lake "
+            "keeps them as text with nine digits of a second. Fixed once the table is created."
+        ),
+    ] = Field(default_factory=list)
 
 
 class Lake(dg.Model, dg.Resolvable):
@@ -237,7 +244,13 @@ class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
 
     def _source(self) -> SpannerSettings:
         try:
-            settings = SpannerSettings(**self.source.model_dump(), request_tag=f"cdc_platform/{self.name}")
+            given = self.source.model_dump()
+            nanosecond_columns = tuple(given.pop("nanosecond_columns"))
+            settings = SpannerSettings(
+                **given,
+                nanosecond_columns=nanosecond_columns,
+                request_tag=f"cdc_platform/{self.name}",
+            )
             return settings.with_environment()
         except SettingError as error:
             raise SettingError(f"source.{error.setting}", error.problem) from error

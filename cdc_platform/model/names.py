@@ -1,6 +1,7 @@
 """Names: made safe, made short, and quoted; every identifier in SQL text passes here."""
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 
@@ -47,15 +48,38 @@ def lake_table_name(source_table: str) -> str:
     return safe if safe == source_table else f"{safe}_{_digest(source_table, 6)}"
 
 
+def find_clash(source_tables: Iterable[str]) -> tuple[str, str] | None:
+    """Return two source tables that a lake cannot tell apart, None when there are none.
+
+    Spark and most catalogs take no notice of case. Spanner refuses such pairs itself; other sources do not.
+    """
+    seen: dict[str, str] = {}
+    for name in source_tables:
+        other = seen.setdefault(lake_table_name(name).lower(), name)
+        if other != name:
+            return other, name
+    return None
+
+
 def quote_spanner(identifier: str) -> str:
     """Return the identifier quoted for GoogleSQL; a name in a named schema is quoted part by part."""
     escaped = identifier.replace("\\", "\\\\").replace("`", "\\`").replace("\n", "\\n")
     return ".".join(f"`{part}`" for part in escaped.split("."))
 
 
+def quote_postgresql(identifier: str) -> str:
+    """Return the identifier quoted for PostgreSQL; a name in a named schema is quoted part by part."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in identifier.split("."))
+
+
 def quote_spark(*parts: str) -> str:
     """Return the parts as one quoted name in Spark's SQL, such as `lake`.`bank`.`accounts`."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def quote_text(text: str) -> str:
+    """Return a text as a literal of Spark's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _digest(text: str, digits: int) -> str:

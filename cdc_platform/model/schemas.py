@@ -143,3 +143,24 @@ QUARANTINE: Final = pa.schema(
         ("record", pa.string()),
     ],
 )
+
+SCHEMA_CHANGES: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        # order within the tick
+        ("number", pa.int64()),
+        # model/evolution.py, SchemaChange
+        ("change", pa.string()),
+        # null for what concerns the change stream as a whole
+        ("table_name", pa.string()),
+        # name of a column or of an option of the change stream, null for what concerns the whole table
+        ("name", pa.string()),
+        # JSON of a column's type, of a list of columns, or text of an option's value; null where it is gone
+        ("value", pa.string()),
+        ("previous_value", pa.string()),
+        ("is_primary_key", pa.bool_()),
+        ("ordinal_position", pa.int64()),
+        # commit timestamp of the first change that it holds for; null: it was so when the pipeline began
+        ("since", TIMESTAMP),
+    ],
+)

@@ -1,16 +1,13 @@
 """Rebuilding a table from the log, when something outside the platform has damaged it."""
 
-from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CutNotFound
-from cdc_platform.lake.commits import BRANCH, head
 from cdc_platform.lake.copies import CopyProgress
 from cdc_platform.lake.cuts import find_cut
-from cdc_platform.pipeline.branch import Attempt, load_table, reset_branch
+from cdc_platform.pipeline.adapt import empty_version, ensure_table
 from cdc_platform.pipeline.handover import find_copy
-from cdc_platform.pipeline.merge import Build, MergeOutcome, ensure_table, merge_tables, run_builds
+from cdc_platform.pipeline.merge import MergeOutcome, merge_tables, plan_build, run_builds
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.span import LogSpan, pending_span, span_after
@@ -32,11 +29,10 @@ def rebuild_table(
         CutNotFound: there is no such cut, it lacks the table, or its snapshot has expired.
     """
     schema = pipeline.table(table)
-    ensure_table(pipeline, spark, schema)
-    found = load_table(pipeline, table)
+    found = ensure_table(pipeline, spark, schema)
     if at_cut is None:
         copy = find_copy(pipeline, found, table)
-        base = (copy.head if copy is not None else None) or _empty_version(pipeline, spark, table)
+        base = (copy.head if copy is not None else None) or empty_version(pipeline, spark, table)
         span = _whole_span(pipeline, table, copy)
     else:
         cut = find_cut(pipeline.lake, at_cut)
@@ -44,7 +40,7 @@ def rebuild_table(
         span = pending_span(pipeline, table, cut.tick)
     if base is None:
         raise CutNotFound(f"Table `{table}` has no snapshot of cut {at_cut} any more; choose a newer cut.")
-    build = Build(schema, base, span)
+    build = plan_build(pipeline, spark, schema, base, span)
     outcome = run_builds(pipeline, spark, [build])[0]
     merge_tables(pipeline, spark, [other for other in pipeline.tables if other.name != table])
     publish_cut(pipeline, spark)
@@ -56,13 +52,3 @@ def _whole_span(pipeline: Pipeline, table: str, copy: CopyProgress | None) -> Lo
     if copy is None:
         return pending_span(pipeline, table, 0)
     return span_after(pipeline, table, copy.plan.position_micros)
-
-
-def _empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot | None:
-    """Return a snapshot of the table without any row, on the branch only."""
-    main = head(load_table(pipeline, table))
-    if main is not None:
-        reset_branch(pipeline, spark, Attempt(table, main, tick=0))
-    target = pipeline.lake.spark_table(table, BRANCH)
-    spark.table(target).limit(0).writeTo(target).overwrite(F.lit(True))
-    return head(load_table(pipeline, table), BRANCH)

@@ -11,6 +11,7 @@ from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import QUARANTINED, RAW
+from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -49,6 +50,8 @@ class Status:
     tables: Mapping[str, TableStatus]
     cut: Cut | None
     quarantined: int
+    findings: tuple[str, ...]
+    """What keeps tables from equalling the source by design."""
     copies: Mapping[str, CopyStatus] = field(default_factory=dict)
 
     def to_json(self) -> str:
@@ -72,6 +75,7 @@ class Status:
             "cut": self.cut.cut if self.cut is not None else None,
             "cut_position": _moment(self.cut.position_micros if self.cut is not None else None),
             "quarantined": self.quarantined,
+            "findings": list(self.findings),
             "copies": {
                 name: {
                     "number": copy.number,
@@ -105,6 +109,7 @@ def read_status(pipeline: Pipeline) -> Status:
         tables={name: _table_status(pipeline, name) for name in lake.table_names()},
         cut=cut,
         quarantined=_count_quarantined(pipeline),
+        findings=describe_findings(pipeline.history),
         copies=_copies(pipeline, cut),
     )
 

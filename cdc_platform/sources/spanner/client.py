@@ -11,15 +11,16 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
-from cdc_platform.errors import AccessDenied, SourceError, SourceUnreachable
+from cdc_platform.errors import AccessDenied, DialectMismatch, SourceError, SourceUnreachable
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.sources.spanner.chunks import RowAssembler
 from cdc_platform.sources.spanner.failures import to_source_error
-from cdc_platform.sources.spanner.query import Query, to_request
+from cdc_platform.sources.spanner.query import DIALECT_QUERY, Query, to_request
 from cdc_platform.sources.spanner.retry import Attempts
-from cdc_platform.sources.spanner.settings import SpannerSettings, keep_out_of_forks
+from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings, keep_out_of_forks
 from cdc_platform.sources.spanner.wire import BOOL_TAG, boolean, rows_parser, text
 
+_DIALECTS: Final = {"GOOGLE_STANDARD_SQL": Dialect.GOOGLESQL, "POSTGRESQL": Dialect.POSTGRESQL}
 _LOCAL_CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -39,6 +40,7 @@ class SpannerClient:
         self._api: Any = None
         self._call: Any = None
         self._session: str | None = None
+        self._dialect: Dialect | None = None
 
     def rows(self, query: Query, deadline_s: float | None = None) -> Iterator[list[bytes]]:
         """Yield the rows of one attempt as protobuf values in bytes.
@@ -134,6 +136,35 @@ class SpannerClient:
     def fetch_texts(self, query: Query) -> list[tuple[str | None, ...]]:
         """Return all rows of a small query of texts, numbers and booleans, each value as text."""
         return [tuple(_text(value) for value in row) for row in self.fetch(query)]
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect that the setting names, else the one that the database speaks.
+
+        Raises:
+            DialectMismatch: The database speaks one that this version does not know.
+            SourceError: The database was asked, and did not answer.
+        """
+        if self.settings.dialect is not None:
+            return Dialect(self.settings.dialect)
+        return self._dialect or self.fetch_dialect()
+
+    def fetch_dialect(self) -> Dialect:
+        """Return the dialect that the database speaks, whatever the setting says.
+
+        Raises:
+            DialectMismatch: It is none that this version knows.
+            SourceError: The database did not answer.
+        """
+        found = self.fetch_texts(Query(DIALECT_QUERY))
+        spoken = str(found[0][0]) if found else "no dialect"
+        if spoken not in _DIALECTS:
+            raise DialectMismatch(
+                f"{self.settings.database_path} speaks {spoken}, and this version reads "
+                f"{' and '.join(_DIALECTS.values())}. Update the platform, or check `database`",
+            )
+        self._dialect = _DIALECTS[spoken]
+        return self._dialect
 
     def attempts(self) -> Attempts:
         """Return a new count of attempts, with the limits of the settings."""

@@ -9,7 +9,8 @@ from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.copy_bounds import Bound, KeyColumn, KeyRange, splittable
 from cdc_platform.sources.spanner.copy_pieces import PartitionToken, Piece
-from cdc_platform.sources.spanner.query import STRING, Parameter, Query
+from cdc_platform.sources.spanner.query import STRING, Parameter, Query, quote_name
+from cdc_platform.sources.spanner.settings import Dialect
 
 ENOUGH_TOKENS: Final = 8
 """Spanner cuts large tables by itself; one that it cuts into fewer parts is cut by its key."""
@@ -45,12 +46,15 @@ class CopyPlanner:
 
     def _pieces(self, table: TableSchema, piece_rows: int) -> list[Piece]:
         client, at_micros = self._client, self._at_micros
-        any_row = Query(f"SELECT 1 FROM {quote_spanner(table.name)} LIMIT 1", read_micros=at_micros)
+        dialect = client.dialect
+        any_row = Query(f"SELECT 1 FROM {quote_name(table.name, dialect)} LIMIT 1", read_micros=at_micros)
         if not client.fetch(any_row):
             return []
         tokens = self._partition_tokens(table)
-        if client.settings.data_boost or len(tokens) >= ENOUGH_TOKENS:
-            return [Piece(_rows_query(table, at_micros), token) for token in tokens]
+        # Keys are compared as GoogleSQL does; a PostgreSQL database is cut by Spanner alone.
+        is_cut = client.settings.data_boost or len(tokens) >= ENOUGH_TOKENS
+        if is_cut or dialect is Dialect.POSTGRESQL:
+            return [Piece(_rows_query(table, at_micros, dialect), token) for token in tokens]
         columns = splittable(_key_columns(client, table))
         bounds = list(_bounds(client, table, columns, at_micros, piece_rows)) if columns else []
         ranges = zip([None, *bounds], [*bounds, None], strict=True)
@@ -63,19 +67,19 @@ class CopyPlanner:
             if self._transaction is None:
                 self._transaction = self._client.begin_transaction(self._at_micros)
             session, transaction = self._transaction
-        sql = _rows_query(table, self._at_micros).sql
+        sql = _rows_query(table, self._at_micros, self._client.dialect).sql
         tokens = self._client.partition_query(sql, session, transaction)
         return [PartitionToken(session, transaction, token) for token in tokens]
 
 
-def _rows_query(table: TableSchema, at_micros: int) -> Query:
-    names = ", ".join(quote_spanner(column.name) for column in table.columns)
-    return Query(f"SELECT {names} FROM {quote_spanner(table.name)}", read_micros=at_micros)
+def _rows_query(table: TableSchema, at_micros: int, dialect: Dialect) -> Query:
+    names = ", ".join(quote_name(column.name, dialect) for column in table.columns)
+    return Query(f"SELECT {names} FROM {quote_name(table.name, dialect)}", read_micros=at_micros)
 
 
 def _range_query(table: TableSchema, columns: Sequence[KeyColumn], part: KeyRange, at_micros: int) -> Query:
     condition = part.condition(columns) if columns else ""
-    sql = _rows_query(table, at_micros).sql + (f" WHERE {condition}" if condition else "")
+    sql = _rows_query(table, at_micros, Dialect.GOOGLESQL).sql + (f" WHERE {condition}" if condition else "")
     return Query(sql, part.parameters(columns), at_micros)
 
 

@@ -67,6 +67,19 @@ def number(value: bytes) -> float:
     return float(required_text(value))
 
 
+def plain_value(value: bytes) -> Any:
+    """Return a value of any kind: a text, a number, a boolean, None, or a list of these.
+
+    Raises:
+        ValueError: The value is of no kind that results of queries have.
+    """
+    if value[0] == LIST_TAG:
+        return [plain_value(item) for item in items(value)]
+    if value[0] == BOOL_TAG:
+        return boolean(value)
+    return number(value) if value[0] == NUMBER_TAG else text(value)
+
+
 def is_null(value: bytes) -> bool:
     """Return whether the value is NULL."""
     return value[0] == NULL_TAG
