@@ -30,8 +30,6 @@ WITHIN_S: Final = 600.0
 """A busy machine is slow, not wrong."""
 
 SEED: Final = 3
-ACCOUNTS: Final = 20
-"""With which a bank begins; more are opened, and some are closed, while it is copied."""
 LONGEST_LIFE_S: Final = 8.0
 TRANSFERS_A_SECOND: Final = 25
 NAME: Final = "killed"
