@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from cdc_platform.simulator.problems import Refusal
