@@ -39,7 +39,10 @@ class Fault(StrEnum):
     DEADLINE_EXCEEDED = "deadline-exceeded"
     """It breaks off with DEADLINE_EXCEEDED."""
     EARLY_END = "early-end"
-    """It ends with OK after a part of its records, without the child partitions record if one is due."""
+    """It ends with OK after a part of its records, without the child partitions record if one is due.
+
+    Dice never let it befall the query without a token, nor two queries of a partition in a row.
+    """
     STALLED = "stalled"
     """It goes silent in the middle, without a heartbeat, until the stall is over or the caller gives up."""
     EXPIRED = "expired"

@@ -190,3 +190,12 @@ def test_records_out_of_retention() -> None:
         for token, text in ((None, "too far in the past"), (first.token, "no longer valid")):
             with pytest.raises(Refusal, match=text):
                 stream.check(StreamQuery(origin, None, token, 1000))
+
+
+def test_an_early_end_is_found_by_asking_again() -> None:
+    """A query after an early end gets through, and the first of all queries never ends early."""
+    faults = Faults(SimulatorSettings(faults=(Fault.EARLY_END,), fault_probability=1.0))
+    first, query = StreamQuery(1, None, None, 1000), StreamQuery(1, None, "token", 1000)
+
+    assert [faults.fate(first).fault for _ in range(3)] == [None] * 3
+    assert [faults.fate(query).fault for _ in range(4)] == [Fault.EARLY_END, None] * 2
