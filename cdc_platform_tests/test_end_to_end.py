@@ -34,6 +34,25 @@ LONGEST_LIFE_S: Final = 8.0
 TRANSFERS_A_SECOND: Final = 25
 NAME: Final = "killed"
 
+CHANGES: Final = (
+    (
+        ("ALTER TABLE accounts ADD COLUMN remark STRING(MAX)",),
+        "UPDATE accounts SET remark = 'added' WHERE account_id < 10",
+    ),
+    (
+        ("ALTER TABLE accounts ALTER COLUMN remark BYTES(MAX)", "ALTER TABLE transfers ADD COLUMN more DATE"),
+        "UPDATE accounts SET remark = b'retyped' WHERE account_id < 5",
+    ),
+    (
+        (
+            "ALTER TABLE accounts DROP COLUMN remark",
+            "ALTER TABLE accounts ADD COLUMN remark INT64",
+        ),
+        "UPDATE accounts SET remark = 3 WHERE account_id < 3",
+    ),
+)
+"""What changes at the source before each life of the pipeline; old values are kept, new ones arrive."""
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -117,6 +136,14 @@ def running_for_a_while(declared: Declared, chance: random.Random) -> Iterator[P
         yield program
 
 
+def change_schema(bank: BankSettings, number: int) -> None:
+    """Make one of the changes to the bank's tables, and write something that has it."""
+    definitions, statement = CHANGES[number]
+    with open_database(bank) as database:
+        database.update_ddl(list(definitions)).result(WITHIN_S)
+        database.run_in_transaction(lambda transaction: transaction.execute_update(statement))
+
+
 def sum_of_table(lake: Lake) -> int:
     """Return the sum of all balances as readers of the lake see it."""
     table = lake.table("accounts")
@@ -142,7 +169,8 @@ def test_killed_at_random_moments(emulator: str, tmp_path: Path) -> None:
     declared = declare(make_bank(emulator, NAME), tmp_path)
     chance = random.Random(SEED)  # noqa: S311  a test's moments, not a secret
     with writing_bank(declared):
-        for end in (kill_at_random, stop_at_random, kill_at_random):
+        for number, end in enumerate((kill_at_random, stop_at_random, kill_at_random)):
+            change_schema(declared.bank, number)
             end(declared, chance)
     declared.run("sync", "--until-caught-up")
     report = tmp_path / "checks.xml"
