@@ -9,10 +9,11 @@ from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.schema_history import list_schema_events
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline.evolve import find_exclusions
-from cdc_platform.pipeline.invariants import check_fold, check_nothing_lost
+from cdc_platform.pipeline.invariants import check_nothing_lost
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.pipeline.source_checks import check_source
+from cdc_platform.pipeline.table_checks import check_fold
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform_tests.pipelines import rows_of

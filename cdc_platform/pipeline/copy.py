@@ -83,14 +83,19 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
         return NOTHING_COPIED
     planned = _plan_missing(pipeline, spark, fresh)
     found = [read_progress(pipeline.lake.table(plan.table), plan) for plan in planned.plans]
-    run = _Run(pipeline, spark, [progress for progress in found if not progress.is_complete])
+    unfinished = [progress for progress in found if not progress.is_complete]
+    run = _Run(pipeline, spark, unfinished)
     while (wave := run.next_tables()) and run.failure is None:
         run.copy(wave)
         if time.monotonic() >= end_s:
             break
-    rows = sum(progress.rows for progress in run.copies.values()) - sum(progress.rows for progress in found)
+    copies = tuple(run.copies.values())
+    for progress in [*copies, *(progress for progress in found if progress.is_complete)]:
+        if progress.is_complete and progress.is_mixed:
+            _level_branch(pipeline, spark, progress)
+    before, after = (sum(progress.rows for progress in some) for some in (unfinished, copies))
     failure = run.failure or planned.failure
-    return CopyOutcome(tuple(run.copies.values()), max(0, rows), planned.failed, failure, tuple(run.notes))
+    return CopyOutcome(copies, max(0, after - before), planned.failed, failure, tuple(run.notes))
 
 
 class _Run:

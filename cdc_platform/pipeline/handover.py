@@ -43,7 +43,8 @@ def find_handover(pipeline: Pipeline, found: Table | None, name: str, cut: Cut |
         return Handover(is_ready=False) if waits else None
     progress = read_progress(found, plan)
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
-    is_ready = progress.is_complete and reached is not None and reached >= plan.position_micros
+    is_whole = progress.is_complete and not progress.is_mixed
+    is_ready = is_whole and reached is not None and reached >= plan.position_micros
     # A table that was empty has nothing on its branch.
     base = progress.head or (head(found) if found is not None else None)
     return Handover(is_ready, plan.position_micros, base)

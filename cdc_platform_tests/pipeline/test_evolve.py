@@ -12,12 +12,12 @@ from cdc_platform.model.records import ValueCaptureType
 from cdc_platform.model.sightings import Look
 from cdc_platform.pipeline import adapt, evolve, merge
 from cdc_platform.pipeline.evolve import find_exclusions
-from cdc_platform.pipeline.invariants import check_fold
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.rebuild import rebuild_table
 from cdc_platform.pipeline.source_checks import check_schema, check_source
 from cdc_platform.pipeline.status import read_status
+from cdc_platform.pipeline.table_checks import check_fold
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform_tests.pipeline.evolving import STEP, Source, lives
 from cdc_platform_tests.pipelines import (
