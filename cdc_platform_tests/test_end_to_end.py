@@ -133,7 +133,7 @@ def test_the_demo_proves_itself(tmp_path: Path) -> None:
     said = demo.said()
     assert code == 0, said
     assert all(f"ok     {check.name} " in said for check in CHECKS)
-    assert "Sum of balances: 100,000 in Spanner" in said
+    assert "Sum of balances: 1,000,000 in Spanner" in said
 
 
 def test_killed_at_random_moments(emulator: str, tmp_path: Path) -> None:

@@ -160,23 +160,6 @@ def plan_slices(
     )
 
 
-def children_of(lineage: Lineage, token: str) -> tuple[Partition, ...]:
-    """Return the known partitions that name it as a parent."""
-    return _sorted(partition for partition in lineage.partitions.values() if token in partition.parent_tokens)
-
-
-def ancestors_of(lineage: Lineage, token: str) -> tuple[Partition, ...]:
-    """Return the known partitions from which it descends, the oldest first."""
-    found: dict[str, Partition] = {}
-    pending = list(lineage.partitions[token].parent_tokens)
-    while pending:
-        parent = lineage.partitions.get(pending.pop())
-        if parent is not None and parent.token not in found:
-            found[parent.token] = parent
-            pending.extend(parent.parent_tokens)
-    return _sorted(found.values())
-
-
 def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     """Return the lineage without finished partitions that ended before a moment and are fully continued.
 

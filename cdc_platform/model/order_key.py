@@ -27,15 +27,3 @@ def record_order(record_sequence: str) -> str:
         return f"~{record_sequence}"
     high, low = match.groups(default="0")
     return f"{int(high, 16):016x}{int(low, 16):016x}"
-
-
-def spanner_order_key(commit_micros: int, transaction_id: str, record_order: str, mod_ordinal: int) -> str:
-    """Return a text that sorts by commit timestamp, transaction, record and mod, in this order."""
-    return SEPARATOR.join(
-        (
-            f"{commit_micros:0{COMMIT_DIGITS}d}",
-            transaction_id,
-            record_order,
-            f"{mod_ordinal:0{MOD_ORDINAL_DIGITS}d}",
-        ),
-    )

@@ -30,7 +30,7 @@ from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import ensure_table
 from cdc_platform.pipeline.branch import load_table
-from cdc_platform.pipeline.handover import is_published
+from cdc_platform.pipeline.handover import is_made_by_log, is_published
 from cdc_platform.pipeline.merge import PARALLEL_TABLES
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
@@ -171,7 +171,9 @@ def _plan_missing(pipeline: Pipeline, spark: SparkSession, tables: Sequence[Tabl
     """Return the plans of tables, made now where need be; none for those that the log alone makes."""
     known = load_plans(pipeline.lake)
     plans = tuple(known[table.name] for table in tables if table.name in known)
-    missing = [table for table in tables if table.name not in known]
+    missing = [
+        table for table in tables if table.name not in known and not is_made_by_log(pipeline, table.name)
+    ]
     if not missing or not pipeline.settings.copies_first:
         return _Planned(plans)
     for table in missing:

@@ -12,7 +12,7 @@ from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LINEAGE, LOG, SCHEMA
 from cdc_platform.lake.schema_history import append_events, load_history
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.evolution import SchemaChange, SchemaEvent
+from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schemas import CHANGE_LOG
 from cdc_platform.pipeline.invariants import CHECKS, newest_scope
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -86,6 +86,12 @@ def change_source(pipeline: Pipeline, _spark: "SparkSession") -> None:
     source_of(pipeline).rows_at = lambda _table, _micros: iter(())
 
 
+def insert_again(pipeline: Pipeline, spark: "SparkSession") -> None:
+    """Let the source break its word: it inserts an account that is there already."""
+    feed(pipeline, START + 3 * SECOND - 1, opening(1, 70, START + 2 * SECOND))
+    run_steps(pipeline, spark)
+
+
 DAMAGES: list[tuple[str, Damage]] = [
     ("nothing_lost", log_sql("DELETE FROM {log} WHERE keys LIKE '%\"1\"%'")),
     ("exactly_once", log_sql("INSERT INTO {log} SELECT * FROM {log} WHERE keys LIKE '%\"1\"%'")),
@@ -96,6 +102,8 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("tables_equal_log", log_sql("UPDATE {log} SET new_values = '{{}}' WHERE keys LIKE '%\"1\"%'")),
     ("tables_equal_source", change_source),
     ("schema_changes", change_schema),
+    # The last one: it publishes a cut.
+    ("keys_unique", insert_again),
 ]
 
 
@@ -135,6 +143,9 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
         damage(pipeline, spark)
         assert not check_named(name).run(pipeline, spark, EVERYTHING).passed, f"damage {number}: {name}"
         undo_damage(pipeline, spark, heads)
+    told = check_named("keys_unique").run(pipeline, spark, EVERYTHING)
+    assert told.summary == '1 keys of `accounts` are there more than once, such as {"id":1}'
+    assert told.facts == {"accounts": 1, "transfers": 0}
 
 
 def test_before_the_first_tick_no_promise_is_broken_and_none_about_tables_is_kept(
@@ -144,5 +155,5 @@ def test_before_the_first_tick_no_promise_is_broken_and_none_about_tables_is_kep
     pipeline = bank_pipeline(session_lake)
     verdicts = {check.name: check.run(pipeline, spark, newest_scope(pipeline)) for check in CHECKS}
     asking = {name for name, verdict in verdicts.items() if not verdict.passed}
-    assert {"tables_equal_log", "tables_equal_source"} == asking
+    assert {"tables_equal_log", "tables_equal_source", "keys_unique"} == asking
     assert all("run a tick first" in verdicts[name].summary for name in asking)
