@@ -18,11 +18,11 @@ from cdc_platform.stopping import stop_signals
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.pipeline.invariants import Check, Verdict
     from cdc_platform.pipeline.pipeline import Pipeline
     from cdc_platform.pipeline.settings import PipelineSettings
     from cdc_platform.pipeline.status import Status, TableStatus
     from cdc_platform.pipeline.tick import TickOutcome
+    from cdc_platform.pipeline.verdict import Check, Verdict
 
 DEMO_HOME: Final = Path(".cdc_platform")
 
@@ -139,6 +139,7 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None,
     a cut. Whatever interrupts it, the next start goes on where it was; a second one at the same time is safe.
     """
     from cdc_platform.components.loading import load_settings
+    from cdc_platform.pipeline.evolve import find_exclusions
     from cdc_platform.pipeline.follow import follow_source
     from cdc_platform.pipeline.pipeline import open_pipeline
     from cdc_platform.pipeline.trace import trace_lineage
@@ -150,12 +151,15 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None,
     pipeline = open_pipeline(settings)
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         target_micros = pipeline.source.clock_micros()
+        for finding in find_exclusions(pipeline):
+            click.secho(f"Note: {finding}", fg="yellow", err=True)
         # What is wrong with the source shows before Spark takes its time to start.
         trace_lineage(pipeline)
         spark = _start_spark(settings)
         tell = _tell_error if continuous else None
         for done, outcome in enumerate(follow_source(pipeline, spark, stop.is_not_asked, tell), start=1):
-            click.echo(describe_tick(outcome))
+            for line in (*describe_copies(outcome), describe_tick(outcome)):
+                click.echo(line)
             if done == ticks or (ticks is None and not continuous and _is_caught_up(outcome, target_micros)):
                 return
         stop.say("Stopped; the next start goes on from here.")
@@ -167,7 +171,21 @@ def _tell_error(error: CdcError) -> None:
 
 
 def _is_caught_up(outcome: "TickOutcome", target_micros: int) -> bool:
+    if outcome.copy.is_going_on:
+        return False
     return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
+
+
+def describe_copies(outcome: "TickOutcome") -> list[str]:
+    """Return a line for each initial copy that a tick went on with, and what it has to say of them."""
+    return [
+        *outcome.copy.notes,
+        *(
+            f"copy {copy.plan.table:<32} {len(copy.done):>6} of {len(copy.plan.pieces):<6} pieces  "
+            f"rows {copy.rows:>12}  as of {to_rfc3339(copy.plan.position_micros)}"
+            for copy in outcome.copy.copies
+        ),
+    ]
 
 
 def describe_tick(outcome: "TickOutcome") -> str:
@@ -218,6 +236,14 @@ def describe_status(found: "Status") -> str:
         f"quarantine  {found.quarantined} records",
         "tables",
         *(_describe_table(name, table) for name, table in found.tables.items()),
+        *(["notes"] if found.findings else []),
+        *(f"            {finding}" for finding in found.findings),
+        *(["copying"] if found.copies else []),
+        *(
+            f"            {name:<32} {copy.copied_rows:>12} rows  "
+            f"{copy.copied_pieces} of {copy.pieces} pieces, as of {to_rfc3339(copy.position_micros)}"
+            for name, copy in found.copies.items()
+        ),
     ]
     return "\n".join(lines)
 
@@ -258,15 +284,16 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
 
 
 def all_passed(results: "list[tuple[Check, Verdict, float]]") -> bool:
-    """Return whether all checks passed."""
-    return all(verdict.passed for _, verdict, _ in results)
+    """Return whether all checks passed, but for those that only warn."""
+    return all(verdict.passed or promise.is_warning for promise, verdict, _ in results)
 
 
 def run_checks(
     pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool] = lambda: True
 ) -> "list[tuple[Check, Verdict, float]]":
     """Run every check while more is wanted, print a line for each, and return it with verdict and seconds."""
-    from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING, Verdict
+    from cdc_platform.pipeline.invariants import CHECKS
+    from cdc_platform.pipeline.verdict import EVERYTHING, Verdict
 
     results = []
     for promise in takewhile(lambda _: wants_more(), CHECKS):
@@ -276,7 +303,9 @@ def run_checks(
         except CdcError as error:
             verdict = Verdict(passed=False, summary=f"{type(error).__name__}: {error}", facts={})
         seconds = time.monotonic() - begun
-        word = click.style("ok    ", fg="green") if verdict.passed else click.style("FAILED", fg="red")
+        failed = ("warn  ", "yellow") if promise.is_warning else ("FAILED", "red")
+        text, colour = ("ok    ", "green") if verdict.passed else failed
+        word = click.style(text, fg=colour)
         click.echo(f"{word} {promise.name:<20} {verdict.summary} ({seconds:.1f} s)")
         results.append((promise, verdict, seconds))
     return results
@@ -284,7 +313,7 @@ def run_checks(
 
 def as_junit(pipeline: str, results: "list[tuple[Check, Verdict, float]]") -> str:
     """Return the results of checks as JUnit XML."""
-    failures = sum(not verdict.passed for _, verdict, _ in results)
+    failures = sum(not (verdict.passed or promise.is_warning) for promise, verdict, _ in results)
     suite = ET.Element(
         "testsuite",
         {"name": f"cdc-platform check {pipeline}", "tests": str(len(results)), "failures": str(failures)},
@@ -296,10 +325,11 @@ def as_junit(pipeline: str, results: "list[tuple[Check, Verdict, float]]") -> st
             "time": f"{seconds:.3f}",
         }
         case = ET.SubElement(suite, "testcase", attributes)
-        if not verdict.passed:
+        if not verdict.passed and not promise.is_warning:
             ET.SubElement(case, "failure", {"message": verdict.summary}).text = promise.description
         facts = "\n".join(f"{name}={fact}" for name, fact in verdict.facts.items())
-        ET.SubElement(case, "system-out").text = facts
+        told = [f"warning={verdict.summary}"] if promise.is_warning and not verdict.passed else []
+        ET.SubElement(case, "system-out").text = "\n".join([*told, facts])
     return ET.tostring(suite, encoding="unicode", xml_declaration=True)
 
 

@@ -15,14 +15,18 @@
     + DialectMismatch           the database speaks another dialect than the setting says
     + PartitionModeUnsupported  the change stream uses MUTABLE_KEY_RANGE
     + RetentionExpired          the start lies before the change stream's retention
+    + CopyExpired               the version of the source that a copy reads is gone
     + PartitionBoundsInvalid    the read began outside the partition's life
     + RecordUnreadable          a record has not the shape that the source documents
+    + QueryRefused              the source refuses a query as it is written
+    + DefinitionRefused         the source refuses a definition of a change stream or a table
   x OrderError                the log cannot be put in commit order
     + TransactionIncomplete     not as many records arrived as the transaction announced
   x LakeError                 a table of the lake could not be read or committed
     + CommitConflict            another run committed first (retry)
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
+    + ValueUnfit                a value of the log does not fit the type of its column
 """
 
 from typing import ClassVar
@@ -99,12 +103,24 @@ class RetentionExpired(SourceError):
     """The start of the read lies before the change stream's retention: records are lost to it."""
 
 
+class CopyExpired(SourceError):
+    """The version of the source that a copy was reading is gone: the copy has to begin anew."""
+
+
 class PartitionBoundsInvalid(SourceError):
     """The read began outside the life of its partition: a position went wrong."""
 
 
 class RecordUnreadable(SourceError):
     """A record has not the shape that the source documents."""
+
+
+class QueryRefused(SourceError):
+    """The source refuses a query as it is written: a setting is out of its bounds, or we wrote it wrong."""
+
+
+class DefinitionRefused(SourceError):
+    """The source refuses to create, alter or drop a change stream, or what a change stream watches."""
 
 
 class OrderError(CdcError):
@@ -143,3 +159,15 @@ class CutNotFound(LakeError):
 
 class PipelineNotFound(LakeError):
     """There is no lake at the place, or the pipeline has never run there."""
+
+
+class ValueUnfit(LakeError):
+    """A value of the change log does not fit the type of its column; nothing of its tick is published."""
+
+    def __init__(self, table: str, column: str, type_name: str, value: str, key: str) -> None:
+        self.table, self.column, self.type_name, self.value, self.key = table, column, type_name, value, key
+        super().__init__(
+            f"Table `{table}`, key {key}: the value of the column `{column}` does not fit the type "
+            f"{type_name}. It was captured before the column had this type. Give the column a type in the "
+            f"source that takes both, or begin a new lake after the change. Value: {value}"
+        )

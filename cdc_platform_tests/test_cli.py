@@ -16,11 +16,11 @@ from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import CommitConflict, SourceUnreachable
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.model.records import RecordKind
-from cdc_platform.pipeline.invariants import Check, Verdict
 from cdc_platform.pipeline.order import OrderOutcome
 from cdc_platform.pipeline.pipeline import open_pipeline
 from cdc_platform.pipeline.read import ReadOutcome
 from cdc_platform.pipeline.tick import TickOutcome
+from cdc_platform.pipeline.verdict import Check, Verdict
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 if TYPE_CHECKING:

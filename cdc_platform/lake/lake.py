@@ -15,11 +15,13 @@ from cdc_platform.lake.settings import CATALOG, LakeSettings, local_folder
 from cdc_platform.model.names import lake_table_name, quote_spark
 from cdc_platform.model.schemas import (
     CHANGE_LOG,
+    COPIES,
     CUTS,
     FORMAT_VERSION,
     PARTITION_LINEAGE,
     QUARANTINE,
     RAW_CHANGE_RECORDS,
+    SCHEMA_CHANGES,
 )
 
 RAW: Final = "raw_change_records"
@@ -27,6 +29,8 @@ LINEAGE: Final = "partition_lineage"
 LOG: Final = "change_log"
 CUT: Final = "cuts"
 QUARANTINED: Final = "quarantine"
+SCHEMA: Final = "schema_changes"
+COPIED: Final = "copies"
 
 SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
     RAW: RAW_CHANGE_RECORDS,
@@ -34,6 +38,8 @@ SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
     LOG: CHANGE_LOG,
     CUT: CUTS,
     QUARANTINED: QUARANTINE,
+    SCHEMA: SCHEMA_CHANGES,
+    COPIED: COPIES,
 }
 
 FORMAT_PROPERTY: Final = "cdc.format-version"
@@ -144,7 +150,7 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
         found = catalog.load_table(identifier).properties.get(FORMAT_PROPERTY, "1")
     except NoSuchTableError:
         properties = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)} | SMALL_COMMITS
-        if identifier.endswith((CUT, LINEAGE, LOG)):
+        if identifier.endswith((CUT, LINEAGE, LOG, SCHEMA, COPIED)):
             properties |= COMPARE_AND_SET
         try:
             catalog.create_table(identifier, schema=schema, properties=properties)

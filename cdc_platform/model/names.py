@@ -67,9 +67,19 @@ def quote_spanner(identifier: str) -> str:
     return ".".join(f"`{part}`" for part in escaped.split("."))
 
 
+def quote_postgresql(identifier: str) -> str:
+    """Return the identifier quoted for PostgreSQL; a name in a named schema is quoted part by part."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in identifier.split("."))
+
+
 def quote_spark(*parts: str) -> str:
     """Return the parts as one quoted name in Spark's SQL, such as `lake`.`bank`.`accounts`."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def quote_text(text: str) -> str:
+    """Return a text as a literal of Spark's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _digest(text: str, digits: int) -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 ARRAY: Final = "ARRAY"
@@ -13,16 +13,45 @@ _CODE_TEXT: Final = re.compile(r"[A-Za-z0-9_]+")
 _SPARK_TYPES: Final = {
     "BOOL": "boolean",
     "INT64": "bigint",
+    "ENUM": "bigint",
     "FLOAT32": "float",
     "FLOAT64": "double",
     "NUMERIC": "decimal(38,9)",
     "STRING": "string",
+    "JSON": "string",
+    "UUID": "string",
+    "INTERVAL": "string",
     "BYTES": "binary",
+    "PROTO": "binary",
     "DATE": "date",
     "TIMESTAMP": "timestamp",
 }
-# Their range is wider than that of the type whose code they share.
-_TEXT_ANNOTATIONS: Final = frozenset({"PG_NUMERIC", "PG_JSONB"})
+PG_NUMERIC: Final = "PG_NUMERIC"
+PG_JSONB: Final = "PG_JSONB"
+NANOSECONDS: Final = "NANOSECONDS"
+"""Annotation of the platform's own: a TIMESTAMP that the lake keeps as text with nine digits of a second."""
+# Their range, or their precision, is greater than that of the type whose code they share.
+_TEXT_ANNOTATIONS: Final = frozenset({PG_NUMERIC, PG_JSONB, NANOSECONDS})
+
+_POSTGRESQL_TYPES: Final = {
+    "boolean": ("BOOL", None),
+    "bigint": ("INT64", None),
+    "oid": ("INT64", "PG_OID"),
+    "real": ("FLOAT32", None),
+    "double precision": ("FLOAT64", None),
+    "numeric": ("NUMERIC", PG_NUMERIC),
+    "character varying": ("STRING", None),
+    "text": ("STRING", None),
+    "bytea": ("BYTES", None),
+    "date": ("DATE", None),
+    "timestamp with time zone": ("TIMESTAMP", None),
+    "spanner.commit_timestamp": ("TIMESTAMP", None),
+    "jsonb": ("JSON", PG_JSONB),
+    "uuid": ("UUID", None),
+    "interval": ("INTERVAL", None),
+}
+_POSTGRESQL_ARRAY: Final = re.compile(r"(.*?)\[\](?: .*)?", re.DOTALL)
+_LENGTH: Final = re.compile(r"\(.*?\)")
 
 
 @dataclass(frozen=True)
@@ -41,6 +70,18 @@ class ColumnType:
         annotation = fields.get("type_annotation") or fields.get("typeAnnotation")
         return cls(str(fields["code"]), cls.from_json(element) if element else None, annotation)
 
+    def to_json(self) -> str:
+        """Return the JSON text that `from_json` reads."""
+        return json.dumps(self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"code": self.code}
+        if self.element is not None:
+            fields["array_element_type"] = self.element._fields()
+        if self.annotation is not None:
+            fields["type_annotation"] = self.annotation
+        return fields
+
     @classmethod
     def from_spanner_type(cls, text: str) -> "ColumnType":
         """Return the type of a text of `information_schema`, such as `ARRAY<STRING(MAX)>`.
@@ -53,6 +94,39 @@ class ColumnType:
         code = _CODE_TEXT.match(text.strip())
         return cls(code.group().upper() if code else text)
 
+    @classmethod
+    def from_postgresql_type(cls, text: str) -> "ColumnType":
+        """Return the type of a text of PostgreSQL's `information_schema`, such as `character varying(9)[]`.
+
+        A type that this version does not know keeps its name as its code.
+        """
+        array = _POSTGRESQL_ARRAY.fullmatch(text.strip())
+        if array is not None:
+            return cls(ARRAY, cls.from_postgresql_type(array.group(1)))
+        name = _LENGTH.sub("", text).strip()
+        code, annotation = _POSTGRESQL_TYPES.get(name.lower(), (name, None))
+        return cls(code, annotation=annotation)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this version knows what values of the type look like; others are kept as text."""
+        if self.code == ARRAY:
+            return self.element is not None and self.element.is_known
+        return self.code in _SPARK_TYPES
+
+    @property
+    def text(self) -> str:
+        """The type as messages say it."""
+        if self.code == ARRAY and self.element is not None:
+            return f"{ARRAY}<{self.element.text}>"
+        return self.annotation if self.annotation in (PG_NUMERIC, PG_JSONB) else self.code
+
+    def with_nanoseconds(self) -> "ColumnType":
+        """Return the type, with timestamps that keep all of their nine digits as text."""
+        if self.code == ARRAY and self.element is not None:
+            return replace(self, element=self.element.with_nanoseconds())
+        return replace(self, annotation=NANOSECONDS) if self.code == "TIMESTAMP" else self
+
 
 def spark_type(column_type: ColumnType) -> str:
     """Return the type in Spark's SQL; types that have no equal there, or are unknown, are text."""
@@ -64,13 +138,35 @@ def spark_type(column_type: ColumnType) -> str:
 
 
 @dataclass(frozen=True)
+class ColumnLife:
+    """When the source had a column, by commit timestamp, and how it calls it; None means without bound.
+
+    ``before`` is the version of the column whose values it took over, converted to its own type.
+    """
+
+    source_name: str
+    since_micros_inclusive: int | None = None
+    until_micros_exclusive: int | None = None
+    before: "Column | None" = None
+
+
+@dataclass(frozen=True)
 class Column:
-    """A column of a source table; `ordinal` is its position in the key for key columns of a table schema."""
+    """A column of a source table; `ordinal` is its position in the key for key columns of a table schema.
+
+    ``life`` is None where all changes at hand know the column, under its own name.
+    """
 
     name: str
     type: ColumnType
     is_primary_key: bool
     ordinal: int
+    life: ColumnLife | None = None
+
+    @property
+    def source_name(self) -> str:
+        """Name of the column in the source's records."""
+        return self.name if self.life is None else self.life.source_name
 
 
 @dataclass(frozen=True)
@@ -89,3 +185,8 @@ class TableSchema:
     def value_columns(self) -> tuple[Column, ...]:
         """The columns outside the primary key, in the order of the table."""
         return tuple(column for column in self.columns if not column.is_primary_key)
+
+    @property
+    def is_evolving(self) -> bool:
+        """Whether some of the changes at hand do not know all columns, or know them under other types."""
+        return any(column.life is not None for column in self.columns)

@@ -28,6 +28,18 @@ def from_rfc3339(text: str) -> int:
     return (datetime.fromisoformat(f"{day}T{time}{offset}") - _EPOCH) // _MICROSECOND + micros
 
 
+def to_nanosecond_text(text: str) -> str:
+    """Return an RFC 3339 text in UTC with nine digits of a second, so that the order of texts is time's.
+
+    Raises:
+        ValueError: The text is no RFC 3339 timestamp, or has no offset.
+    """
+    micros = to_rfc3339(from_rfc3339(text))
+    match = _RFC3339.fullmatch(text)
+    digits = (match.group(3) or "") if match is not None else ""
+    return f"{micros.removesuffix('Z')}{digits[6:].ljust(3, '0')}Z"
+
+
 def to_rfc3339(micros: int) -> str:
     """Return the RFC 3339 text in UTC, always with six digits of a second."""
     return to_datetime(micros).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

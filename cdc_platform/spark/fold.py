@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.names import quote_spark
+from cdc_platform.model.names import quote_spark, quote_text
 from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.spark.typed import KIND, ORDINAL, named
 
@@ -134,8 +134,7 @@ def _literal(text: str | None, kind: str) -> str | None:
         return None
     if kind == "bigint":
         return f"{text}L"
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'" if kind == "string" else f"{kind.upper()} '{escaped}'"
+    return quote_text(text) if kind == "string" else f"{kind.upper()} {quote_text(text)}"
 
 
 def _col(name: str) -> Column:

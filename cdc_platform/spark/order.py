@@ -1,18 +1,25 @@
 """From raw data change records to changes in the total order of the log."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.order_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.spark.faults import FAULT, fault_of, parsed_mods
 
 SINGLE_TASK_RECORDS = 50_000
 """Up to so many records one task orders them: a sort over several would first sample its input."""
 
 TRANSACTION = ("record_timestamp", "server_transaction_id")
-WHOLE_ROW_CAPTURES = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
 UNSOUND = "unsound"
+
+IS_WHOLE_ROW = (
+    "coalesce(mod_type in ('INSERT', 'DELETE')"
+    " or value_capture_type in ('NEW_ROW', 'NEW_ROW_AND_OLD_VALUES'), false)"
+)
 
 
 @dataclass(frozen=True)
@@ -49,93 +56,72 @@ class LogStats:
         return sum(table.changes for table in self.tables.values())
 
 
-def order_records(records: DataFrame, first_ordinal: int, expected_records: int) -> DataFrame:
+def order_records(
+    records: DataFrame, first_ordinal: int, expected_records: int, tables: Sequence[TableSchema] = ()
+) -> DataFrame:
     """Return one row per change, in the order of the log, with what tells whether it may enter it.
 
     Args:
         records: data change records of RAW_CHANGE_RECORDS between two watermarks.
         first_ordinal: ordinal that the first change may take.
         expected_records: about how many records there are; decides on the number of tasks.
+        tables: source tables as they are now; values of other tables are not looked at.
 
     Returns:
-        the columns of CHANGE_LOG without `tick`, and `records_seen`, `unsound` (a change of the
-        transaction cannot be decoded) and `record` (as it came, only for unsound transactions).
+        the columns of CHANGE_LOG without `tick`, and `records_seen`, `fault` (why the change cannot be
+        taken), `unsound` (some change of the transaction cannot) and `record` (as it came, where there
+        is a fault).
     """
     small = expected_records <= SINGLE_TASK_RECORDS
     spread = records.coalesce(1) if small else records.repartition(*TRANSACTION)
-    changes = _judge(_explode(spread.dropDuplicates([*TRANSACTION, "record_order"])))
+    changes = _judge(_explode(spread.dropDuplicates([*TRANSACTION, "record_order"]), tables))
     order = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
     ordered = changes.sortWithinPartitions(*order) if small else changes.orderBy(*order)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
     return ordered.withColumn("ordinal", ordinal).drop("record_order")
 
 
-def _explode(records: DataFrame) -> DataFrame:
-    return records.select(
-        "*",
-        F.posexplode_outer("mods").alias("position", "mod"),
-    ).select(
+def _explode(records: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
+    exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
+    found = exploded.withColumns(parsed_mods()).withColumn(FAULT, fault_of(tables))
+    # As texts, since each expression that is built here costs a few calls of Spark's JVM.
+    return found.selectExpr(
         "table_name",
-        F.lower("mod_type").alias("change_kind"),
-        F.col("record_timestamp").alias("commit_timestamp"),
-        F.col("server_transaction_id").alias("transaction_id"),
-        F.concat_ws("/", "server_transaction_id", "record_sequence").alias("record_id"),
-        F.coalesce("position", F.lit(0)).alias("mod_ordinal"),
-        F.col("number_of_records_in_transaction").alias("records_in_transaction"),
+        "lower(mod_type) as change_kind",
+        "record_timestamp as commit_timestamp",
+        "server_transaction_id as transaction_id",
+        "concat_ws('/', server_transaction_id, record_sequence) as record_id",
+        "coalesce(position, 0) as mod_ordinal",
+        "number_of_records_in_transaction as records_in_transaction",
         "partition_token",
-        F.col("mod.keys").alias("keys"),
-        F.lit(None).cast("string").alias("previous_keys"),
-        F.col("mod.new_values").alias("new_values"),
-        F.col("mod.old_values").alias("old_values"),
-        _is_whole_row().alias("is_whole_row"),
-        F.lit(None).cast("array<string>").alias("unavailable_columns"),
+        "mod.keys as keys",
+        "cast(null as string) as previous_keys",
+        "mod.new_values as new_values",
+        "mod.old_values as old_values",
+        f"{IS_WHOLE_ROW} as is_whole_row",
+        "cast(null as array<string>) as unavailable_columns",
         "is_system_transaction",
         "transaction_tag",
         "record_order",
-        F.when(_is_unsound(), F.to_json(F.struct(*(F.col(name) for name in records.columns)))).alias(
-            "record"
-        ),
-        _is_unsound().alias("is_unsound"),
+        f"if({FAULT} is not null, to_json(struct({', '.join(records.columns)})), null) as record",
+        FAULT,
     )
-
-
-def _is_whole_row() -> Column:
-    whole = F.col("mod_type").isin("INSERT", "DELETE") | F.col("value_capture_type").isin(*WHOLE_ROW_CAPTURES)
-    return F.coalesce(whole, F.lit(False))
-
-
-def _is_unsound() -> Column:
-    """Whether a change lacks what the log is made of, or holds what is not JSON."""
-    has_parts = (
-        F.col("table_name").isNotNull()
-        & F.col("mod_type").isin("INSERT", "UPDATE", "DELETE")
-        & F.col("number_of_records_in_transaction").isNotNull()
-        & F.col("server_transaction_id").isNotNull()
-    )
-    is_json = _is_object("mod.keys") & (F.col("mod.new_values").isNull() | _is_object("mod.new_values"))
-    return ~F.coalesce(has_parts & is_json, F.lit(False))
-
-
-def _is_object(column: str) -> Column:
-    return F.from_json(column, "map<string,string>").isNotNull()
 
 
 def _judge(changes: DataFrame) -> DataFrame:
-    transaction = Window.partitionBy("commit_timestamp", "transaction_id")
-    is_first = F.when(F.col("mod_ordinal") == 0, 1).otherwise(0)
-    order_key = F.concat_ws(
-        SEPARATOR,
-        F.lpad(F.unix_micros("commit_timestamp").cast("string"), COMMIT_DIGITS, "0"),
+    transaction = "partition by commit_timestamp, transaction_id"
+    order_key = (
+        f"lpad(cast(unix_micros(commit_timestamp) as string), {COMMIT_DIGITS}, '0')",
         "transaction_id",
         "record_order",
-        F.lpad(F.col("mod_ordinal").cast("string"), MOD_ORDINAL_DIGITS, "0"),
+        f"lpad(cast(mod_ordinal as string), {MOD_ORDINAL_DIGITS}, '0')",
     )
-    return changes.select(
+    return changes.selectExpr(
         "*",
-        order_key.alias("order_key"),
-        F.sum(is_first).over(transaction).alias("records_seen"),
-        F.max("is_unsound").over(transaction).alias(UNSOUND),
-    ).drop("is_unsound")
+        f"concat_ws('{SEPARATOR}', {', '.join(order_key)}) as order_key",
+        f"sum(if(mod_ordinal = 0, 1, 0)) over ({transaction}) as records_seen",
+        f"max({FAULT} is not null) over ({transaction}) as {UNSOUND}",
+    )
 
 
 def measure(ordered: DataFrame) -> LogStats:
@@ -182,9 +168,7 @@ def sound_changes(ordered: DataFrame, tick: int, columns: list[str]) -> DataFram
 
 def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
     """Return the rows of quarantine of one tick: whole transactions, since the log holds no part of one."""
-    reason = F.when(
-        F.col("record").isNotNull(), F.lit("the record lacks a part, or a mod is not a JSON object")
-    ).otherwise(F.lit("another record of its transaction is in quarantine"))
+    reason = F.coalesce(F.col(FAULT), F.lit("another record of its transaction is in quarantine"))
     payload = F.to_json(F.struct("change_kind", "keys", "new_values", "old_values", "is_whole_row"))
     return ordered.where(F.col(UNSOUND)).select(
         F.lit(tick).cast("bigint").alias("tick"),

@@ -4,8 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
+from cdc_platform.model.timestamps import (
+    from_datetime,
+    from_rfc3339,
+    to_datetime,
+    to_nanosecond_text,
+    to_rfc3339,
+)
 from cdc_platform_tests.strategies import micros
 
 
@@ -37,6 +44,29 @@ def test_text_order_is_time_order(one: int, other: int) -> None:
 def test_texts_of_both_dialects(text: str, expected: int) -> None:
     """Any offset and up to nine digits of a second are understood."""
     assert expected == from_rfc3339(text)
+
+
+@given(st.tuples(micros(), st.integers(0, 999)), st.tuples(micros(), st.integers(0, 999)))
+def test_order_of_nanosecond_texts_is_time_order(one: tuple[int, int], other: tuple[int, int]) -> None:
+    """Texts with all nine digits sort as the moments do, and keep every digit."""
+    texts = [
+        to_nanosecond_text(to_rfc3339(moment).replace("Z", f"{nanos:03d}Z")) for moment, nanos in (one, other)
+    ]
+    assert (one < other) == (texts[0] < texts[1])
+    assert one == (from_rfc3339(texts[0]), int(texts[0][-4:-1]))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2024-02-29T01:02:03Z", "2024-02-29T01:02:03.000000000Z"),
+        ("2024-02-29T01:02:03.12+01:00", "2024-02-29T00:02:03.120000000Z"),
+        ("0001-01-01T00:00:00.000000001Z", "0001-01-01T00:00:00.000000001Z"),
+    ],
+)
+def test_nanosecond_texts_are_in_utc(text: str, expected: str) -> None:
+    """However a moment is written, its text is the same."""
+    assert expected == to_nanosecond_text(text)
 
 
 @pytest.mark.parametrize("text", ["", "2026-11-21", "2026-11-21T00:00:00", "2026-13-01T00:00:00Z", "now"])

@@ -30,10 +30,10 @@ pytestmark = pytest.mark.integration
 
 
 def insert(transaction: str, at: int, sequence: int = 0, records: int = 1, mods: int = 1) -> RawRow:
-    """Return a record with mods that tell where they belong."""
+    """Return a record with mods that tell where they belong, of a table that no pipeline watches."""
     values: list[Mod] = [({"id": f"{transaction}-{sequence}-{n}"}, {}) for n in range(mods)]
     return data_change(
-        "accounts",
+        "visits",
         ModType.INSERT,
         *values,
         at_micros=START + at,
@@ -90,7 +90,7 @@ def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
     frame = spark.createDataFrame(raw_table([insert("a", 1, mods=3), patch, whole]))
     stats = measure(order_records(frame, 100, 3))
     assert {name: (table.changes, table.patches) for name, table in stats.tables.items()} == {
-        "accounts": (3, 0),
+        "visits": (3, 0),
         "transfers": (2, 1),
     }
     assert (stats.records, stats.quarantined, stats.next_ordinal, stats.incomplete) == (3, 0, 105, None)

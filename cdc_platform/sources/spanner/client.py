@@ -6,19 +6,21 @@ metrics exporter and decodes every value; the generated client below it does non
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
-from cdc_platform.errors import AccessDenied, SourceError, SourceUnreachable
+from cdc_platform.errors import AccessDenied, DialectMismatch, SourceError, SourceUnreachable
+from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.sources.spanner.chunks import RowAssembler
 from cdc_platform.sources.spanner.failures import to_source_error
-from cdc_platform.sources.spanner.query import Query, to_request
+from cdc_platform.sources.spanner.query import DIALECT_QUERY, Query, to_request
 from cdc_platform.sources.spanner.retry import Attempts
-from cdc_platform.sources.spanner.settings import SpannerSettings, keep_out_of_forks
+from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings, keep_out_of_forks
 from cdc_platform.sources.spanner.wire import BOOL_TAG, boolean, rows_parser, text
 
+_DIALECTS: Final = {"GOOGLE_STANDARD_SQL": Dialect.GOOGLESQL, "POSTGRESQL": Dialect.POSTGRESQL}
 _LOCAL_CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -38,6 +40,7 @@ class SpannerClient:
         self._api: Any = None
         self._call: Any = None
         self._session: str | None = None
+        self._dialect: Dialect | None = None
 
     def rows(self, query: Query, deadline_s: float | None = None) -> Iterator[list[bytes]]:
         """Yield the rows of one attempt as protobuf values in bytes.
@@ -51,9 +54,17 @@ class SpannerClient:
         self, query: Query, assembler: RowAssembler, deadline_s: float | None = None
     ) -> Iterator[list[bytes]]:
         """Yield the rows of one attempt through an assembler, which knows the names of the fields."""
+        return self.stream_request(
+            lambda session: to_request(query, self.settings, session), assembler, deadline_s
+        )
+
+    def stream_request(
+        self, make_request: Callable[[str], Any], assembler: RowAssembler, deadline_s: float | None = None
+    ) -> Iterator[list[bytes]]:
+        """Yield the rows of one attempt at a request that is made for the client's session."""
         messages: Any = None
         try:
-            messages = self._execute(query, deadline_s or self.settings.deadline_s)
+            messages = self._execute(make_request, deadline_s or self.settings.deadline_s)
             yield from assembler.rows(messages)
         except SourceError:
             raise
@@ -63,6 +74,51 @@ class SpannerClient:
             # A reader that stops early must not leave the query running.
             if messages is not None:
                 messages.cancel()
+
+    def begin_transaction(self, at_micros: int) -> tuple[str, bytes]:
+        """Return a new session, and in it the id of a new transaction that reads at one timestamp.
+
+        Partition tokens end when their session begins another transaction, so it has a session of its own.
+
+        Raises:
+            SourceError: It failed, or went on failing.
+        """
+        session = self._retried(lambda: (self._connected(), self._new_session())[1])
+        options = {"read_only": {"read_timestamp": to_rfc3339(at_micros)}}
+        begun = self._retried(
+            lambda: self._api.begin_transaction(
+                request={"session": session, "options": options}, **self._unary(session)
+            )
+        )
+        return session, bytes(begun.id)
+
+    def partition_query(self, sql: str, session: str, transaction: bytes) -> list[bytes]:
+        """Return the partition tokens of a query, with bounded retries.
+
+        Raises:
+            SourceError: It failed, or went on failing.
+        """
+        request = {"session": session, "transaction": {"id": transaction}, "sql": sql}
+        answer = self._retried(lambda: self._api.partition_query(request=request, **self._unary(session)))
+        return [bytes(partition.partition_token) for partition in answer.partitions]
+
+    def _unary(self, session: str) -> dict[str, Any]:
+        metadata = [*self._metadata(), _routing(session)]
+        return {"retry": None, "timeout": self.settings.deadline_s, "metadata": metadata}
+
+    def _retried(self, call: Callable[[], Any]) -> Any:
+        attempts = self.attempts()
+        while True:
+            try:
+                return self._once(call)
+            except SourceUnreachable as error:
+                attempts.failed(error)
+
+    def _once(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as error:
+            raise self._translated(error) from error
 
     def fetch(self, query: Query) -> list[list[bytes]]:
         """Return all rows of a small query, with bounded retries.
@@ -81,6 +137,35 @@ class SpannerClient:
         """Return all rows of a small query of texts, numbers and booleans, each value as text."""
         return [tuple(_text(value) for value in row) for row in self.fetch(query)]
 
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect that the setting names, else the one that the database speaks.
+
+        Raises:
+            DialectMismatch: The database speaks one that this version does not know.
+            SourceError: The database was asked, and did not answer.
+        """
+        if self.settings.dialect is not None:
+            return Dialect(self.settings.dialect)
+        return self._dialect or self.fetch_dialect()
+
+    def fetch_dialect(self) -> Dialect:
+        """Return the dialect that the database speaks, whatever the setting says.
+
+        Raises:
+            DialectMismatch: It is none that this version knows.
+            SourceError: The database did not answer.
+        """
+        found = self.fetch_texts(Query(DIALECT_QUERY))
+        spoken = str(found[0][0]) if found else "no dialect"
+        if spoken not in _DIALECTS:
+            raise DialectMismatch(
+                f"{self.settings.database_path} speaks {spoken}, and this version reads "
+                f"{' and '.join(_DIALECTS.values())}. Update the platform, or check `database`",
+            )
+        self._dialect = _DIALECTS[spoken]
+        return self._dialect
+
     def attempts(self) -> Attempts:
         """Return a new count of attempts, with the limits of the settings."""
         settings = self.settings
@@ -93,14 +178,10 @@ class SpannerClient:
         if api is not None:
             api.transport.close()
 
-    def _execute(self, query: Query, deadline_s: float) -> Any:
-        session = self._connected()
-        routing = ("x-goog-request-params", f"session={quote(session, safe='')}")
-        return self._call(
-            to_request(query, self.settings, session),
-            timeout=deadline_s,
-            metadata=[*self._metadata(), routing],
-        )
+    def _execute(self, make_request: Callable[[str], Any], deadline_s: float) -> Any:
+        request = make_request(self._connected())
+        metadata = [*self._metadata(), _routing(request.session)]
+        return self._call(request, timeout=deadline_s, metadata=metadata)
 
     def _connected(self) -> str:
         with self._lock:
@@ -174,6 +255,10 @@ def _streaming_call(transport: Any) -> Any:
             response_deserializer=rows_parser(),
         ),
     )
+
+
+def _routing(session: str) -> tuple[str, str]:
+    return ("x-goog-request-params", f"session={quote(session, safe='')}")
 
 
 def _text(value: bytes) -> str | None:

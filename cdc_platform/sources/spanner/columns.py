@@ -1,5 +1,6 @@
 """Values of ordinary query results as Arrow columns of the types that the lake's tables have."""
 
+import json
 from base64 import b64decode
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -9,23 +10,36 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cdc_platform.model.schemas import TIMESTAMP
-from cdc_platform.model.table_schema import ARRAY, ColumnType
-from cdc_platform.model.timestamps import from_rfc3339
-from cdc_platform.sources.spanner.wire import boolean, is_null, items, number, required_text
+from cdc_platform.model.table_schema import ARRAY, NANOSECONDS, PG_JSONB, PG_NUMERIC, ColumnType
+from cdc_platform.model.timestamps import from_rfc3339, to_nanosecond_text
+from cdc_platform.sources.spanner.wire import boolean, is_null, items, number, plain_value, required_text
 
-_READERS: Final[dict[str, tuple[pa.DataType, Callable[[bytes], Any]]]] = {
+Reader = tuple[pa.DataType, Callable[[bytes], Any]]
+
+_INTEGER: Final[Reader] = (pa.int64(), lambda value: int(required_text(value)))
+_BYTES: Final[Reader] = (pa.binary(), lambda value: b64decode(required_text(value), validate=True))
+_TEXT: Final[Reader] = (pa.string(), required_text)
+_READERS: Final[dict[str, Reader]] = {
     "BOOL": (pa.bool_(), boolean),
-    "INT64": (pa.int64(), lambda value: int(required_text(value))),
+    "INT64": _INTEGER,
+    "ENUM": _INTEGER,
     "FLOAT32": (pa.float32(), number),
     "FLOAT64": (pa.float64(), number),
     "NUMERIC": (pa.decimal128(38, 9), lambda value: Decimal(required_text(value))),
-    "STRING": (pa.string(), required_text),
-    "BYTES": (pa.binary(), lambda value: b64decode(required_text(value))),
+    "STRING": _TEXT,
+    "JSON": _TEXT,
+    "UUID": _TEXT,
+    "INTERVAL": _TEXT,
+    "BYTES": _BYTES,
+    "PROTO": _BYTES,
     "DATE": (pa.date32(), lambda value: date.fromisoformat(required_text(value))),
     "TIMESTAMP": (TIMESTAMP, lambda value: from_rfc3339(required_text(value))),
 }
-_AS_TEXT: Final = _READERS["STRING"]
-_TEXT_ANNOTATIONS: Final = frozenset({"PG_NUMERIC", "PG_JSONB"})
+_ANNOTATED: Final[dict[str | None, Reader]] = {
+    PG_NUMERIC: _TEXT,
+    PG_JSONB: _TEXT,
+    NANOSECONDS: (pa.string(), lambda value: to_nanosecond_text(required_text(value))),
+}
 
 
 def arrow_type(column_type: ColumnType) -> pa.DataType:
@@ -48,7 +62,14 @@ def _decoded(column_type: ColumnType, values: Sequence[bytes]) -> list[Any]:
     return [None if is_null(value) else read(value) for value in values]
 
 
-def _reader(column_type: ColumnType) -> tuple[pa.DataType, Callable[[bytes], Any]]:
-    if column_type.annotation in _TEXT_ANNOTATIONS:
-        return _AS_TEXT
-    return _READERS.get(column_type.code, _AS_TEXT)
+def _reader(column_type: ColumnType) -> Reader:
+    known = _ANNOTATED.get(column_type.annotation) or _READERS.get(column_type.code)
+    return known or (pa.string(), _any_text)
+
+
+def _any_text(value: bytes) -> str:
+    """Return a value of an unknown type as change records have it: a text as it is, anything else as JSON."""
+    plain = plain_value(value)
+    if isinstance(plain, float) and plain.is_integer():
+        plain = int(plain)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, separators=(",", ":"))

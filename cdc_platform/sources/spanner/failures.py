@@ -6,7 +6,10 @@ from typing import Final
 
 from cdc_platform.errors import (
     AccessDenied,
+    DefinitionRefused,
     PartitionBoundsInvalid,
+    PartitionModeUnsupported,
+    QueryRefused,
     RetentionExpired,
     SourceError,
     SourceNotFound,
@@ -73,6 +76,19 @@ _UNREACHABLE_ADVICE: Final = (
     "Check the network, and `emulator_host` if one is set; the next tick goes on where this one stopped"
 )
 
+_DROPPED_ADVICE: Final = (
+    "The stream was dropped, and its records with it. Create it again, and begin a new lake folder: what "
+    "was committed in between is lost to the stream"
+)
+_CASE_ADVICE: Final = (
+    "Names in PostgreSQL count upper and lower case: write `change_stream` exactly as "
+    "SELECT change_stream_name FROM information_schema.change_streams lists it"
+)
+_HEARTBEAT_ADVICE: Final = "Set `heartbeat_ms` to a number within the limits that Spanner names"
+_OURS_ADVICE: Final = (
+    "The platform wrote a query that Spanner does not take: update the platform, or report it"
+)
+
 MEANINGS: Final = (
     Meaning("OUT_OF_RANGE", "too far in the past", RetentionExpired, _RETENTION_ADVICE),
     Meaning("OUT_OF_RANGE", "no longer valid", RetentionExpired, _RETENTION_ADVICE),
@@ -83,11 +99,59 @@ MEANINGS: Final = (
         PartitionBoundsInvalid,
         "Set `start_timestamp` to the present or earlier",
     ),
+    Meaning("OUT_OF_RANGE", "heartbeat_milliseconds", QueryRefused, _HEARTBEAT_ADVICE),
+    Meaning(
+        "INVALID_ARGUMENT",
+        "belong to the placement TVF",
+        PartitionModeUnsupported,
+        "The stream has a read function for each placement, which this version cannot read: create one "
+        "without the option `per_placement_tvf`, and name it in `change_stream`",
+    ),
     Meaning("INVALID_ARGUMENT", "does not belong to", PartitionBoundsInvalid, _BOUNDS_ADVICE),
     Meaning("INVALID_ARGUMENT", "function not found", SourceNotFound, _NAMES_ADVICE),
+    Meaning(
+        "INVALID_ARGUMENT",
+        "start_timestamp must be <= end_timestamp",
+        QueryRefused,
+        f"A slice ends before it begins. {_OURS_ADVICE}",
+    ),
+    Meaning("INVALID_ARGUMENT", "must not be null", QueryRefused, f"An argument is missing. {_OURS_ADVICE}"),
+    Meaning("INVALID_ARGUMENT", "not a literal or parameter", QueryRefused, _OURS_ADVICE),
+    Meaning("INVALID_ARGUMENT", "not supported for", QueryRefused, _OURS_ADVICE),
+    Meaning("UNIMPLEMENTED", "read_options must be null", QueryRefused, _OURS_ADVICE),
+    Meaning("UNIMPLEMENTED", "must not be combined", QueryRefused, _OURS_ADVICE),
+    Meaning("UNIMPLEMENTED", "", QueryRefused, _OURS_ADVICE),
     Meaning("FAILED_PRECONDITION", "staleness", RetentionExpired, "Read at a later timestamp"),
+    Meaning(
+        "FAILED_PRECONDITION",
+        "Invalid retention_period",
+        DefinitionRefused,
+        "Give the stream a `retention_period` within the limits that Spanner names, long enough for the "
+        "longest time that the pipeline may stand still",
+    ),
+    Meaning(
+        "FAILED_PRECONDITION",
+        "maximum number of Change Streams",
+        DefinitionRefused,
+        "Drop a change stream of the database that nobody reads, or name an existing one in `change_stream`",
+    ),
+    Meaning(
+        "FAILED_PRECONDITION",
+        "Change Streams tracking the same",
+        DefinitionRefused,
+        "Let one of the streams that Spanner names watch less, or name one of them in `change_stream`",
+    ),
+    Meaning(
+        "FAILED_PRECONDITION",
+        "tracked by",
+        DefinitionRefused,
+        "Alter the change stream so that it no longer names the table or column, and drop it then; the "
+        "lake keeps what it has",
+    ),
     # A session may expire; the client makes another one for the next attempt.
     Meaning("NOT_FOUND", "Session not found", SourceUnreachable, _UNREACHABLE_ADVICE),
+    Meaning("NOT_FOUND", "Change Stream not found", SourceNotFound, _DROPPED_ADVICE),
+    Meaning("NOT_FOUND", "function spanner.read_json_", SourceNotFound, _CASE_ADVICE),
     Meaning("NOT_FOUND", "", SourceNotFound, _NAMES_ADVICE),
     Meaning("PERMISSION_DENIED", "", AccessDenied, _ACCESS_ADVICE),
     Meaning("UNAUTHENTICATED", "", AccessDenied, _ACCESS_ADVICE),

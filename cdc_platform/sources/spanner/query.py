@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cdc_platform.model.names import ROOT_TOKEN, quote_spanner
+from cdc_platform.model.names import ROOT_TOKEN, quote_postgresql, quote_spanner
 from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
 
 STRING: Final = "STRING"
 INT64: Final = "INT64"
@@ -21,6 +21,11 @@ CHANGE_RECORD_QUERY: Final = (
     "heartbeat_milliseconds => @heartbeat_milliseconds, "
     "read_options => @read_options)"
 )
+JSON_RECORD_QUERY: Final = 'SELECT * FROM "spanner".{function}($1,$2,$3,$4,$5)'
+DIALECT_QUERY: Final = (
+    "SELECT option_value FROM information_schema.database_options WHERE option_name = 'database_dialect'"
+)
+"""Understood in both dialects, and so the query that tells which one it is."""
 
 
 @dataclass(frozen=True)
@@ -46,21 +51,33 @@ def change_stream_query(
     start_inclusive_micros: int,
     end_inclusive_micros: int,
     heartbeat_ms: int,
+    dialect: Dialect = Dialect.GOOGLESQL,
 ) -> Query:
     """Return the query for the records of one partition; Spanner counts both ends in.
 
-    All five arguments are bound by name: functions without defaults have been seen.
+    All five arguments are bound, in GoogleSQL by name: functions without defaults have been seen.
+    PostgreSQL knows them by position only, as `p1` to `p5`.
     """
+    parameters = {
+        "start_timestamp": Parameter(TIMESTAMP, to_rfc3339(start_inclusive_micros)),
+        "end_timestamp": Parameter(TIMESTAMP, to_rfc3339(end_inclusive_micros)),
+        "partition_token": Parameter(STRING, None if token == ROOT_TOKEN else token),
+        "heartbeat_milliseconds": Parameter(INT64, str(heartbeat_ms)),
+        "read_options": Parameter(STRING_ARRAY, None),
+    }
+    if dialect is Dialect.GOOGLESQL:
+        function = quote_spanner(f"READ_{change_stream}")
+        return Query(CHANGE_RECORD_QUERY.format(function=function), parameters)
+    function = quote_postgresql(f"read_json_{change_stream}")
     return Query(
-        CHANGE_RECORD_QUERY.format(function=quote_spanner(f"READ_{change_stream}")),
-        {
-            "start_timestamp": Parameter(TIMESTAMP, to_rfc3339(start_inclusive_micros)),
-            "end_timestamp": Parameter(TIMESTAMP, to_rfc3339(end_inclusive_micros)),
-            "partition_token": Parameter(STRING, None if token == ROOT_TOKEN else token),
-            "heartbeat_milliseconds": Parameter(INT64, str(heartbeat_ms)),
-            "read_options": Parameter(STRING_ARRAY, None),
-        },
+        JSON_RECORD_QUERY.format(function=function),
+        {f"p{number}": parameter for number, parameter in enumerate(parameters.values(), start=1)},
     )
+
+
+def quote_name(identifier: str, dialect: Dialect) -> str:
+    """Return an identifier quoted for the dialect, part by part where it has a schema."""
+    return quote_spanner(identifier) if dialect is Dialect.GOOGLESQL else quote_postgresql(identifier)
 
 
 def to_request(query: Query, settings: SpannerSettings, session: str) -> Any:

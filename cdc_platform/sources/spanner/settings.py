@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Final
 
 from cdc_platform.errors import SettingError
@@ -11,7 +12,18 @@ from cdc_platform.model.timestamps import from_rfc3339
 
 EMULATOR_VARIABLE: Final = "SPANNER_EMULATOR_HOST"
 """Environment variable by which all of Google's clients find an emulator."""
-DIALECTS: Final = ("googlesql", "postgresql")
+
+
+class Dialect(StrEnum):
+    """The SQL that a database speaks, fixed when it is created."""
+
+    GOOGLESQL = "googlesql"
+    """Records are arrays of structs; names in SQL are quoted by backticks."""
+    POSTGRESQL = "postgresql"
+    """Records are JSON objects; names in SQL are quoted by double quotes, and their case counts."""
+
+
+DIALECTS: Final = tuple(dialect.value for dialect in Dialect)
 PRIORITIES: Final = ("LOW", "MEDIUM", "HIGH")
 HEARTBEAT_MS_MIN: Final = 100
 HEARTBEAT_MS_MAX: Final = 300_000
@@ -22,7 +34,9 @@ class SpannerSettings:
     """Where a change stream is, and how it is read.
 
     ``start_timestamp`` is RFC 3339 and matters only before the first tick; without it a pipeline begins
-    at the source's present. ``dialect`` is detected where it is not given.
+    at the source's present. ``dialect`` is detected where it is not given. ``nanosecond_columns`` are
+    timestamps, as `TABLE.COLUMN`, that the lake keeps as text with nine digits of a second.
+    ``data_boost`` lets compute of its own answer the initial copy, not the instance.
     """
 
     project: str
@@ -35,12 +49,14 @@ class SpannerSettings:
     database_role: str | None = None
     heartbeat_ms: int = 2000
     priority: str = "HIGH"
+    data_boost: bool = False
     request_tag: str = "cdc_platform"
     deadline_s: float = 60.0
     connect_deadline_s: float = 8.0
     max_attempts: int = 5
     backoff_initial_s: float = 0.2
     backoff_max_s: float = 5.0
+    nanosecond_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("project", "instance", "database", "change_stream"):
@@ -56,6 +72,9 @@ class SpannerSettings:
                 raise SettingError(name, f"must be positive, but is: {getattr(self, name)}")
         _check_timestamp("start_timestamp", self.start_timestamp)
         _check_host("emulator_host", self.emulator_host)
+        for name in self.nanosecond_columns:
+            if not all(name.rpartition(".")):
+                raise SettingError("nanosecond_columns", f"must look like TABLE.COLUMN, but is: {name!r}")
 
     @property
     def database_path(self) -> str:
@@ -79,7 +98,8 @@ class SpannerSettings:
     @classmethod
     def from_options(cls, text: str) -> "SpannerSettings":
         """Return the settings of a JSON text that `to_options` made."""
-        return cls(**json.loads(text))
+        fields = json.loads(text)
+        return cls(**{**fields, "nanosecond_columns": tuple(fields["nanosecond_columns"])})
 
 
 def _check_one_of(setting: str, value: str | None, allowed: tuple[str | None, ...]) -> None:

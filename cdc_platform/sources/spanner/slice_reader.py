@@ -1,7 +1,7 @@
 """Reads one slice to its end, or as far as the source lets it."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -10,11 +10,20 @@ from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
 from cdc_platform.sources.spanner.batches import RecordBatchBuilder, slice_batch
 from cdc_platform.sources.spanner.chunks import RowAssembler
 from cdc_platform.sources.spanner.client import SpannerClient
-from cdc_platform.sources.spanner.decode import check_layout, decode_change_record
+from cdc_platform.sources.spanner.decode import RecordRow, check_layout, decode_change_record
+from cdc_platform.sources.spanner.json_records import check_json_layout, decode_json_record
 from cdc_platform.sources.spanner.query import change_stream_query
+from cdc_platform.sources.spanner.settings import Dialect
 
 RECORDS_PER_BATCH: Final = 8192
 TEXT_BYTES_PER_BATCH: Final = 16 * 1024 * 1024
+
+RecordForm = tuple[Callable[[Any], None], Callable[[bytes], list[RecordRow]]]
+"""How the columns of a query's result are checked, and how the records of a row are taken from it."""
+RECORD_FORMS: Final[dict[Dialect, RecordForm]] = {
+    Dialect.GOOGLESQL: (check_layout, decode_change_record),
+    Dialect.POSTGRESQL: (check_json_layout, decode_json_record),
+}
 
 
 def read_slice(client: SpannerClient, tick: int, piece: Slice) -> Iterator[pa.RecordBatch]:
@@ -73,12 +82,14 @@ def _read_once(client: SpannerClient, builder: RecordBatchBuilder, piece: Slice)
         # Asked for one microsecond more than needed: records exactly at a query's end are never relied on.
         piece.end_inclusive_micros + 1,
         client.settings.heartbeat_ms,
+        client.dialect,
     )
+    check, decode = RECORD_FORMS[client.dialect]
     assembler = RowAssembler()
     for number, row in enumerate(client.stream(query, assembler)):
         if number == 0:
-            check_layout(assembler.fields)
-        builder.add(decode_change_record(row[0]))
+            check(assembler.fields)
+        builder.add(decode(row[0]))
         if len(builder) >= RECORDS_PER_BATCH or builder.text_bytes >= TEXT_BYTES_PER_BATCH:
             batch = builder.take_complete()
             if batch.num_rows:

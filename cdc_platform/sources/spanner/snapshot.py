@@ -6,21 +6,26 @@ from typing import Final
 import pyarrow as pa
 
 from cdc_platform.errors import SourceUnreachable
-from cdc_platform.model.names import quote_spanner
-from cdc_platform.model.table_schema import Column, TableSchema
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.timestamps import from_rfc3339
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.columns import arrow_type, to_arrow
-from cdc_platform.sources.spanner.query import Query
+from cdc_platform.sources.spanner.query import Query, quote_name
+from cdc_platform.sources.spanner.settings import Dialect
 
 ROWS_PER_BATCH: Final = 10_000
 TABLE_DEADLINE_S: Final = 3600.0
 """Longest read of one table; Spanner keeps old versions for an hour unless it is told otherwise."""
 
 _CLOCK_SQL: Final = "SELECT UNIX_MICROS(CURRENT_TIMESTAMP())"
+# PostgreSQL has no function for microseconds.
+_POSTGRESQL_CLOCK_SQL: Final = "SELECT CURRENT_TIMESTAMP"
 
 
 def clock_micros(client: SpannerClient) -> int:
     """Return the time of the source, by a strong read."""
+    if client.dialect is Dialect.POSTGRESQL:
+        return from_rfc3339(str(client.fetch_texts(Query(_POSTGRESQL_CLOCK_SQL))[0][0]))
     return int(str(client.fetch_texts(Query(_CLOCK_SQL))[0][0]))
 
 
@@ -32,7 +37,7 @@ def rows_at(client: SpannerClient, table: TableSchema, at_micros: int) -> Iterat
         SourceError: The read failed otherwise.
     """
     attempts = client.attempts()
-    query = Query(_table_sql(table), read_micros=at_micros)
+    query = Query(_table_sql(table, client.dialect), read_micros=at_micros)
     given = 0
     while True:
         try:
@@ -51,16 +56,12 @@ def table_arrow_schema(table: TableSchema) -> pa.Schema:
     return pa.schema([(column.name, arrow_type(column.type)) for column in table.columns])
 
 
-def _table_sql(table: TableSchema) -> str:
+def _table_sql(table: TableSchema, dialect: Dialect) -> str:
     # The order lets an interrupted read go on after the rows that it has given.
-    order = ", ".join(_quoted(column) for column in table.key_columns)
-    names = ", ".join(_quoted(column) for column in table.columns)
+    order = ", ".join(quote_name(column.name, dialect) for column in table.key_columns)
+    names = ", ".join(quote_name(column.name, dialect) for column in table.columns)
     ordered = f" ORDER BY {order}" if order else ""
-    return f"SELECT {names} FROM {quote_spanner(table.name)}{ordered}"
-
-
-def _quoted(column: Column) -> str:
-    return quote_spanner(column.name)
+    return f"SELECT {names} FROM {quote_name(table.name, dialect)}{ordered}"
 
 
 def _batches(client: SpannerClient, query: Query, table: TableSchema, skip: int) -> Iterator[pa.RecordBatch]:
@@ -70,13 +71,14 @@ def _batches(client: SpannerClient, query: Query, table: TableSchema, skip: int)
             continue
         rows.append(row)
         if len(rows) == ROWS_PER_BATCH:
-            yield _batch(table, rows)
+            yield rows_to_batch(table, rows)
             rows = []
     if rows:
-        yield _batch(table, rows)
+        yield rows_to_batch(table, rows)
 
 
-def _batch(table: TableSchema, rows: list[list[bytes]]) -> pa.RecordBatch:
+def rows_to_batch(table: TableSchema, rows: list[list[bytes]]) -> pa.RecordBatch:
+    """Return rows of a table, which has the columns in this order, as one batch."""
     columns = zip(table.columns, zip(*rows, strict=True), strict=True)
     arrays = [to_arrow(column.type, values) for column, values in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=table_arrow_schema(table))

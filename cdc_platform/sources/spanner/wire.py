@@ -67,6 +67,19 @@ def number(value: bytes) -> float:
     return float(required_text(value))
 
 
+def plain_value(value: bytes) -> Any:
+    """Return a value of any kind: a text, a number, a boolean, None, or a list of these.
+
+    Raises:
+        ValueError: The value is of no kind that results of queries have.
+    """
+    if value[0] == LIST_TAG:
+        return [plain_value(item) for item in items(value)]
+    if value[0] == BOOL_TAG:
+        return boolean(value)
+    return number(value) if value[0] == NUMBER_TAG else text(value)
+
+
 def is_null(value: bytes) -> bool:
     """Return whether the value is NULL."""
     return value[0] == NULL_TAG
@@ -113,6 +126,7 @@ def rows_parser() -> Callable[[bytes], Any]:
     rows.field.add(name="metadata", number=1, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
     rows.field.add(name="values", number=2, type=field.TYPE_BYTES, label=field.LABEL_REPEATED)
     rows.field.add(name="chunked_value", number=3, type=field.TYPE_BOOL, label=field.LABEL_OPTIONAL)
+    rows.field.add(name="resume_token", number=4, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     found = message_factory.GetMessageClass(pool.FindMessageTypeByName("cdc_platform.Rows"))

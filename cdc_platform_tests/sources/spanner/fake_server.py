@@ -58,6 +58,28 @@ def data_record(
     ]
 
 
+def json_data_record(commit: str, transaction: str = "t1", **changes: Any) -> dict[str, Any]:
+    """Return a data change record of an update as PostgreSQL databases write it, with other fields."""
+    fields = {
+        "commit_timestamp": commit,
+        "record_sequence": "00000000",
+        "server_transaction_id": transaction,
+        "is_last_record_in_transaction_in_partition": True,
+        "table_name": "accounts",
+        "column_types": [
+            {"name": "id", "type": {"code": "INT64"}, "is_primary_key": True, "ordinal_position": 1}
+        ],
+        "mods": [{"keys": {"id": "1"}, "new_values": {"balance": "5"}, "old_values": {}}],
+        "mod_type": "UPDATE",
+        "value_capture_type": "NEW_ROW",
+        "number_of_records_in_transaction": 1,
+        "number_of_partitions_in_transaction": 1,
+        "transaction_tag": "",
+        "is_system_transaction": False,
+    }
+    return {"data_change_record": {**fields, **changes}}
+
+
 def change_row(
     *, data: Sequence[Plain] = (), heartbeats: Sequence[str] = (), children: Sequence[Plain] = ()
 ) -> Plain:
@@ -78,6 +100,8 @@ class Answer:
     code: "grpc.StatusCode | None" = None
     text: str = ""
     columns: int = 1
+    has_tokens: bool = False
+    """Whether each row's message carries a resume token: the number of rows so far, as text."""
 
 
 @dataclass
@@ -91,7 +115,7 @@ class FakeServer:
 
     def settings(self, **changes: Any) -> SpannerSettings:
         """Return settings that lead here and lose little time."""
-        fields = {"backoff_initial_s": 0.001, "max_attempts": 3, **changes}
+        fields = {"backoff_initial_s": 0.001, "max_attempts": 3, "dialect": "googlesql", **changes}
         return SpannerSettings("p", "i", "d", "stream", emulator_host=self.host, **fields)
 
     def create_session(self, request: CreateSessionRequest, _context: Any) -> Session:
@@ -105,8 +129,8 @@ class FakeServer:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         metadata = {"row_type": change_record_type() if answer.columns == 1 else _columns(answer.columns)}
         yield PartialResultSet(metadata=metadata)
-        for row in answer.rows:
-            message = PartialResultSet()
+        for number, row in enumerate(answer.rows, 1):
+            message = PartialResultSet(resume_token=str(number).encode() if answer.has_tokens else b"")
             PartialResultSet.pb(message).values.extend(map(to_value, row))
             yield message
         if answer.code is not None:

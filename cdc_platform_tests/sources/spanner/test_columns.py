@@ -35,7 +35,16 @@ def column(type_text: str, *plain: Plain, annotation: str | None = None) -> pa.A
         ("JSON", '{"a":1}', '{"a":1}'),
         ("ARRAY<INT64>", ["1", None], [1, None]),
         ("ARRAY<STRING(MAX)>", [], []),
-        ("UUID", "a-b", "a-b"),  # a type that this version does not know
+        ("ENUM<bank.Kind>", "2", 2),
+        ("PROTO<bank.Account>", "AP8=", b"\x00\xff"),
+        ("UUID", "0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e", "0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e"),
+        ("INTERVAL", "P1Y2M3DT4H5M6.789S", "P1Y2M3DT4H5M6.789S"),
+        ("HOLOGRAM", "as it is", "as it is"),  # a type that this version does not know
+        ("HOLOGRAM", 2, "2"),
+        ("HOLOGRAM", 0.5, "0.5"),
+        ("HOLOGRAM", True, "true"),
+        ("HOLOGRAM", ["a", None, 1.5], '["a",null,1.5]'),
+        ("ARRAY<HOLOGRAM>", ["a", None], ["a", None]),
     ],
 )
 def test_value_of_each_type(type_text: str, plain: Plain, expected: object) -> None:
@@ -46,6 +55,13 @@ def test_value_of_each_type(type_text: str, plain: Plain, expected: object) -> N
 def test_nan_is_kept() -> None:
     """NaN is a number of Spanner's."""
     assert math.isnan(column("FLOAT64", "NaN")[0].as_py())
+
+
+def test_nanoseconds_are_kept_as_text() -> None:
+    """A timestamp whose nanoseconds count is a text of a fixed length."""
+    assert column("TIMESTAMP", "2026-11-21T06:00:00.5Z", annotation="NANOSECONDS").to_pylist() == [
+        "2026-11-21T06:00:00.500000000Z"
+    ]
 
 
 def test_types_that_share_a_code_are_told_apart() -> None:

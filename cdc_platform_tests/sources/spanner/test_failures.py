@@ -3,6 +3,8 @@ import pytest
 from cdc_platform.errors import (
     AccessDenied,
     PartitionBoundsInvalid,
+    PartitionModeUnsupported,
+    QueryRefused,
     RetentionExpired,
     SourceError,
     SourceNotFound,
@@ -38,7 +40,9 @@ SETTINGS = SpannerSettings("p", "i", "d", "s")
         ("INTERNAL", "a fault of the server", SourceError),
         ("UNKNOWN", "Stream removed", SourceUnreachable),
         ("UNKNOWN", "", SourceError),
-        ("UNIMPLEMENTED", "", SourceError),
+        ("UNIMPLEMENTED", "", QueryRefused),
+        ("INVALID_ARGUMENT", "does not belong to the placement TVF", PartitionModeUnsupported),
+        ("NOT_FOUND", "function spanner.read_json_S(...) does not exist", SourceNotFound),
     ],
 )
 def test_status_becomes_an_error_of_the_platform(code: str, text: str, error: type[SourceError]) -> None:

@@ -1,7 +1,7 @@
 from google.cloud.spanner_v1.types import ExecuteSqlRequest
 
 from cdc_platform.sources.spanner.query import Query, change_stream_query, to_request
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
 
 SETTINGS = SpannerSettings("p", "i", "d", "s", priority="LOW", request_tag="cdc_platform/bank")
 
@@ -32,6 +32,22 @@ def test_all_arguments_are_bound_by_name() -> None:
     assert set(message.params) == set(message.param_types)
 
 
+def test_postgresql_binds_by_position() -> None:
+    """PostgreSQL's read function is in a schema of its own and gets all five arguments by position."""
+    query = change_stream_query("MyStream", "token", 1_000_000, 2_000_001, 2000, Dialect.POSTGRESQL)
+    message = ExecuteSqlRequest.pb(request_of(query))
+
+    assert message.sql == 'SELECT * FROM "spanner"."read_json_MyStream"($1,$2,$3,$4,$5)'
+    assert dict(message.params) == {
+        "p1": "1970-01-01T00:00:01.000000Z",
+        "p2": "1970-01-01T00:00:02.000001Z",
+        "p3": "token",
+        "p4": "2000",
+        "p5": None,
+    }
+    assert set(message.params) == set(message.param_types)
+
+
 def test_query_without_token_binds_null() -> None:
     """The query that a stream begins with has NULL for its token."""
     message = ExecuteSqlRequest.pb(request_of(change_stream_query("s", "", 1, 2, 2000)))
@@ -42,6 +58,8 @@ def test_query_without_token_binds_null() -> None:
 def test_name_with_quotes_stays_a_name() -> None:
     """A name cannot end the identifier that it is quoted in."""
     assert r"FROM `READ_a\`b`(" in change_stream_query("a`b", "", 1, 2, 2000).sql
+    postgresql = change_stream_query('a"b', "", 1, 2, 2000, Dialect.POSTGRESQL)
+    assert 'FROM "spanner"."read_json_a""b"(' in postgresql.sql
 
 
 def test_request_is_strong_and_tagged() -> None:

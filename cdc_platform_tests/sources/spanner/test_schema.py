@@ -6,10 +6,11 @@ from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.errors import (
     DialectMismatch,
     PartitionModeUnsupported,
+    SettingError,
     SourceNotFound,
     StreamWatchesNothing,
 )
-from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.schema import StreamDescription, describe_stream, retention_s
 from cdc_platform.sources.spanner.settings import SpannerSettings
@@ -102,17 +103,136 @@ def test_wrong_setting_is_explained(
         describe(settings, **changes)
 
 
-@pytest.mark.integration
-def test_postgresql_is_refused_by_name(emulator: str) -> None:
-    """A database of the other dialect is recognised, whether the setting says so or not."""
+POSTGRESQL_DDL = (
+    """CREATE TABLE wide (b varchar(9), a bigint NOT NULL, n numeric, j jsonb, tags text[],
+  "K2" bigint NOT NULL,
+  doubled bigint GENERATED ALWAYS AS (a * 2) STORED, at timestamptz, seen spanner.commit_timestamp,
+  f4 real, f8 double precision, d date, raw bytea, ok boolean, PRIMARY KEY ("K2", a))""",
+    'CREATE TABLE "Plain Table" (id bigint PRIMARY KEY, "Note" text, hidden text)',
+    "CREATE SCHEMA shop",
+    "CREATE TABLE shop.orders (id bigint PRIMARY KEY)",
+    "CREATE CHANGE STREAM everything FOR ALL WITH (retention_period = '36h')",
+    """CREATE CHANGE STREAM "Partly" FOR wide, "Plain Table"("Note")
+  WITH (value_capture_type = 'NEW_ROW')""",
+    'CREATE CHANGE STREAM keys FOR "Plain Table"()',
+    "CREATE CHANGE STREAM nothing",
+)
+
+
+@pytest.fixture(scope="module")
+def postgresql(emulator: str) -> SpannerSettings:
+    """A database of the other dialect with one change stream of each kind."""
     from google.cloud.spanner_admin_database_v1 import DatabaseDialect
 
-    settings = create_database(emulator, "other-dialect", (), database_dialect=DatabaseDialect.POSTGRESQL)
+    settings = create_database(emulator, "pg-streams", (), database_dialect=DatabaseDialect.POSTGRESQL)
+    bank = BankSettings(emulator, database="pg-streams")
+    with open_client(bank) as client:
+        client.instance(bank.instance).database(bank.database).update_ddl(POSTGRESQL_DDL).result(60)
+    return settings
 
-    with pytest.raises(DialectMismatch, match="speaks postgresql, and this version reads googlesql"):
-        describe(settings)
-    with pytest.raises(DialectMismatch, match="says googlesql"):
-        describe(settings, dialect="googlesql")
+
+@pytest.mark.integration
+@pytest.mark.parametrize("dialect", [None, "postgresql"])
+def test_postgresql_stream_of_all_tables(postgresql: SpannerSettings, dialect: str | None) -> None:
+    """The dialect is detected or set; `public` has no name, and names keep their case."""
+    found = describe_stream(SpannerClient(replace(postgresql, dialect=dialect)))
+
+    wide = ["K2*", "a*", "b", "n", "j", "tags", "at", "seen", "f4", "f8", "d", "raw", "ok"]
+    assert columns(found) == {
+        "Plain Table": ["id*", "Note", "hidden"],
+        "wide": wide,
+        "shop.orders": ["id*"],
+    }
+    assert (found.dialect, found.retention_s, found.warnings) == ("postgresql", 36 * 3600, ())
+    types = {column.name: spark_type(column.type) for column in found.tables[1].columns}
+    assert types == {
+        "K2": "bigint",
+        "a": "bigint",
+        "b": "string",
+        "n": "string",
+        "j": "string",
+        "tags": "array<string>",
+        "at": "timestamp",
+        "seen": "timestamp",
+        "f4": "float",
+        "f8": "double",
+        "d": "date",
+        "raw": "binary",
+        "ok": "boolean",
+    }
+
+
+@pytest.mark.integration
+def test_postgresql_stream_of_some_columns(postgresql: SpannerSettings) -> None:
+    """Streams are found by their exact names, and watch what they name."""
+    some, keys = describe(postgresql, change_stream="Partly"), describe(postgresql, change_stream="keys")
+
+    assert columns(some)["Plain Table"] == ["id*", "Note"]
+    assert len(columns(some)["wide"]) == 13
+    assert columns(keys) == {"Plain Table": ["id*"]}
+    assert some.value_capture_type.value == "NEW_ROW"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"change_stream": "partly"}, SourceNotFound, "There are: Partly, everything, keys, nothing"),
+        ({"change_stream": "nothing"}, StreamWatchesNothing, "ALTER CHANGE STREAM nothing SET FOR ALL"),
+        ({"dialect": "googlesql"}, DialectMismatch, "speaks postgresql, but `dialect` says googlesql"),
+    ],
+)
+def test_wrong_setting_of_postgresql_is_explained(
+    postgresql: SpannerSettings, changes: dict[str, str], error: type[Exception], message: str
+) -> None:
+    """What does not fit the database is an error that says what there is and what to do."""
+    with pytest.raises(error, match=message):
+        describe(postgresql, **changes)
+
+
+@pytest.mark.integration
+def test_nanosecond_columns_become_text(postgresql: SpannerSettings) -> None:
+    """A timestamp whose nanoseconds count is another type, and what is none is refused."""
+    found = describe_stream(SpannerClient(replace(postgresql, nanosecond_columns=("wide.at",))))
+    types = {column.name: spark_type(column.type) for column in found.tables[1].columns}
+    assert (types["at"], types["seen"]) == ("string", "timestamp")
+
+    for name, problem in (("wide.a", "no timestamp"), ("wide.nope", "no column")):
+        with pytest.raises(SettingError, match=problem):
+            describe_stream(SpannerClient(replace(postgresql, nanosecond_columns=(name,))))
+
+
+def test_unknown_dialect_is_refused() -> None:
+    """A dialect of a later version is not guessed at."""
+    with (
+        fake_server(Answer([["COBOL"]])) as server,
+        pytest.raises(DialectMismatch, match="speaks COBOL, and this version reads googlesql and postgresql"),
+    ):
+        describe_stream(SpannerClient(server.settings(dialect=None)))
+
+
+def test_unknown_type_is_warned_of() -> None:
+    """A column of a type that this version does not know is described as text, and named."""
+    answers = (
+        Answer([["GOOGLE_STANDARD_SQL"]]),
+        Answer([[False]]),
+        Answer([], columns=2),
+        Answer([["", "t", True]], columns=3),
+        Answer([], columns=3),
+        Answer(
+            [
+                ["", "t", "id", "INT64", "NEVER", "1", "1"],
+                ["", "t", "shape", "ARRAY<HOLOGRAM>", "NEVER", "2", None],
+            ],
+            columns=7,
+        ),
+    )
+    with fake_server(*answers) as server:
+        found = describe_stream(SpannerClient(server.settings()))
+
+    assert [spark_type(column.type) for column in found.tables[0].columns] == ["bigint", "array<string>"]
+    (warning,) = found.warnings
+    assert "column shape of the table t has the type ARRAY<HOLOGRAM>" in warning
 
 
 def test_mutable_key_ranges_are_refused() -> None:

@@ -10,7 +10,7 @@ SETTINGS = SpannerSettings("p", "i", "d", "s")
 
 def test_options_round_trip() -> None:
     """Settings survive their way to a worker of Spark."""
-    settings = SpannerSettings("p", "i", "d", 's"/', start_timestamp="2026-01-31T08:00:00Z")
+    settings = SpannerSettings("p", "i", "d", 's"/', nanosecond_columns=("t.at",))
 
     assert settings == SpannerSettings.from_options(settings.to_options())
 
@@ -36,6 +36,7 @@ def test_environment_names_an_emulator() -> None:
         ("start_timestamp", "yesterday"),
         ("start_timestamp", "2026-01-31T08:00:00"),  # no offset
         ("emulator_host", "http://localhost:9010"),
+        ("nanosecond_columns", ("at",)),  # of which table?
     ],
 )
 def test_unusable_setting_is_named(setting: str, value: object) -> None:

@@ -1,0 +1,101 @@
+"""Queries of the information schema, which both dialects have, each in its own spelling."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from cdc_platform.sources.spanner.query import STRING, Parameter, Query
+from cdc_platform.sources.spanner.settings import Dialect
+
+STREAM_NAMES: Final = Query("SELECT change_stream_name FROM information_schema.change_streams")
+
+
+@dataclass(frozen=True)
+class InformationSchema:
+    """The queries of one dialect.
+
+    ``all_column`` is the quoted name of the column that tells whether a stream watches all tables,
+    ``yes`` the literal by which a flag is true, ``marker`` stands for the stream's name, which is bound
+    to ``parameter``; ``default_schema`` has no name of its own in change records.
+    """
+
+    all_column: str
+    yes: str
+    marker: str
+    parameter: str
+    default_schema: str
+    system_schemas: tuple[str, ...]
+
+    def is_true(self, text: str | None) -> bool:
+        """Return whether a flag is true; GoogleSQL's are booleans, PostgreSQL's are YES and NO."""
+        return text in ("true", "YES")
+
+    def stream(self, name: str) -> Query:
+        """Return the query for whether a stream watches all tables; no row when there is no such stream."""
+        return self._of_stream(self.all_column, "change_streams", name)
+
+    def options(self, name: str) -> Query:
+        """Return the query for names and values of a stream's options."""
+        return self._of_stream("option_name, option_value", "change_stream_options", name)
+
+    def tables(self, name: str) -> Query:
+        """Return the query for schema and name of the tables that a stream names, and whether it is whole."""
+        return self._of_stream("table_schema, table_name, all_columns", "change_stream_tables", name)
+
+    def listed_columns(self, name: str) -> Query:
+        """Return the query for schema, table and name of the columns that a stream names."""
+        return self._of_stream("table_schema, table_name, column_name", "change_stream_columns", name)
+
+    def all_tables(self) -> Query:
+        """Return the query for all tables, in the form of `tables`."""
+        return Query(
+            f"SELECT table_schema, table_name, {self.yes} FROM information_schema.tables "
+            f"WHERE table_type = 'BASE TABLE' AND table_schema NOT IN {self._system()}"
+        )
+
+    def columns(self) -> Query:
+        """Return the query for all columns: schema, table, name, type, generated, and ordinals.
+
+        The last one is the ordinal in the primary key, NULL outside it.
+        """
+        return Query(
+            "SELECT c.table_schema, c.table_name, c.column_name, c.spanner_type, c.is_generated, "
+            "c.ordinal_position, k.ordinal_position "
+            "FROM information_schema.columns AS c LEFT JOIN information_schema.index_columns AS k "
+            "ON k.table_schema = c.table_schema AND k.table_name = c.table_name "
+            "AND k.column_name = c.column_name AND k.index_type = 'PRIMARY_KEY' "
+            f"WHERE c.table_schema NOT IN {self._system()}"
+        )
+
+    def table_name(self, schema: str, table: str) -> str:
+        """Return the name by which change records call a table."""
+        return table if schema == self.default_schema else f"{schema}.{table}"
+
+    def _of_stream(self, columns: str, view: str, name: str) -> Query:
+        return Query(
+            f"SELECT {columns} FROM information_schema.{view} "
+            f"WHERE change_stream_schema = '{self.default_schema}' AND change_stream_name = {self.marker}",
+            {self.parameter: Parameter(STRING, name)},
+        )
+
+    def _system(self) -> str:
+        return "(" + ", ".join(f"'{schema}'" for schema in self.system_schemas) + ")"
+
+
+INFORMATION_SCHEMAS: Final = {
+    Dialect.GOOGLESQL: InformationSchema(
+        all_column="`all`",
+        yes="true",
+        marker="@stream",
+        parameter="stream",
+        default_schema="",
+        system_schemas=("INFORMATION_SCHEMA", "SPANNER_SYS"),
+    ),
+    Dialect.POSTGRESQL: InformationSchema(
+        all_column='"all"',
+        yes="'YES'",
+        marker="$1",
+        parameter="p1",
+        default_schema="public",
+        system_schemas=("information_schema", "spanner_sys", "pg_catalog"),
+    ),
+}

@@ -1,0 +1,83 @@
+"""Why a change cannot be taken into the log: found while it is ordered, without a look at other changes."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.names import quote_text
+from cdc_platform.model.table_schema import Column as SourceColumn
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.spark.casts import key_unfit_expression, shown_expression, unfit_expression
+
+FAULT = "fault"
+KEYS, VALUES = "key_texts", "value_texts"
+SHAPE_FAULT = "the record lacks a part, or a mod is not a JSON object"
+
+_HAS_SHAPE = (
+    "table_name IS NOT NULL AND mod_type IN ('INSERT', 'UPDATE', 'DELETE')"
+    " AND number_of_records_in_transaction IS NOT NULL AND server_transaction_id IS NOT NULL"
+    f" AND {KEYS} IS NOT NULL AND (mod.new_values IS NULL OR {VALUES} IS NOT NULL)"
+)
+_DECLARED = "'array<struct<name:string,type:struct<code:string,array_element_type:struct<code:string>>>>'"
+
+
+def parsed_mods() -> dict[str, Column]:
+    """Return the columns that `fault_of` looks at: the texts of a mod's keys and new values by name."""
+    return {
+        KEYS: F.from_json("mod.keys", "map<string,string>"),
+        VALUES: F.from_json("mod.new_values", "map<string,string>"),
+    }
+
+
+def fault_of(tables: Sequence[TableSchema]) -> Column:
+    """Return why a change cannot be taken, as text; NULL where it can.
+
+    It lacks what the log is made of, holds what is not JSON, or a value that does not fit the type of its
+    column, which would be NULL in the table.
+    """
+    by_table = [(table.name, _table_faults(table)) for table in tables]
+    branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
+    unfit = f" ELSE CASE table_name {branches} END" if branches else ""
+    return F.expr(f"CASE WHEN NOT coalesce({_HAS_SHAPE}, false) THEN {quote_text(SHAPE_FAULT)}{unfit} END")
+
+
+def _table_faults(table: TableSchema) -> str | None:
+    """Return the SQL of the first fault of a change of the table; None where it can have none."""
+    faults = [
+        *(_key_fault(table, column) for column in table.key_columns),
+        *(_value_fault(table, column) for column in table.value_columns),
+    ]
+    found = [fault for fault in faults if fault is not None]
+    return f"coalesce({', '.join([*found, 'NULL'])})" if found else None
+
+
+def _key_fault(table: TableSchema, column: SourceColumn) -> str:
+    name, text = quote_text(column.name), f"{KEYS}[{quote_text(column.name)}]"
+    lacks = quote_text(f"the keys lack `{column.name}` of `{table.name}`")
+    unfit = key_unfit_expression(text, column.type)
+    branch = f" WHEN {unfit} THEN {_told(table, column, text)}" if unfit else ""
+    return f"CASE WHEN NOT map_contains_key({KEYS}, {name}) THEN {lacks}{branch} END"
+
+
+def _value_fault(table: TableSchema, column: SourceColumn) -> str | None:
+    text = f"{VALUES}[{quote_text(column.name)}]"
+    unfit = unfit_expression(text, column.type)
+    return (
+        f"CASE WHEN {unfit} AND {_declares(column)} THEN {_told(table, column, text)} END" if unfit else None
+    )
+
+
+def _declares(column: SourceColumn) -> str:
+    """Return the SQL of whether the record was made when the column had its present type."""
+    element = column.type.element
+    has_type = f"c.type.code = {quote_text(column.type.code)}"
+    if element is not None:
+        has_type += f" AND c.type.array_element_type.code = {quote_text(element.code)}"
+    is_it = f"c.name = {quote_text(column.name)} AND {has_type}"
+    return f"exists(from_json(column_types, {_DECLARED}), c -> {is_it})"
+
+
+def _told(table: TableSchema, column: SourceColumn, text: str) -> str:
+    about = quote_text(f"`{column.name}` of `{table.name}` is {column.type.text}, which cannot hold: ")
+    return f"concat({about}, {shown_expression(text)})"
