@@ -13,6 +13,7 @@ import click
 
 from cdc_platform.errors import CdcError
 from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.simulator.command import simulate
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 DEMO_HOME: Final = Path(".cdc_platform")
 
 FIRST_STEPS: Final = """\b
-See it work, with an emulator and a bank of its own:
+See it work, with a bank of its own:
   cdc-platform demo
+\b
+Test a reader of change streams, yours or this one:
+  cdc-platform simulate
 \b
 Declare a pipeline of yours, and run it:
   dg scaffold defs cdc_platform.components.spanner.SpannerPipeline my_bank
@@ -68,7 +72,10 @@ def main() -> None:
     """Change data from Spanner as lakehouse tables that are right at every moment."""
 
 
-@main.command(epilog=_examples("demo", "demo --seconds 90 --no-ui"))
+main.add_command(simulate)
+
+
+@main.command(epilog=_examples("demo", "demo --seconds 90 --no-ui", "demo --server emulator"))
 @click.option(
     "--home",
     type=click.Path(file_okay=False, path_type=Path),
@@ -84,29 +91,45 @@ def main() -> None:
 @click.option(
     "--token-life",
     type=click.IntRange(min=1),
-    default=5,
+    default=20,
     show_default=True,
     help="Seconds for which a change stream partition lives at least.",
 )
 @click.option(
     "--port", type=int, default=3000, show_default=True, help="Port of the UI; a free one if taken."
 )
-def demo(home: Path, seconds: float | None, no_ui: bool, rate: float, token_life: int, port: int) -> None:
+@click.option(
+    "--server",
+    type=click.Choice(["simulator", "emulator"]),
+    default="simulator",
+    show_default=True,
+    help="What plays Spanner; the emulator is Google's, or the one that SPANNER_EMULATOR_HOST names.",
+)
+def demo(home: Path, **options: Any) -> None:
     """Show the platform at work on a bank whose sum of balances never changes.
 
-    Starts Google's Spanner emulator (or uses the one that SPANNER_EMULATOR_HOST names), makes a bank with a
-    change stream, writes transfers through the real client, and turns them into tables of a lake. The
-    stream's partitions live for seconds only, so that they split and move all the time.
+    Starts a simulated Spanner with a bank in it that books transfers all the time, and turns its change
+    stream into tables of a lake. The stream's partitions live for seconds only: they split, merge and move.
+    With `--server emulator` the bank is in Google's emulator, and books through the real client.
 
     With --seconds it ends with a proof: every check passes, and the sum of all balances is right at every
     cut that was published. The exit code is 0 only then.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.demo import DemoOptions, DemoTools, run_demo
+    from cdc_platform.demo.servers import DemoServer
     from cdc_platform.pipeline.status import read_status
     from cdc_platform.resources import SPARK_IS_QUIET
 
-    options = DemoOptions(home.absolute(), seconds, not no_ui, rate, token_life, port)
+    wanted = DemoOptions(
+        home=home.absolute(),
+        seconds=options["seconds"],
+        ui=not options["no_ui"],
+        rate=options["rate"],
+        token_life_s=options["token_life"],
+        port=options["port"],
+        server=DemoServer(options["server"]),
+    )
     tools = DemoTools(
         load_settings,
         _start_spark,
@@ -114,7 +137,7 @@ def demo(home: Path, seconds: float | None, no_ui: bool, rate: float, token_life
         describe_status=lambda pipeline: describe_status(read_status(pipeline)),
     )
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        is_right = run_demo(options, tools, stop.is_not_asked)
+        is_right = run_demo(wanted, tools, stop.is_not_asked)
     sys.exit(0 if is_right else 1)
 
 

@@ -4,7 +4,11 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["cdc_platform_tests.emulator_fixtures", "cdc_platform_tests.spark_fixtures"]
+pytest_plugins = [
+    "cdc_platform_tests.emulator_fixtures",
+    "cdc_platform_tests.server_fixtures",
+    "cdc_platform_tests.spark_fixtures",
+]
 
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile(

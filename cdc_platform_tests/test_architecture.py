@@ -21,7 +21,7 @@ DAGSTER_FILES: Final = frozenset(
         *("resources", "sensors"),
     },
 )
-EVERYTHING: Final = STEPS | DAGSTER_FILES | {"demo", "cli"}
+EVERYTHING: Final = STEPS | DAGSTER_FILES | {"simulator", "demo", "cli"}
 
 LAYERS: Final[dict[str, frozenset[str]]] = {
     # a folder or file of the package: what else of the package it may import
@@ -31,7 +31,8 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "lake": CORE,
     "spark": CORE | {"lake.settings"},  # a session is configured for one lake
     "pipeline": ENGINES,
-    "demo": STEPS,
+    "simulator": CORE,  # judges readers, so it shares no code with them
+    "demo": STEPS | {"simulator"},
     **dict.fromkeys(DAGSTER_FILES, EVERYTHING - {"cli"}),
     "stopping": frozenset({"errors"}),
     "cli": EVERYTHING | {"stopping"},
@@ -41,10 +42,10 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     # a library: the only parts of the package that may import it
     "dagster": DAGSTER_FILES | {"cli", "demo"},
     "dagster_pyspark": DAGSTER_FILES | {"cli"},
-    "google": frozenset({"sources.spanner", "demo"}),
-    "grpc": frozenset({"sources.spanner", "demo"}),
-    "pyspark": EVERYTHING - {"model", "errors"},
-    "pyiceberg": EVERYTHING - {"model", "errors", "sources"},
+    "google": frozenset({"sources.spanner", "simulator", "demo"}),
+    "grpc": frozenset({"sources.spanner", "simulator", "demo"}),
+    "pyspark": EVERYTHING - {"model", "errors", "simulator"},
+    "pyiceberg": EVERYTHING - {"model", "errors", "sources", "simulator"},
 }
 
 CLASSIC_ONLY: Final = frozenset({"sparkContext", "_jvm", "_jsc", "_jsparkSession", "rdd"})

@@ -73,16 +73,27 @@ class Written:
 def open_client(settings: BankSettings) -> Iterator[Any]:
     """Yield the stock client of the bank's project."""
     keep_out_of_forks()
-    # The stock client takes an emulator's address from the environment alone.
-    os.environ[HOST_VARIABLE] = settings.host
     os.environ["no_grpc_proxy"] = settings.host.rpartition(":")[0]  # noqa: SIM112 - gRPC reads lower case
     from google.cloud import spanner
 
-    client = spanner.Client(project=settings.project, disable_builtin_metrics=True)
+    # The stock client takes an emulator's address from the environment alone, when it is made.
+    before = os.environ.get(HOST_VARIABLE)
+    os.environ[HOST_VARIABLE] = settings.host
+    try:
+        client = spanner.Client(project=settings.project, disable_builtin_metrics=True)
+    finally:
+        _restore(HOST_VARIABLE, before)
     try:
         yield client
     finally:
         client.close()
+
+
+def _restore(variable: str, value: str | None) -> None:
+    if value is None:
+        del os.environ[variable]
+    else:
+        os.environ[variable] = value
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The demo: an emulator, a bank that never rests, and the platform; at the end, the proof."""
+"""The demo: a simulated Spanner, a bank that never rests, and the platform; at the end, the proof."""
 
 import signal
 import socket
@@ -14,12 +14,13 @@ from urllib.request import urlopen
 
 import click
 
-from cdc_platform.demo.bank import BankSettings, create_bank, open_database, sum_of_balances
-from cdc_platform.demo.emulator import open_emulator
+from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
 from cdc_platform.demo.home import REMOTE_VARIABLE, DemoHome, open_home, prepare_home
 from cdc_platform.demo.live import balances_at_all_cuts, describe_live, show
 from cdc_platform.demo.processes import Children
+from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_writer
 from cdc_platform.errors import SetupError
+from cdc_platform.pipeline.evolve import find_exclusions
 from cdc_platform.pipeline.follow import follow_source, pause
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
@@ -44,6 +45,7 @@ class DemoOptions:
     rate: float
     token_life_s: int
     port: int
+    server: DemoServer = DemoServer.SIMULATOR
 
 
 @dataclass(frozen=True)
@@ -77,22 +79,13 @@ def run_demo(options: DemoOptions, tools: DemoTools, wants_more: Callable[[], bo
     with ExitStack() as stack:
         home = stack.enter_context(open_home(options.home))
         children = stack.enter_context(Children(home.folder, home.logs))
-        click.echo("Starting the Spanner emulator and the bank ...")
-        host = stack.enter_context(open_emulator(options.token_life_s))
-        bank = BankSettings(host)
-        create_bank(bank)
+        click.echo(f"Starting the {options.server} and its bank ...")
+        bank = open_bank(options.server, stack, home, children, options.rate, options.token_life_s)
         goes_on = prepare_home(home, bank)
-        click.echo(f"The bank is at {host}; the lake {'goes on' if goes_on else 'begins'} in {home.lake}")
-        command = [
-            sys.executable,
-            "-m",
-            "cdc_platform.demo.bank",
-            "--host",
-            host,
-            "--rate",
-            str(options.rate),
-        ]
-        children.start("bank", command)
+        click.echo(
+            f"The bank is at {bank.host}; the lake {'goes on' if goes_on else 'begins'} in {home.lake}"
+        )
+        start_writer(options.server, bank, children, options.rate)
         stage = Stage(options, tools, home, bank, children, _for_seconds(options.seconds, wants_more))
         return _run_with_ui(stage, wants_more) if options.ui else _run_here(stage, wants_more)
 
@@ -107,6 +100,7 @@ def _for_seconds(seconds: float | None, wants_more: Callable[[], bool]) -> Calla
 def _run_here(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     settings = stage.tools.load_settings(stage.home.defs)
     pipeline, spark = open_pipeline(settings), stage.tools.start_spark(settings)
+    _tell_exclusions(pipeline)
     for _outcome in follow_source(pipeline, spark, stage.wants_more, _tell_error):
         stage.children.check()
         show(describe_live(pipeline))
@@ -118,6 +112,7 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     remote = _start_connect_server(stage, settings)
     settings = replace(settings, spark=replace(settings.spark, remote=remote))
     pipeline = open_pipeline(settings)
+    _tell_exclusions(pipeline)
     _start_dagster(stage, remote)
     while stage.wants_more():
         stage.children.check()
@@ -132,6 +127,11 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     finally:
         # Otherwise the client would go on looking for its server after we have stopped it.
         spark.stop()
+
+
+def _tell_exclusions(pipeline: Pipeline) -> None:
+    for finding in find_exclusions(pipeline):
+        click.secho(f"Note: {finding}", fg="yellow")
 
 
 def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
@@ -175,11 +175,11 @@ def _wait_for_ui(stage: Stage, address: str) -> None:
 
 
 def _finish(stage: Stage, pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[], bool]) -> bool:
-    """Stop the bank, catch up with it, and prove that everything is right."""
+    """Let the bank rest, catch up with it, and prove that everything is right."""
     if stage.options.seconds is None or not is_wanted():
         return stage.options.seconds is None
-    stage.children.stop("bank")
-    click.echo(f"\nThe bank has closed: {stage.children.log_of('bank').read_text().splitlines()[-1]}")
+    last_words = stop_writer(stage.options.server, stage.children)
+    click.echo("" if last_words is None else f"\nThe bank has closed: {last_words}")
     _catch_up(pipeline, spark)
     click.echo()
     checks_hold = stage.tools.run_checks(pipeline, spark)

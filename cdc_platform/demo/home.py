@@ -57,6 +57,16 @@ class DemoHome:
         return self.folder / "lake"
 
     @property
+    def bank(self) -> Path:
+        """What the simulator needs to go on with the bank's history."""
+        return self.folder / "bank.json"
+
+    @property
+    def names(self) -> Path:
+        """The names to connect with to the simulator that runs now."""
+        return self.folder / "names.json"
+
+    @property
     def dagster(self) -> Path:
         """Dagster's instance folder."""
         return self.folder / "dagster"
@@ -93,7 +103,7 @@ def prepare_home(home: DemoHome, bank: BankSettings) -> bool:
     """Write the home's files for a bank that exists; return whether the lake of before goes on.
 
     It does when the bank's change stream existed already at the lake's start. Otherwise the bank is
-    another one (the emulator keeps nothing), and what was made of the last one is put aside.
+    another one (an emulator keeps nothing), and what was made of the last one is put aside.
     """
     start = _read_start(home)
     goes_on = start is not None and _may_start_at(bank, from_rfc3339(start))

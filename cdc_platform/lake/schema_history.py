@@ -1,6 +1,7 @@
 """The stored history of the source's schema."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import POSITION, TICK, Mark, read_mark
 from cdc_platform.lake.lake import SCHEMA, Lake
-from cdc_platform.model.evolution import SchemaChange, SchemaEvent, SchemaHistory, fold_history
+from cdc_platform.model.evolution import SchemaHistory, fold_history
+from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schemas import SCHEMA_CHANGES
 from cdc_platform.model.timestamps import from_datetime, to_datetime
 
@@ -28,9 +30,7 @@ def load_history(lake: Lake) -> SchemaHistory:
 
 def at_mark(history: SchemaHistory, mark: Mark) -> SchemaHistory:
     """Return the history with the word that nothing else has changed up to a mark of the log."""
-    return SchemaHistory(
-        mark.tick, mark.position_micros, history.tables, history.options, history.past_options
-    )
+    return replace(history, tick=mark.tick, position_micros=mark.position_micros)
 
 
 def append_events(lake: Lake, known: SchemaHistory, mark: Mark, events: Sequence[SchemaEvent]) -> None:

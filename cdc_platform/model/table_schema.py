@@ -190,3 +190,8 @@ class TableSchema:
     def is_evolving(self) -> bool:
         """Whether some of the changes at hand do not know all columns, or know them under other types."""
         return any(column.life is not None for column in self.columns)
+
+    @property
+    def unknown_columns(self) -> tuple[Column, ...]:
+        """The columns of types that this version does not know, which are kept as text."""
+        return tuple(column for column in self.columns if not column.type.is_known)

@@ -84,13 +84,21 @@ def _missing_steps(found: Table, known: TableHistory, target: str) -> list[str]:
 
 
 def convert_stored(
-    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, old: ColumnVersion, new: ColumnVersion
-) -> None:
-    """Fill a column on the branch with the converted values of the version before it; one commit, always."""
-    target = pipeline.lake.spark_table(schema.name, BRANCH)
-    source = quote_spark(old.lake_name)
-    value = convert_expression(source, old.type, new.type)
-    spark.sql(f"UPDATE {target} SET {quote_spark(new.lake_name)} = {value} WHERE {source} IS NOT NULL")
+    pipeline: Pipeline, spark: SparkSession, table: str, old: ColumnVersion, new: ColumnVersion
+) -> int:
+    """Fill a column on the branch, where it has no value, with the converted one of the version before it.
+
+    Returns:
+        the number of commits: none where the table has no row.
+    """
+    before = head(load_table(pipeline, table), BRANCH)
+    target = pipeline.lake.spark_table(table, BRANCH)
+    column = quote_spark(new.lake_name)
+    value = convert_expression(quote_spark(old.lake_name), new.type)
+    # All rows: Iceberg cannot filter a branch by a column that is younger than its newest snapshot.
+    spark.sql(f"UPDATE {target} SET {column} = coalesce({column}, {value})")
+    after = head(load_table(pipeline, table), BRANCH)
+    return int(before is None or after is None or before.snapshot_id != after.snapshot_id)
 
 
 def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot | None:

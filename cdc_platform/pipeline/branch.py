@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CommitConflict, LakeError
 from cdc_platform.lake.commits import ATTEMPT, BRANCH, TICK, ancestors_of, fact, head
@@ -66,12 +66,6 @@ def load_table(pipeline: Pipeline, table: str) -> Table:
     if found is None:
         raise LakeError(f"Table `{table}` is not in the lake; materialise it first.")
     return found
-
-
-def read_version(pipeline: Pipeline, spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
-    """Return a table of the lake as it was at a snapshot."""
-    reader = spark.read.option("versionAsOf", str(snapshot_id))
-    return reader.table(pipeline.lake.spark_table(table))
 
 
 def published_head(table: Table, snapshot_id: int | None) -> Snapshot | None:

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from cdc_platform.lake.commits import STATS, Mark, fact, read_mark, ticks_between
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.schema_history import append_events, at_mark, load_history
-from cdc_platform.model.evolution import SchemaEvent, SchemaHistory
+from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.records import RecordKind, ValueCaptureType
+from cdc_platform.model.schema_events import SchemaEvent
 from cdc_platform.model.sightings import SeenColumn, Sighting, find_events, is_news, parse_column_types
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline

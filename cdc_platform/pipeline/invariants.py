@@ -7,25 +7,15 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.commits import POSITION, TICK, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.control import load_lineage
-from cdc_platform.lake.copies import COPY_BRANCH
-from cdc_platform.lake.cuts import list_cuts, newest_cut
+from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
-from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.evolution import TableHistory
 from cdc_platform.model.lineage import violations, watermark_micros
-from cdc_platform.model.names import quote_spark
 from cdc_platform.model.records import RecordKind
-from cdc_platform.model.table_schema import Column, TableSchema
 from cdc_platform.model.timestamps import to_datetime
-from cdc_platform.pipeline.branch import load_table, read_version
-from cdc_platform.pipeline.handover import find_copy
-from cdc_platform.pipeline.key_checks import check_keys
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.proof import history_at
-from cdc_platform.pipeline.source_checks import check_schema, check_source, without_cut
+from cdc_platform.pipeline.source_checks import check_schema, check_source
+from cdc_platform.pipeline.table_checks import check_fold, check_keys
 from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict
-from cdc_platform.spark.fold import ACTION, APPEND, fold_changes
-from cdc_platform.spark.typed import KIND, ORDINAL, convert_expression, named, type_changes, unfit_values
 
 
 def newest_scope(pipeline: Pipeline) -> Scope:
@@ -146,83 +136,6 @@ def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> 
         + (", and the log is ahead of an unread partition" if passed_it else ""),
         {"watermarks": len(history), "cuts": len(positions), "went_back": back},
     )
-
-
-def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
-    """Compare every table at the newest cut with the fold of the whole log up to it."""
-    cut = newest_cut(pipeline.lake)
-    if cut is None:
-        return without_cut(pipeline)
-    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") <= cut.tick)
-    history = history_at(pipeline, cut.tick)
-    differing = {
-        table.name: _count_differences(
-            pipeline,
-            spark,
-            history.tables.get(table.name, TableHistory(table.name)),
-            table,
-            cut.tables[table.name],
-            log,
-        )
-        for table in pipeline.tables
-        if table.name in cut.tables
-    }
-    total = sum(differing.values())
-    return Verdict(
-        total == 0,
-        f"cut {cut.cut}: {total} rows differ from the fold of the log upon the initial copies",
-        dict(differing),
-    )
-
-
-def _count_differences(
-    pipeline: Pipeline,
-    spark: SparkSession,
-    known: TableHistory,
-    table: TableSchema,
-    snapshot_id: int,
-    log: DataFrame,
-) -> int:
-    schema = known.schema_after(0) if known.versions else table
-    rows = log.where(F.col("table_name") == table.name)
-    if known.begun is not None and known.begun.micros is not None:
-        rows = rows.where(F.col("commit_timestamp") >= F.lit(to_datetime(known.begun.micros)))
-    changes = _changes_upon_copy(pipeline, spark, schema, rows)
-    names = [F.col(quote_spark(column.name)) for column in schema.columns]
-    folded = fold_changes(changes, schema, has_patches=True).where(F.col(ACTION) == APPEND).select(*names)
-    stored = read_version(pipeline, spark, table.name, snapshot_id).select(*names)
-    with unfit_values():
-        return folded.exceptAll(stored).count() + stored.exceptAll(folded).count()
-
-
-def _changes_upon_copy(
-    pipeline: Pipeline, spark: SparkSession, table: TableSchema, log: DataFrame
-) -> DataFrame:
-    """Return a table's typed changes, with the rows of its initial copy as inserts before all others."""
-    copy = find_copy(pipeline, load_table(pipeline, table.name), table.name)
-    if copy is None:
-        return type_changes(log, table, has_patches=True)
-    log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(copy.plan.position_micros)))
-    changes = type_changes(log, table, has_patches=True)
-    if copy.head is None:
-        return changes
-    # Read as a branch, the copy has the table's present columns, whatever they were called then.
-    rows = spark.table(pipeline.lake.spark_table(table.name, COPY_BRANCH))
-    inserts = rows.select(
-        F.lit(ChangeKind.INSERT.value).alias(KIND),
-        F.lit(-1).cast("bigint").alias(ORDINAL),
-        *(F.expr(_copied_value(column)).alias(column.name) for column in table.columns),
-        *(F.lit(True).alias(named(column.name)) for column in table.value_columns),
-    )
-    return changes.unionByName(inserts)
-
-
-def _copied_value(column: Column) -> str:
-    """Return the SQL of a copied value; it was converted where the column has got another type since."""
-    before = column.life.before if column.life is not None else None
-    if before is None:
-        return quote_spark(column.name)
-    return convert_expression(_copied_value(before), before.type, column.type)
 
 
 def _log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:

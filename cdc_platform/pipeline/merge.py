@@ -237,8 +237,7 @@ def _split_build(
     with _folded(pipeline, spark, build) as patch:
         stats, target = patch.stats, pipeline.lake.spark_table(attempt.table, BRANCH)
         appends, merges = stats.appended > 0 or stats.existing == 0, stats.existing > 0
-        commits = len(build.conversions) + int(appends) + int(merges)
-        _reset(pipeline, spark, attempt, build)
+        commits = _begin(pipeline, spark, attempt, build) + int(appends) + int(merges)
         if appends:
             completion = {} if merges else attempt.completion(commits)
             append_born(patch.frame, target, patch.schema, attempt.properties() | completion)
@@ -250,21 +249,18 @@ def _split_build(
     return None if lacks_keys else _as_outcome(attempt, built, stats)
 
 
-def _reset(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> None:
-    """Begin an attempt: the branch is at the base, with one commit for each conversion upon it."""
+def _begin(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> int:
+    """Bring the branch to the base, convert what is to be converted, and return the number of commits."""
     reset_branch(pipeline, spark, attempt)
-    if build.conversions:
-        with marked_commits(spark, attempt.properties()):
-            for old, new in build.conversions:
-                convert_stored(pipeline, spark, build.schema, old, new)
+    return sum(convert_stored(pipeline, spark, attempt.table, old, new) for old, new in build.conversions)
 
 
 def _full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> MergeOutcome:
     attempt = replace(attempt, fell_back=True, token=uuid4().hex)
     with _folded(pipeline, spark, build) as patch:
         target = pipeline.lake.spark_table(attempt.table, BRANCH)
-        _reset(pipeline, spark, attempt, build)
-        commits = len(build.conversions) + 1
+        with marked_commits(spark, attempt.properties()):
+            commits = _begin(pipeline, spark, attempt, build) + 1
         with marked_commits(spark, attempt.properties() | attempt.completion(commits)):
             merge_everything(
                 spark, patch.view, target, patch.schema, patch.stats, has_patches=patch.has_patches

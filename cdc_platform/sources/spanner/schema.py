@@ -216,8 +216,7 @@ def _type_warnings(tables: tuple[TableSchema, ...]) -> tuple[str, ...]:
         f"The column {column.name} of the table {table.name} has the type {column.type.text}, which this "
         "version does not know: its values are kept as the text that the source writes"
         for table in tables
-        for column in table.columns
-        if not column.type.is_known
+        for column in table.unknown_columns
     )
 
 

@@ -1,0 +1,180 @@
+"""The information schema, answered by SQLite: whatever a reader asks, in either dialect's words."""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.simulator.row_database import sqlite_text
+from cdc_platform.simulator.schema import Schema, SimColumn, SimTable
+from cdc_platform.simulator.settings import DAY_S, RETENTION_S, Dialect, SimulatorSettings
+from cdc_platform.simulator.values import BOOL, FLOAT64, INT64, STRING, spanner_type
+
+_TABLES: Final = {
+    "change_streams": ("change_stream_catalog", "change_stream_schema", "change_stream_name", "all"),
+    "change_stream_options": (
+        *("change_stream_catalog", "change_stream_schema", "change_stream_name"),
+        *("option_name", "option_type", "option_value"),
+    ),
+    "change_stream_tables": (
+        *("change_stream_catalog", "change_stream_schema", "change_stream_name"),
+        *("table_catalog", "table_schema", "table_name", "all_columns"),
+    ),
+    "change_stream_columns": (
+        *("change_stream_catalog", "change_stream_schema", "change_stream_name"),
+        *("table_catalog", "table_schema", "table_name", "column_name"),
+    ),
+    "database_options": ("catalog_name", "schema_name", "option_name", "option_type", "option_value"),
+    "schemata": ("catalog_name", "schema_name"),
+    "tables": (
+        *("table_catalog", "table_schema", "table_name", "parent_table_name", "on_delete_action"),
+        *("table_type", "spanner_state", "interleave_type", "row_deletion_policy_expression"),
+    ),
+    "columns": (
+        *("table_catalog", "table_schema", "table_name", "column_name", "ordinal_position"),
+        *("column_default", "data_type", "is_nullable", "spanner_type", "is_generated"),
+        *("generation_expression", "is_stored", "spanner_state", "is_identity"),
+    ),
+    "index_columns": (
+        *("table_catalog", "table_schema", "table_name", "index_name", "index_type", "column_name"),
+        *("ordinal_position", "column_ordering", "is_nullable", "spanner_type"),
+    ),
+    "indexes": (
+        *("table_catalog", "table_schema", "table_name", "index_name", "index_type"),
+        *("parent_table_name", "is_unique", "is_null_filtered", "index_state", "spanner_is_managed"),
+    ),
+    "key_column_usage": (
+        *("constraint_catalog", "constraint_schema", "constraint_name", "table_catalog", "table_schema"),
+        *("table_name", "column_name", "ordinal_position"),
+    ),
+    "table_constraints": (
+        *("constraint_catalog", "constraint_schema", "constraint_name", "table_catalog", "table_schema"),
+        *("table_name", "constraint_type"),
+    ),
+}
+"""Tables and their columns; those that no reader of change streams asks for are left out."""
+
+_MENTION: Final = re.compile(r"\binformation_schema\s*\.", re.IGNORECASE)
+# SQLite has no truths of its own: these texts stand for them, and no other text equals them.
+_TRUE, _FALSE = "\x01true", "\x01false"
+_LITERAL: Final = re.compile(r"\b(true|false)\b", re.IGNORECASE)
+
+
+def asks_information(sql: str) -> bool:
+    """Return whether a text reads the information schema."""
+    return _MENTION.search(sql) is not None
+
+
+class Information:
+    """The information schema of the simulated database."""
+
+    def __init__(self, settings: SimulatorSettings) -> None:
+        self._settings = settings
+        self._is_googlesql = settings.dialect is Dialect.GOOGLESQL
+        self._schema_name = "" if self._is_googlesql else "public"
+
+    def answer(
+        self, sql: str, parameters: Mapping[str, Any], schema: Schema
+    ) -> tuple[list[tuple[str, ColumnType]], list[tuple[Any, ...]]]:
+        """Return names and types of the columns, and the rows, of a query.
+
+        Raises:
+            sqlite3.Error: The query is none of SQL's, or asks for something that is not there.
+        """
+        connection = sqlite3.connect(":memory:")
+        try:
+            self._fill(connection, schema)
+            text = _LITERAL.sub(lambda match: f"(char(1) || '{match[1].lower()}')", sql)
+            cursor = connection.execute(sqlite_text(text, self._settings.dialect), dict(parameters))
+            names = [str(column[0]) for column in cursor.description]
+            rows = cursor.fetchall()
+        finally:
+            connection.close()
+        types = [(name, type_of(row[position] for row in rows)) for position, name in enumerate(names)]
+        return types, [tuple(_truth(value) for value in row) for row in rows]
+
+    def _fill(self, connection: sqlite3.Connection, schema: Schema) -> None:
+        connection.execute("ATTACH ':memory:' AS information_schema")
+        for name, columns in _TABLES.items():
+            listed = ", ".join(f'"{column}"' for column in columns)
+            connection.execute(f"CREATE TABLE information_schema.{name} ({listed})")
+        for name, fields in self._rows(schema):
+            listed = ", ".join(f'"{column}"' for column in fields)
+            marks = ", ".join("?" * len(fields))
+            connection.execute(
+                f"INSERT INTO information_schema.{name} ({listed}) VALUES ({marks})",
+                list(fields.values()),
+            )
+
+    def _rows(self, schema: Schema) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield "schemata", {"catalog_name": "", "schema_name": self._schema_name}
+        dialect = "GOOGLE_STANDARD_SQL" if self._is_googlesql else "POSTGRESQL"
+        option = {"option_name": "database_dialect", "option_type": self._text, "option_value": dialect}
+        yield "database_options", {"catalog_name": "", "schema_name": self._schema_name, **option}
+        stream = {
+            "change_stream_catalog": "",
+            "change_stream_schema": self._schema_name,
+            "change_stream_name": self._settings.change_stream,
+        }
+        yield "change_streams", {**stream, "all": _TRUE if self._is_googlesql else "YES"}
+        for name, value in self._options(schema).items():
+            option = {"option_name": name, "option_type": self._text, "option_value": value}
+            yield "change_stream_options", {**stream, **option}
+        for table in schema.tables.values():
+            yield from self._table_rows(table)
+
+    def _options(self, schema: Schema) -> dict[str, str]:
+        options = {"value_capture_type": schema.capture.value}
+        retention_s = self._settings.retention_s
+        if retention_s != RETENTION_S:
+            days, rest = divmod(retention_s, DAY_S)
+            options["retention_period"] = f"{retention_s}s" if rest else f"{days}d"
+        return options
+
+    def _table_rows(self, table: SimTable) -> Iterator[tuple[str, dict[str, Any]]]:
+        where = {"table_catalog": "", "table_schema": self._schema_name, "table_name": table.name}
+        kind = {"table_type": "BASE TABLE", "spanner_state": "COMMITTED", "interleave_type": "IN PARENT"}
+        yield "tables", {**where, **kind}
+        index = {"index_name": "PRIMARY_KEY", "index_type": "PRIMARY_KEY"}
+        true, false = (_TRUE, _FALSE) if self._is_googlesql else ("YES", "NO")
+        yield "indexes", {**where, **index, "is_unique": true, "is_null_filtered": false}
+        constraint = {"constraint_catalog": "", "constraint_schema": self._schema_name}
+        constraint["constraint_name"] = f"PK_{table.name}"
+        yield "table_constraints", {**constraint, **where, "constraint_type": "PRIMARY KEY"}
+        for ordinal, column in enumerate(table.columns, start=1):
+            about = {"column_name": column.name, **self._column(column)}
+            generated = {"is_generated": "NEVER", "spanner_state": "COMMITTED", "is_identity": "NO"}
+            yield "columns", {**where, **about, **generated, "ordinal_position": ordinal}
+            if column.is_primary_key:
+                about.pop("data_type")
+                order = {"ordinal_position": ordinal, "column_ordering": "ASC"}
+                yield "index_columns", {**where, **index, **about, **order}
+                usage = {"column_name": column.name, "ordinal_position": ordinal}
+                yield "key_column_usage", {**constraint, **where, **usage}
+
+    def _column(self, column: SimColumn) -> dict[str, Any]:
+        spanner = spanner_type(column.type, self._settings.dialect)
+        data_type = None
+        if not self._is_googlesql:
+            data_type = "ARRAY" if column.type.element is not None else spanner
+        nullable = "NO" if column.is_required else "YES"
+        return {"data_type": data_type, "is_nullable": nullable, "spanner_type": spanner}
+
+    @property
+    def _text(self) -> str:
+        return "STRING" if self._is_googlesql else "character varying"
+
+
+def type_of(values: Iterator[Any]) -> ColumnType:
+    """Return the type of values that SQLite gave."""
+    found = next((value for value in values if value is not None), "")
+    if found in (_TRUE, _FALSE):
+        return BOOL
+    if isinstance(found, int):
+        return INT64
+    return FLOAT64 if isinstance(found, float) else STRING
+
+
+def _truth(value: Any) -> Any:
+    return {_TRUE: True, _FALSE: False}.get(value, value)

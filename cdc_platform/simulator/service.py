@@ -1,0 +1,282 @@
+"""Spanner's gRPC service, as far as readers use it, as functions from requests to responses in bytes."""
+
+import json
+import threading
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import count, pairwise
+from typing import Any, Final
+
+from cdc_platform.simulator import problems
+from cdc_platform.simulator.chunks import Position, Row, messages
+from cdc_platform.simulator.database import Database, Statement
+from cdc_platform.simulator.faults import KINT64MAX_1, Fate, befall
+from cdc_platform.simulator.keys import chosen_keys
+from cdc_platform.simulator.moments import Moments, Reading, framed, transaction
+from cdc_platform.simulator.reads import Result
+from cdc_platform.simulator.settings import Dialect, Fault
+from cdc_platform.simulator.sql import StreamCall
+from cdc_platform.simulator.values import BOOL, INT64, JSON, STRING, TIMESTAMP, in_dialect, row_type, to_proto
+from cdc_platform.simulator.wire import result_set
+
+_DATA_FIELDS: Final = {
+    "commit_timestamp": TIMESTAMP,
+    "record_sequence": STRING,
+    "server_transaction_id": STRING,
+    "is_last_record_in_transaction_in_partition": BOOL,
+    "table_name": STRING,
+    "column_types": {"name": STRING, "type": JSON, "is_primary_key": BOOL, "ordinal_position": INT64},
+    "mods": {"keys": JSON, "new_values": JSON, "old_values": JSON},
+    "mod_type": STRING,
+    "value_capture_type": STRING,
+    "number_of_records_in_transaction": INT64,
+    "number_of_partitions_in_transaction": INT64,
+    "transaction_tag": STRING,
+    "is_system_transaction": BOOL,
+}
+_PARTITIONS: Final = 10
+_RECORD_FIELDS: Final = {
+    "data_change_record": _DATA_FIELDS,
+    "heartbeat_record": {"timestamp": TIMESTAMP},
+    "child_partitions_record": {
+        "start_timestamp": TIMESTAMP,
+        "record_sequence": STRING,
+        "child_partitions": {"token": STRING, "parent_partition_tokens": [STRING]},
+    },
+}
+
+
+class SpannerService:
+    """Sessions, transactions and queries of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database, self._settings = database, database.history.settings
+        self._moments = Moments(database.now_micros)
+        self._numbers = count(1)
+        self._sessions: set[str] = set()
+
+    def create_session(self, request: Any) -> Any:
+        """Answer CreateSession."""
+        from google.cloud.spanner_v1.types import Session
+
+        self._check_database(request.database)
+        name = f"{request.database}/sessions/simulated-{next(self._numbers)}"
+        self._sessions.add(name)
+        return Session.pb(Session(name=name, multiplexed=request.session.multiplexed))
+
+    def batch_create_sessions(self, request: Any) -> Any:
+        """Answer BatchCreateSessions."""
+        from google.cloud.spanner_v1.types import BatchCreateSessionsResponse, CreateSessionRequest
+
+        one = CreateSessionRequest.pb(CreateSessionRequest(database=request.database))
+        response = BatchCreateSessionsResponse.pb(BatchCreateSessionsResponse())
+        response.session.extend(self.create_session(one) for _ in range(request.session_count))
+        return response
+
+    def get_session(self, request: Any) -> Any:
+        """Answer GetSession."""
+        from google.cloud.spanner_v1.types import Session
+
+        self._check_session(request.name)
+        return Session.pb(Session(name=request.name))
+
+    def delete_session(self, request: Any) -> Any:
+        """Answer DeleteSession."""
+        from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped] # ships no types
+
+        self._check_session(request.name)
+        self._sessions.discard(request.name)
+        return Empty()
+
+    def begin_transaction(self, request: Any) -> Any:
+        """Answer BeginTransaction of a read-only transaction."""
+        from google.cloud.spanner_v1.types import Transaction
+
+        self._check_session(request.session)
+        return Transaction.pb(Transaction()).FromString(self._moments.begun(request.options))
+
+    def rollback(self, request: Any) -> Any:
+        """Answer Rollback; reads hold nothing."""
+        from google.protobuf.empty_pb2 import Empty
+
+        self._check_session(request.session)
+        return Empty()
+
+    def commit(self, request: Any) -> Any:
+        """Refuse Commit."""
+        self._check_session(request.session)
+        raise problems.read_only()
+
+    def execute_sql(self, request: Any) -> bytes:
+        """Answer ExecuteSql: everything but change streams, in one message."""
+        statement, reading = self._statement(request)
+        if self._database.stream_call(statement) is not None:
+            raise problems.not_streaming()
+        result = self._result(statement, request)
+        rows = [row.values for batch in result.rows(0) for row in batch]
+        return result_set(rows, row_type(result.columns) + framed(reading.transaction))
+
+    def execute_streaming_sql(self, request: Any, is_over: threading.Event) -> Iterator[bytes]:
+        """Answer ExecuteStreamingSql."""
+        statement, reading = self._statement(request)
+        call = self._database.stream_call(statement)
+        if call is not None:
+            return self._stream(call, request, is_over)
+        return self._rows(self._result(statement, request), request, reading)
+
+    def streaming_read(self, request: Any, _is_over: threading.Event) -> Iterator[bytes]:
+        """Answer StreamingRead of a table's rows by key."""
+        reading = self._reading(request)
+        self._database.check_moment(reading.micros)
+        reads = self._database.reads
+        version = reads.version(request.table, reading.micros)
+        columns = reads.columns(version.table, list(request.columns))
+        keys = chosen_keys(version, request.key_set)
+        limited = keys[: request.limit] if request.limit else keys
+        result = _part(reads.result(version, columns, limited), request.partition_token)
+        return self._rows(result, request, reading)
+
+    def partition_query(self, request: Any) -> Any:
+        """Answer PartitionQuery: ranges of the rows in the order of the answer."""
+        statement, reading = self._statement(request)
+        total = sum(map(len, self._database.answer(statement).rows(0)))
+        return self._partitions(total, request, reading)
+
+    def partition_read(self, request: Any) -> Any:
+        """Answer PartitionRead: ranges of the rows in the order of their keys."""
+        reading = self._reading(request)
+        version = self._database.reads.version(request.table, reading.micros)
+        return self._partitions(len(chosen_keys(version, request.key_set)), request, reading)
+
+    def _partitions(self, total: int, request: Any, reading: Reading) -> Any:
+        from google.cloud.spanner_v1.types import Partition, PartitionResponse
+
+        wanted = request.partition_options.max_partitions or _PARTITIONS
+        parts = max(1, min(wanted, total))
+        cuts = [total * number // parts for number in range(parts + 1)]
+        tokens = [json.dumps(pair).encode() for pair in pairwise(cuts)]
+        partitions = [Partition(partition_token=token) for token in tokens]
+        response = PartitionResponse.pb(PartitionResponse(partitions=partitions))
+        response.transaction.MergeFromString(reading.transaction)
+        return response
+
+    def _result(self, statement: Statement, request: Any) -> Result:
+        return _part(self._database.answer(statement), request.partition_token)
+
+    def _rows(self, result: Result, request: Any, reading: Reading) -> Iterator[bytes]:
+        token = bytes(request.resume_token)
+        skip = Position.from_token(token).rows if token else 0
+        metadata = row_type(result.columns) + framed(reading.transaction)
+        return messages(metadata, result.rows(skip), self._settings.chunk_bytes)
+
+    def _stream(self, call: StreamCall, request: Any, is_over: threading.Event) -> Iterator[bytes]:
+        fate = self._database.faults.fate(call.query)
+        found = self._database.stream.rows(call.query, bytes(request.resume_token), is_over)
+        batches: Iterator[list[Row]] = befall(fate, found, self._settings.stall_s, is_over)
+        metadata = self._record_metadata(call) + self._read_timestamp(fate, request)
+        return messages(metadata, batches, self._settings.chunk_bytes, has_tokens=fate.has_tokens)
+
+    def _record_metadata(self, call: StreamCall) -> bytes:
+        if self._settings.dialect is Dialect.POSTGRESQL:
+            return row_type([(call.function, in_dialect(JSON, Dialect.POSTGRESQL))])
+        return self._change_record_type
+
+    @cached_property
+    def _change_record_type(self) -> bytes:
+        from google.cloud.spanner_v1.types import ResultSetMetadata, StructType
+
+        fields = [StructType.Field(name="ChangeRecord", type_=_nested_type(_RECORD_FIELDS))]
+        metadata = ResultSetMetadata(row_type=StructType(fields=fields))
+        return bytes(ResultSetMetadata.serialize(metadata))
+
+    def _read_timestamp(self, fate: Fate, request: Any) -> bytes:
+        wants = request.transaction.single_use.read_only.return_read_timestamp
+        if fate.fault is not Fault.READ_TIMESTAMP or not wants:
+            return b""
+        return framed(transaction(b"", KINT64MAX_1))
+
+    def _statement(self, request: Any) -> tuple[Statement, Reading]:
+        reading = self._reading(request)
+        parameters = {
+            name: _parameter(value, request.param_types[name].code if name in request.param_types else 0)
+            for name, value in request.params.fields.items()
+        }
+        statement = Statement(request.sql, parameters, reading.micros, reading.is_strong_single_use)
+        return statement, reading
+
+    def _reading(self, request: Any) -> Reading:
+        self._check_session(request.session)
+        return self._moments.reading(request.transaction)
+
+    def _check_database(self, name: str) -> None:
+        if name != self._settings.database_path:
+            raise problems.database_not_found(name)
+
+    def _check_session(self, name: str) -> None:
+        if name not in self._sessions:
+            raise problems.session_not_found(name)
+
+
+def _part(result: Result, partition_token: bytes) -> Result:
+    """Return the part of an answer that a partition token of ours names."""
+    if not partition_token:
+        return result
+    try:
+        first, end = json.loads(partition_token)
+    except (ValueError, TypeError) as error:
+        raise problems.Refusal("INVALID_ARGUMENT", "Invalid partition token.") from error
+
+    def rows(skip: int) -> Iterator[list[Row]]:
+        left = end - first - skip
+        for batch in result.rows(first + skip):
+            if left > 0:
+                yield [Row(row.values, _moved(row, first)) for row in batch[:left]]
+            left -= len(batch)
+            if left <= 0:
+                return
+
+    return Result(result.columns, rows)
+
+
+def _moved(row: Row, by_rows: int) -> Position:
+    return Position(0, (row.position.rows if row.position else 0) - by_rows)
+
+
+def _nested_type(fields: Mapping[str, Any]) -> Any:
+    """Return the type of an array of structs; a list is an array of its only item."""
+    from google.cloud.spanner_v1.types import StructType, Type, TypeCode
+
+    members = []
+    for name, of_type in fields.items():
+        if isinstance(of_type, Mapping):
+            found = _nested_type(of_type)
+        elif isinstance(of_type, list):
+            found = Type(code=TypeCode.ARRAY, array_element_type=to_proto(of_type[0]))
+        else:
+            found = to_proto(of_type)
+        members.append(StructType.Field(name=name, type_=found))
+    struct = Type(code=TypeCode.STRUCT, struct_type=StructType(fields=members))
+    return Type(code=TypeCode.ARRAY, array_element_type=struct)
+
+
+def _parameter(value: Any, type_code: int) -> Any:
+    """Return a bound value as SQLite compares it with the cells of a column of its type."""
+    from google.cloud.spanner_v1.types import TypeCode
+
+    found = _python(value)
+    if type_code == TypeCode.INT64 and isinstance(found, str):
+        return int(found)
+    if type_code == TypeCode.BYTES and isinstance(found, str):
+        return b64decode(found)
+    return found
+
+
+def _python(value: Any) -> Any:
+    """Return a protobuf value as Python has it."""
+    kind = value.WhichOneof("kind")
+    if kind in (None, "null_value"):
+        return None
+    if kind == "list_value":
+        return [_python(item) for item in value.list_value.values]
+    return getattr(value, kind)

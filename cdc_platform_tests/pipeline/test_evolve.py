@@ -1,0 +1,225 @@
+"""Tables follow the source's schema, wherever it changes, whatever dies meanwhile."""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from cdc_platform.lake.cuts import list_cuts
+from cdc_platform.lake.lake import SCHEMA
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.records import ValueCaptureType
+from cdc_platform.model.sightings import Look
+from cdc_platform.pipeline import adapt, evolve, merge
+from cdc_platform.pipeline.evolve import find_exclusions
+from cdc_platform.pipeline.order import order_changes
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.rebuild import rebuild_table
+from cdc_platform.pipeline.source_checks import check_schema, check_source
+from cdc_platform.pipeline.status import read_status
+from cdc_platform.pipeline.table_checks import check_fold
+from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform_tests.pipeline.evolving import STEP, Source, lives
+from cdc_platform_tests.pipelines import (
+    START,
+    feed,
+    found_table,
+    make_pipeline,
+    rows_of,
+    run_steps,
+    source_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+class Killed(BaseException):
+    """Stands for the end of a process: nothing may catch it."""
+
+
+def follow(lake: LakeSettings, *sources: Source) -> Pipeline:
+    """Return a pipeline on these tables, told of each as long as it exists."""
+    pipeline = make_pipeline(lake, ())
+    source_of(pipeline).look_at = lambda micros: look_at(sources, micros)
+    return pipeline
+
+
+def look_at(sources: tuple[Source, ...], micros: int) -> Look:
+    """Return a look at several tables; one without columns does not exist."""
+    looks = [source.look(micros) for source in sources if source.state_at(micros)[0]]
+    return Look(micros, tuple(table for look in looks for table in look.tables), {}, {})
+
+
+def read_until(pipeline: Pipeline, until_micros: int, *sources: Source) -> None:
+    """Commit the records up to a moment that have not been read yet."""
+    due = [row for source in sources for at, row in source.records if at <= until_micros]
+    for source in sources:
+        source.records = [(at, row) for at, row in source.records if at > until_micros]
+    feed(pipeline, until_micros, *due)
+
+
+def live_rows(pipeline: Pipeline, source: Source, micros: int) -> list[dict[str, Any]]:
+    """Return the lake's rows, in the columns that the source had at a moment."""
+    names = ["id", *source.state_at(micros)[0]]
+    rows = [{name: row[name] for name in names} for row in rows_of(pipeline, source.name)]
+    return sorted(rows, key=lambda row: int(row["id"]))
+
+
+@settings(
+    max_examples=5,
+    derandomize=True,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(life=lives())
+def test_whatever_changes_the_table_equals_the_source(
+    spark: "SparkSession", session_lake: LakeSettings, life: tuple[Source, list[int]]
+) -> None:
+    """Columns come, go and change their type between any two changes; every cut has the source's rows."""
+    source, ends = life
+    pipeline = follow(session_lake, source)
+    for end in ends:
+        read_until(pipeline, end, source)
+        cut = run_steps(pipeline, spark)
+        assert cut.position_micros == end
+        assert source.typed_rows_at(end) == live_rows(pipeline, source, end)
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+    for cut in list_cuts(pipeline.lake):
+        # Older cuts have the columns that they were made with.
+        names = set(
+            found_table(pipeline, "notes").scan(snapshot_id=cut.tables["notes"]).to_arrow().column_names
+        )
+        assert {"id", *source.state_at(cut.position_micros)[0]} <= names
+
+
+def retyped_source() -> Source:
+    """Return rows that are written, retyped, then partly written again."""
+    source = Source()
+    capture = ValueCaptureType.NEW_ROW
+    for key in ("1", "2"):
+        source.write(key, int(key), capture, ("a",))
+        source.end_step()
+    source.alter("retype", "a", "")
+    source.alter("add", "b", "INT64")
+    source.end_step()
+    source.write("2", 9, capture, ("a", "b"))
+    source.end_step()
+    return source
+
+
+@pytest.mark.parametrize("dies_in", ["append_events", "convert_stored", "append_born", "merge_existing"])
+def test_a_kill_in_a_schema_change_loses_nothing(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, dies_in: str
+) -> None:
+    """Whichever step of a schema change a process dies before, the next one brings the table there."""
+    source = retyped_source()
+    pipeline = follow(session_lake, source)
+    read_until(pipeline, START + STEP, source)
+    run_steps(pipeline, spark)
+    read_until(pipeline, START + 3 * STEP, source)
+    with monkeypatch.context() as patched:
+        patched.setattr(evolve if dies_in == "append_events" else merge, dies_in, _die, raising=True)
+        try:
+            run_steps(pipeline, spark)
+        except Killed:
+            pass
+        else:
+            assert dies_in == "append_born", "a merge without new keys appends nothing"
+    pipeline.forget_tables()  # as a new process
+    run_steps(pipeline, spark)
+    assert source.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, source, START + 3 * STEP)
+    stored = rows_of(pipeline, "notes")
+    assert [row["a__string"] for row in sorted(stored, key=lambda row: int(row["id"]))] == ["v1", "v2"]
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+
+
+def _die(*_args: object, **_kwargs: object) -> None:
+    raise Killed
+
+
+def test_two_runs_meet_one_schema_change(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Both find it, one writes it; a rebuild from the log and from an older cut converts as the tick did."""
+    source = retyped_source()
+    pipeline, rival = follow(session_lake, source), None
+    read_until(pipeline, START + STEP, source)
+    run_steps(pipeline, spark)
+    rival = make_pipeline(session_lake, (), name=pipeline.name)
+    source_of(rival).look_at = source_of(pipeline).look_at
+    assert rival.history.tick == pipeline.history.tick
+    read_until(pipeline, START + 3 * STEP, source)
+    for run in (pipeline, rival):
+        order_changes(run, spark)
+        assert [table.name for table in run.tables] == ["notes"]
+    events = pipeline.lake.system_table(SCHEMA).scan().to_arrow()
+    assert events.num_rows == len(set(zip(*(events[n].to_pylist() for n in ("tick", "number")), strict=True)))
+    run_steps(rival, spark)
+    adapt.ensure_table(pipeline, spark, pipeline.table("notes"))
+    first = list_cuts(pipeline.lake)[0]
+    for at_cut in (None, first.cut):
+        rebuild_table(pipeline, spark, "notes", at_cut)
+        assert source.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, source, START + 3 * STEP)
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+
+
+def test_tables_come_and_go_without_a_restart(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """A new table is in the next cut; a dropped one stays there; made anew, it has the new rows only."""
+    notes, tags = Source("notes"), Source("tags", columns={})
+    capture = ValueCaptureType.NEW_ROW
+    pipeline = follow(session_lake, notes, tags)
+    steps: list[tuple[dict[str, str], list[str]]] = [
+        ({}, []),
+        ({"a": "STRING"}, ["1", "2"]),
+        ({}, []),
+        ({"b": "INT64"}, ["2"]),
+    ]
+    for number, (columns, keys) in enumerate(steps):
+        tags.columns, tags.rows = dict(columns), {}
+        for key in keys:
+            tags.write(key, number + 1, capture, ("a",))
+        notes.write("1", number + 1, capture, ("a",))
+        for source in (notes, tags):
+            source.end_step()
+        read_until(pipeline, START + number * STEP, notes, tags)
+        cut = run_steps(pipeline, spark)
+        assert ("tags" in cut.tables) == (number > 0)
+        if number in {1, 2}:
+            assert [str(row["id"]) for row in rows_of(pipeline, "tags")] == ["1", "2"]
+            assert "`tags` was dropped" in " ".join(read_status(pipeline).findings) or number == 1
+    assert tags.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, tags, START + 3 * STEP)
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+    verdict = check_schema(pipeline, spark, EVERYTHING)
+    assert not verdict.passed
+    assert (verdict.facts["table_added"], verdict.facts["table_dropped"]) == (2, 1)
+
+
+def test_what_the_stream_leaves_out_is_said_and_expected(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """With deletes left out a key may be inserted twice: it stays one row, and differences are explained."""
+    source = Source()
+    pipeline = follow(session_lake, source)
+    for number in (1, 2):
+        source.write("1", number, ValueCaptureType.NEW_ROW, ("a",))
+        source.rows.pop("1") if number == 1 else None  # its deletion is not recorded
+        source.write("3", number, ValueCaptureType.NEW_ROW, ("a",)) if number == 1 else None
+        source.rows.pop("3", None)
+        source.end_step()
+    filtering = {"exclude_delete": "true"}
+    source_of(pipeline).look_at = lambda micros: Look(micros, source.look(micros).tables, {}, filtering)
+    source_of(pipeline).now_micros = START + STEP
+    assert "exclude_delete = true" in " ".join(find_exclusions(pipeline))
+    for end in (START, START + STEP):
+        read_until(pipeline, end, source)
+        run_steps(pipeline, spark)
+    assert [(row["id"], row["a"]) for row in rows_of(pipeline, "notes")] == [(1, "v2"), (3, "v1")]
+    source_of(pipeline).rows_at = lambda _table, _micros: iter(
+        found_table(pipeline, "notes").scan(row_filter="id = 1").to_arrow().to_batches()
+    )
+    verdict = check_source(pipeline, spark, EVERYTHING)
+    assert verdict.passed
+    assert "differs as expected, since the change stream has exclude_delete = true" in verdict.summary
+    assert "1 too many" in verdict.summary

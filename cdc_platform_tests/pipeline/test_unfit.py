@@ -1,0 +1,114 @@
+"""Values that do not fit the type of their column: never NULL, never silent, and the rest goes on."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from cdc_platform.errors import ValueUnfit
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.records import ModType
+from cdc_platform.model.table_schema import ColumnType, TableSchema
+from cdc_platform.pipeline.invariants import CHECKS
+from cdc_platform.pipeline.merge import merge_tables
+from cdc_platform.pipeline.order import order_changes
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.status import read_status
+from cdc_platform.pipeline.verdict import EVERYTHING, Verdict
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
+from cdc_platform_tests.pipelines import (
+    ACCOUNTS,
+    START,
+    TRANSFERS,
+    data_change,
+    feed,
+    log_rows,
+    quarantined_rows,
+    rows_of,
+    run_steps,
+    snapshot_id_of,
+    source_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+def verdict(pipeline: Pipeline, spark: "SparkSession", name: str) -> Verdict:
+    """Return what a check finds."""
+    check = next(check for check in CHECKS if check.name == name)
+    return check.run(pipeline, spark, EVERYTHING)
+
+
+def test_a_transaction_with_an_unfit_value_is_quarantined(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """It is missing from log and tables whole; the reason names the value, and the checks say so."""
+    pipeline = bank_pipeline(session_lake)
+    bad = data_change(
+        "accounts", ModType.INSERT, ({"id": "2"}, {"balance": "a lot"}), at_micros=START + 2,
+        transaction="bad", records=2,
+    )  # fmt: skip
+    with_it = data_change(
+        "transfers", ModType.INSERT, ({"tid": "x"}, {"amount": "1"}), at_micros=START + 2,
+        transaction="bad", records=2, sequence=1,
+    )  # fmt: skip
+    feed(pipeline, START + SECOND, opening(1, 100, START + 1), bad, with_it, opening(3, 300, START + 3))
+    run_steps(pipeline, spark)
+
+    assert [(row["id"], row["balance"]) for row in rows_of(pipeline, "accounts")] == [(1, 100), (3, 300)]
+    assert rows_of(pipeline, "transfers") == []
+    assert {row["record_id"]: row["reason"] for row in quarantined_rows(pipeline)} == {
+        "bad/00000000": "`balance` of `accounts` is INT64, which cannot hold: a lot",
+        "bad/00000001": "another record of its transaction is in quarantine",
+    }
+    assert read_status(pipeline).quarantined == 2
+    lost = verdict(pipeline, spark, "nothing_lost")
+    assert (lost.passed, lost.facts["quarantined"]) == (True, 2)
+    assert verdict(pipeline, spark, "tables_equal_log").passed
+    rows = {"accounts": [{"id": n, "owner": f"owner {n}", "balance": 100 * n} for n in (1, 2, 3)]}
+    types = {"accounts": pa.schema([("id", "int64"), ("owner", "string"), ("balance", "int64")])}
+    source_of(pipeline).rows_at = lambda name, _micros: iter(
+        pa.Table.from_pylist(rows.get(name, []), types.get(name, pa.schema([]))).to_batches()
+    )
+    proof = verdict(pipeline, spark, "tables_equal_source")
+    assert not proof.passed
+    assert proof.summary.endswith('{"id": 2}; 2 records in quarantine are missing from the tables')
+
+
+def retyped(schema: TableSchema, column: str, text: str) -> TableSchema:
+    """Return a table with another type for one column."""
+    return replace(
+        schema,
+        columns=tuple(
+            replace(found, type=ColumnType.from_spanner_type(text)) if found.name == column else found
+            for found in schema.columns
+        ),
+    )
+
+
+def test_a_value_older_than_the_type_of_its_column_stops_the_merge(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """What was sound when it was ordered stops the tick with table, key and column; nothing is published."""
+    pipeline = bank_pipeline(session_lake)
+    source = source_of(pipeline)
+    source.schemas = (retyped(ACCOUNTS, "balance", "STRING(MAX)"), TRANSFERS)
+    change = ({"id": "1"}, {"balance": "a lot"})
+    feed(
+        pipeline,
+        START + SECOND,
+        data_change("accounts", ModType.INSERT, change, at_micros=START + 1, transaction="t"),
+    )
+    order_changes(pipeline, spark)
+    source.schemas = (ACCOUNTS, TRANSFERS)
+    pipeline.forget_tables()
+    with pytest.raises(ValueUnfit) as caught:
+        merge_tables(pipeline, spark, pipeline.tables)
+    assert 'Table `accounts`, key {"id": "1"}: the value of the column `balance`' in str(caught.value)
+    assert "a lot" in str(caught.value)
+    assert len(log_rows(pipeline)) == 1
+    assert rows_of(pipeline, "accounts", snapshot_id_of(pipeline, "accounts")) == []

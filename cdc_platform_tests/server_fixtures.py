@@ -1,0 +1,82 @@
+"""Fixtures of the servers that one suite runs against: simulator and emulator, in both dialects."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Final
+
+import pytest
+
+from cdc_platform.model.timestamps import from_datetime
+from cdc_platform.simulator.settings import Dialect
+from cdc_platform_tests.sources.spanner.servers import (
+    EMULATOR,
+    SIMULATOR,
+    Partitions,
+    Record,
+    Server,
+    data_of,
+    open_on_emulator,
+    open_simulator,
+    read_all,
+)
+
+CHURNED_AFTER_S: Final = {SIMULATOR: 8.0, EMULATOR: 13.0}
+"""By then partitions have split, merged and moved."""
+SERVERS: Final = [(name, dialect) for name in (SIMULATOR, EMULATOR) for dialect in Dialect]
+
+Servers = dict[tuple[str, Dialect], Server]
+
+
+@dataclass(frozen=True)
+class Told:
+    """All records of a server's partitions up to a moment, by token."""
+
+    server: Server
+    partitions: Partitions
+    end_micros: int
+
+    @cached_property
+    def data(self) -> list[Record]:
+        """The fields of all data change records."""
+        return [record for records in self.partitions.values() for record in data_of(records)]
+
+
+@pytest.fixture(scope="session")
+def servers(emulator: str) -> Iterator[Servers]:
+    """All servers at once, so that the partitions of one age while others are looked at."""
+    with ExitStack() as stack:
+        found: Servers = {}
+        for dialect in Dialect:
+            found[EMULATOR, dialect] = stack.enter_context(open_on_emulator(emulator, dialect))
+            found[SIMULATOR, dialect] = stack.enter_context(open_simulator(dialect))
+        yield found
+
+
+@pytest.fixture(params=SERVERS, ids="-".join)
+def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
+    """One of the servers."""
+    return servers[request.param]
+
+
+@pytest.fixture(scope="session")
+def told_by(servers: Servers) -> Callable[[Server], Told]:
+    """What returns, once for each server, what it tells when its partitions have churned."""
+
+    @cache
+    def told(name: str, dialect: Dialect) -> Told:
+        server = servers[name, dialect]
+        age_s = (from_datetime(server.now()) - server.created_micros) / 1_000_000
+        time.sleep(max(0.0, CHURNED_AFTER_S[name] - age_s))
+        now_micros = from_datetime(server.now())
+        return Told(server, read_all(server, now_micros), now_micros)
+
+    return lambda server: told(server.name, server.dialect)
+
+
+@pytest.fixture
+def everything(server: Server, told_by: Callable[[Server], Told]) -> Told:
+    """All records of one of the servers."""
+    return told_by(server)

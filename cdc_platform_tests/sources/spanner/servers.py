@@ -1,0 +1,272 @@
+"""Servers of Spanner's API for the suite that all of them must pass: the simulator and the emulator."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+
+from cdc_platform.demo.bank import BankSettings, create_instance, open_client
+from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime
+from cdc_platform.simulator.server import Simulator
+from cdc_platform.simulator.settings import Dialect, SimulatorSettings
+from cdc_platform.sources.spanner.settings import SpannerSettings
+
+SIMULATOR: Final = "simulator"
+EMULATOR: Final = "emulator"
+DATA: Final = "data_change_record"
+HEARTBEAT: Final = "heartbeat_record"
+CHILDREN: Final = "child_partitions_record"
+CHANGE_STREAM: Final = "bank_changes"
+HEARTBEAT_MS: Final = 100
+
+GOOGLESQL_DDL: Final = (
+    """CREATE TABLE accounts (
+  account_id INT64 NOT NULL,
+  owner STRING(MAX) NOT NULL,
+  balance INT64 NOT NULL,
+  opened_on DATE,
+  labels ARRAY<STRING(MAX)>,
+) PRIMARY KEY (account_id)""",
+    f"CREATE CHANGE STREAM {CHANGE_STREAM} FOR ALL OPTIONS (value_capture_type = 'NEW_ROW')",
+)
+POSTGRESQL_DDL: Final = (
+    """CREATE TABLE accounts (
+  account_id bigint PRIMARY KEY,
+  owner varchar NOT NULL,
+  balance bigint NOT NULL,
+  opened_on date,
+  labels varchar[]
+)""",
+    f"CREATE CHANGE STREAM {CHANGE_STREAM} FOR ALL WITH (value_capture_type = 'NEW_ROW')",
+)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """How a server refused a call."""
+
+    code: str
+    text: str
+
+
+@dataclass
+class Server:
+    """A database with a change stream on a server, reached by the stock client."""
+
+    name: str
+    dialect: Dialect
+    host: str
+    database: Any
+    created_micros: int
+    simulator: Simulator | None = None
+
+    @property
+    def is_googlesql(self) -> bool:
+        """Whether the database speaks GoogleSQL."""
+        return self.dialect is Dialect.GOOGLESQL
+
+    def now(self) -> datetime:
+        """Return the time of the server."""
+        found: datetime = self.select("SELECT CURRENT_TIMESTAMP")[0][0]
+        return found
+
+    def select(self, sql: str, **snapshot: Any) -> list[list[Any]]:
+        """Return the rows of a query."""
+        with self.database.snapshot(**snapshot) as reading:
+            return list(reading.execute_sql(sql))
+
+    def stream_sql(self, arguments: str | None = None, stream: str = CHANGE_STREAM) -> str:
+        """Return the query of a change stream's read function."""
+        if self.is_googlesql:
+            names = ("start_timestamp", "end_timestamp", "partition_token", "heartbeat_milliseconds")
+            given = arguments or ", ".join(f"{name} => @p{n}" for n, name in enumerate(names, start=1))
+            return f"SELECT ChangeRecord FROM READ_{stream}({given})"
+        return f'SELECT * FROM "spanner"."read_json_{stream}"({arguments or "$1, $2, $3, $4, null"})'
+
+    def read(
+        self,
+        start: datetime | None,
+        end: datetime | None = None,
+        token: str | None = None,
+        *,
+        heartbeat_ms: int | None = HEARTBEAT_MS,
+        sql: str | None = None,
+        snapshot: Mapping[str, Any] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the change records of a query, each as an object with the name of its kind."""
+        from google.cloud.spanner_v1 import param_types
+
+        types = (param_types.TIMESTAMP, param_types.TIMESTAMP, param_types.STRING, param_types.INT64)
+        with self.database.snapshot(**(snapshot or {})) as reading:
+            rows = reading.execute_sql(
+                sql or self.stream_sql(),
+                params=dict(zip(("p1", "p2", "p3", "p4"), (start, end, token, heartbeat_ms), strict=True)),
+                param_types=dict(zip(("p1", "p2", "p3", "p4"), types, strict=True)),
+                timeout=60,
+            )
+            for row in rows:
+                yield _record(row[0])
+
+    def refusal(self, *arguments: Any, **options: Any) -> Refused:
+        """Return how the server refuses a change stream query; fail when it answers."""
+        return _refused(lambda: list(self.read(*arguments, **options)))
+
+    def refused_statement(self, sql: str) -> Refused:
+        """Return how the server refuses another statement; fail when it answers."""
+        return _refused(lambda: self.select(sql))
+
+
+def _refused(call: Callable[[], Any]) -> Refused:
+    from google.api_core.exceptions import GoogleAPICallError
+
+    with pytest.raises(GoogleAPICallError) as caught:
+        call()
+    code = caught.value.grpc_status_code
+    return Refused("UNKNOWN" if code is None else code.name, caught.value.message)
+
+
+Record = dict[str, Any]
+"""A change record: an object with the name of its kind, as PostgreSQL has it."""
+Partitions = dict[str, list[Record]]
+"""Records by the token of their partition."""
+
+
+def read_all(server: Server, end_micros: int) -> Partitions:
+    """Return the records of all partitions up to a moment, each partition read after all its parents."""
+    start = to_datetime(server.created_micros)
+    found: Partitions = {"": list(server.read(start))}
+    waiting = children_of(found[""])
+    while waiting:
+        ready = {
+            token: (micros, parents)
+            for token, (micros, parents) in waiting.items()
+            if all(not parent or parent in found for parent in parents)
+        }
+        for token, (start_micros, _) in ready.items():
+            del waiting[token]
+            if start_micros <= end_micros:
+                found[token] = list(server.read(to_datetime(start_micros), to_datetime(end_micros), token))
+                waiting |= children_of(found[token])
+    return found
+
+
+def children_of(records: list[Record]) -> dict[str, tuple[int, list[str]]]:
+    """Return start and parents of the children that records announce, by token."""
+    return {
+        child["token"]: (micros(record), child["parent_partition_tokens"])
+        for record in records
+        if CHILDREN in record
+        for child in record[CHILDREN]["child_partitions"]
+    }
+
+
+def data_of(records: list[Record]) -> list[Record]:
+    """Return the fields of the data change records among records."""
+    return [record[DATA] for record in records if DATA in record]
+
+
+def micros(record: Mapping[str, Any]) -> int:
+    """Return the timestamp of a record of any kind, or of its fields."""
+    fields = next(iter(record.values())) if len(record) == 1 and "timestamp" not in record else record
+    found = fields.get("commit_timestamp") or fields.get("start_timestamp") or fields["timestamp"]
+    return from_rfc3339(found if isinstance(found, str) else found.rfc3339())
+
+
+_DATA: Final = (
+    *("commit_timestamp", "record_sequence", "server_transaction_id"),
+    *("is_last_record_in_transaction_in_partition", "table_name", "column_types", "mods", "mod_type"),
+    *("value_capture_type", "number_of_records_in_transaction", "number_of_partitions_in_transaction"),
+    *("transaction_tag", "is_system_transaction"),
+)
+
+
+def _record(value: Any) -> dict[str, Any]:
+    """Return a change record of either dialect in the form that PostgreSQL's has."""
+    if isinstance(value, dict):
+        return dict(value)
+    ((data, heartbeats, children),) = value
+    if data:
+        fields = dict(zip(_DATA, data[0], strict=True))
+        names = ("name", "type", "is_primary_key", "ordinal_position")
+        fields["column_types"] = [dict(zip(names, column, strict=True)) for column in fields["column_types"]]
+        fields["mods"] = [
+            dict(zip(("keys", "new_values", "old_values"), mod, strict=True)) for mod in fields["mods"]
+        ]
+        return {"data_change_record": fields}
+    if heartbeats:
+        return {"heartbeat_record": {"timestamp": heartbeats[0][0]}}
+    start, sequence, listed = children[0]
+    partitions = [{"token": token, "parent_partition_tokens": parents} for token, parents in listed]
+    child = {"start_timestamp": start, "record_sequence": sequence, "child_partitions": partitions}
+    return {"child_partitions_record": child}
+
+
+@contextmanager
+def open_simulator(dialect: Dialect) -> Iterator[Server]:
+    """Yield the simulator with a young stream whose partitions churn."""
+    settings = SimulatorSettings(
+        seed=11, dialect=dialect, accounts=40, rate=10, partitions=3, partition_life_s=1.5, history_s=8
+    )
+    with Simulator(settings) as simulator, connected(simulator) as database:
+        yield Server(SIMULATOR, dialect, simulator.host, database, simulator.origin_micros, simulator)
+
+
+@contextmanager
+def connected(simulator: Simulator) -> Iterator[Any]:
+    """Yield the simulated database as an object of the stock client."""
+    names = simulator.settings
+    bank = BankSettings(simulator.host, names.project, names.instance, names.database, names.change_stream)
+    with open_client(bank) as client:
+        yield client.instance(bank.instance).database(bank.database)
+
+
+def spanner_settings(simulator: Simulator) -> SpannerSettings:
+    """Return the settings with which this platform reads a simulator."""
+    names = simulator.settings
+    return SpannerSettings(
+        names.project,
+        names.instance,
+        names.database,
+        names.change_stream,
+        emulator_host=simulator.host,
+        backoff_initial_s=0.001,
+    )
+
+
+@contextmanager
+def open_on_emulator(host: str, dialect: Dialect) -> Iterator[Server]:
+    """Yield a new database on the emulator, with the same stream and a few transactions."""
+    from google.cloud.spanner_admin_database_v1.types import DatabaseDialect
+
+    bank = BankSettings(host, database=f"behaviour-{dialect}")
+    with open_client(bank) as client:
+        create_instance(bank, client)
+        is_googlesql = dialect is Dialect.GOOGLESQL
+        database = client.instance(bank.instance).database(
+            bank.database,
+            ddl_statements=GOOGLESQL_DDL if is_googlesql else (),
+            database_dialect=DatabaseDialect.GOOGLE_STANDARD_SQL
+            if is_googlesql
+            else DatabaseDialect.POSTGRESQL,
+        )
+        created = datetime.now(UTC)
+        database.create().result(60)
+        if not is_googlesql:
+            database.update_ddl(POSTGRESQL_DDL).result(60)
+        server = Server(EMULATOR, dialect, host, database, 0)
+        server.created_micros = from_datetime(server.now())
+        _write_some(database)
+        assert server.now() > created
+        yield server
+
+
+def _write_some(database: Any) -> None:
+    columns = ("account_id", "owner", "balance")
+    for number in range(10):
+        with database.batch() as batch:
+            batch.insert_or_update("accounts", columns, [(number, f"Owner {number}", 1000)])
+        time.sleep(0.02)

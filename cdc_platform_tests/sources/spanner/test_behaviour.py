@@ -1,0 +1,272 @@
+"""What every server of change streams does: the simulator and the emulator, in both dialects."""
+
+import re
+import time
+from collections import Counter, defaultdict
+from datetime import datetime, timedelta
+from itertools import islice, pairwise
+from typing import Any, Final
+
+import pytest
+
+from cdc_platform.model.order_key import record_order
+from cdc_platform.model.timestamps import from_datetime, to_datetime
+from cdc_platform.simulator.settings import Dialect
+from cdc_platform_tests.server_fixtures import Servers, Told
+from cdc_platform_tests.sources.spanner.servers import (
+    CHANGE_STREAM,
+    CHILDREN,
+    DATA,
+    EMULATOR,
+    HEARTBEAT,
+    SIMULATOR,
+    Server,
+    children_of,
+    data_of,
+    micros,
+)
+
+pytestmark = pytest.mark.integration
+
+MICROSECOND: Final = timedelta(microseconds=1)
+ANY_TIME: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"
+
+
+def start(server: Server) -> datetime:
+    """Return the beginning of the stream."""
+    return to_datetime(server.created_micros)
+
+
+def first_token(server: Server) -> str:
+    """Return the token of a partition that begins with the stream."""
+    return next(iter(children_of(list(server.read(start(server))))))
+
+
+def test_first_query_returns_children_only(server: Server) -> None:
+    """The query without a token names the partitions of its start, without parents, and ends."""
+    records = list(server.read(start(server)))
+
+    assert {CHILDREN} == {kind for record in records for kind in record}
+    assert {server.created_micros} == {micros(record) for record in records}
+    assert all(parents in ([], [None]) for _, parents in children_of(records).values())
+
+
+def test_function_names_of_googlesql_know_no_case(servers: Servers) -> None:
+    """In GoogleSQL any case of the function's name will do."""
+    for name in (SIMULATOR, EMULATOR):
+        server = servers[name, Dialect.GOOGLESQL]
+        sql = server.stream_sql(stream=CHANGE_STREAM.upper())
+        assert list(server.read(start(server), sql=sql))
+
+
+def test_partition_ends_with_its_children(everything: Told) -> None:
+    """A partition that has ended returns its data, then its children, of which it is a parent."""
+    partitions, end_micros = everything.partitions, everything.end_micros
+    ended = {token: records for token, records in partitions.items() if token and CHILDREN in records[-1]}
+
+    assert ended
+    for token, records in ended.items():
+        kinds = [next(iter(record)) for record in records]
+        children = [record for record in records if CHILDREN in record]
+        assert [CHILDREN] * len(children) == kinds[-len(children) :]
+        assert len({micros(child) for child in children}) == 1
+        assert micros(children[0]) <= end_micros
+        assert all(micros(record) < micros(children[0]) for record in records if DATA in record)
+        assert all(token in parents for _, parents in children_of(children).values())
+
+
+def test_start_at_the_end_returns_children_only(everything: Told) -> None:
+    """A query from a partition's end on returns its children; one that starts later is refused."""
+    server, partitions = everything.server, everything.partitions
+    token, records = next(
+        (token, found) for token, found in partitions.items() if token and CHILDREN in found[-1]
+    )
+    end = to_datetime(micros(records[-1]))
+
+    assert [record for record in records if CHILDREN in record] == list(server.read(end, None, token))
+    refused = server.refusal(end + MICROSECOND, None, token)
+    assert refused.code == "OUT_OF_RANGE"
+    assert re.match(
+        r"Specified start_timestamp is invalid for the partition\. Please specify a start_timestamp within "
+        rf"{ANY_TIME} and {ANY_TIME}\. Received start_timestamp: {ANY_TIME}\.",
+        refused.text,
+    )
+
+
+def test_start_before_the_partition_is_refused(everything: Told) -> None:
+    """A query that starts before its partition is refused."""
+    server, partitions = everything.server, everything.partitions
+    children = {token: at for found in partitions.values() for token, at in children_of(found).items()}
+    token, (begin, _) = next(
+        (token, child) for token, child in children.items() if child[0] > server.created_micros
+    )
+
+    refused = server.refusal(to_datetime(begin) - MICROSECOND, None, token)
+
+    assert refused.code == "OUT_OF_RANGE"
+    assert "Specified start_timestamp is invalid for the partition." in refused.text
+
+
+def test_merge_is_announced_by_both_parents(everything: Told) -> None:
+    """Both parents of a merge return the same child, with the same start."""
+    partitions, end_micros = everything.partitions, everything.end_micros
+    announced = defaultdict(list)
+    for token, records in partitions.items():
+        for child, (begin, parents) in children_of(records).items():
+            announced[child].append((token, begin, tuple(parents)))
+    merged = {child: told for child, told in announced.items() if len(told[0][2]) > 1}
+
+    assert merged
+    for told in merged.values():
+        assert len({(begin, parents) for _, begin, parents in told}) == 1
+        assert {token for token, _, _ in told} == set(told[0][2])
+        assert told[0][1] <= end_micros
+
+
+def test_record_fields(everything: Told) -> None:
+    """A data change record names its columns with type and ordinal, and its mods hold what they should."""
+    record = next(
+        item for item in everything.data if item["table_name"] == "accounts" and item["mod_type"] == "INSERT"
+    )
+    fields = ("name", "type", "is_primary_key", "ordinal_position")
+    columns = [tuple(column[field] for field in fields) for column in record["column_types"]]
+
+    expected = [
+        ("account_id", {"code": "INT64"}, True, 1),
+        ("owner", {"code": "STRING"}, False, 2),
+        ("balance", {"code": "INT64"}, False, 3),
+        ("opened_on", {"code": "DATE"}, False, 4),
+        ("labels", {"code": "ARRAY", "array_element_type": {"code": "STRING"}}, False, 5),
+    ]
+    assert expected == columns
+    (mod, *_) = record["mods"]
+    keys, values = ["account_id"], ["balance", "labels", "opened_on", "owner"]
+    assert keys == list(mod["keys"])
+    assert values == list(mod["new_values"])
+    assert dict(mod["old_values"]) == {}
+    assert isinstance(mod["keys"]["account_id"], str)
+    assert record["value_capture_type"] == "NEW_ROW"
+
+
+def test_transactions_are_whole(everything: Told) -> None:
+    """All records of a transaction are there, in as many partitions as it says, each with a last one."""
+    of_transaction = defaultdict(list)
+    for token, records in everything.partitions.items():
+        for record in data_of(records):
+            of_transaction[record["server_transaction_id"]].append((token, record))
+
+    assert of_transaction
+    for found in of_transaction.values():
+        counts = {record["number_of_records_in_transaction"] for _, record in found}
+        assert counts == {len(found)}
+        tokens = Counter(token for token, _ in found)
+        assert {record["number_of_partitions_in_transaction"] for _, record in found} == {len(tokens)}
+        lasts = [token for token, record in found if record["is_last_record_in_transaction_in_partition"]]
+        assert sorted(tokens) == sorted(lasts)
+        assert len(found) == len({record_order(record["record_sequence"]) for _, record in found})
+        assert len({micros(record) for _, record in found}) == 1
+
+
+def test_records_of_a_partition_are_in_order(everything: Told) -> None:
+    """Timestamps of a partition never go back."""
+    for records in everything.partitions.values():
+        assert all(micros(one) <= micros(other) for one, other in pairwise(records))
+
+
+def test_fold_of_all_records_is_the_table(everything: Told) -> None:
+    """All changes in their order give the table that an exact read at that moment returns."""
+    server, end_micros = everything.server, everything.end_micros
+    data = sorted(
+        everything.data,
+        key=lambda record: (
+            micros(record),
+            record["server_transaction_id"],
+            record_order(record["record_sequence"]),
+        ),
+    )
+    balances: dict[int, int] = {}
+    for record in data:
+        for mod in record["mods"] if record["table_name"] == "accounts" else ():
+            key = int(mod["keys"]["account_id"])
+            if record["mod_type"] == "DELETE":
+                del balances[key]
+            else:
+                balances[key] = int(mod["new_values"]["balance"])
+
+    rows = server.select(
+        "SELECT account_id, balance FROM accounts ORDER BY account_id", read_timestamp=to_datetime(end_micros)
+    )
+    assert sorted(balances.items()) == [tuple(row) for row in rows]
+
+
+def test_both_ends_of_a_query_are_inclusive(everything: Told) -> None:
+    """A query from and to a record's timestamp returns that record, as often as it is asked."""
+    server = everything.server
+    token, record = next(
+        (token, record)
+        for token, records in everything.partitions.items()
+        for record in records
+        if DATA in record
+    )
+    at = to_datetime(micros(record))
+
+    for _ in range(2):
+        found = data_of(list(server.read(at, at, token)))
+        assert record[DATA]["server_transaction_id"] in {item["server_transaction_id"] for item in found}
+        assert {micros(record)} == {micros(item) for item in found}
+
+
+def test_an_idle_partition_sends_heartbeats(server: Server) -> None:
+    """While nothing is committed, heartbeats tell how far a live query has got."""
+    tokens = children_of(list(server.read(server.now())))
+    found = []
+    for token, (begin, _) in tokens.items():
+        records = server.read(to_datetime(begin), None, token)
+        found += [micros(record) for record in islice(records, 6) if HEARTBEAT in record]
+        if len(found) > 1:
+            break
+
+    assert len(found) > 1
+    assert found == sorted(set(found))
+    assert found[-1] <= from_datetime(server.now())
+
+
+def test_exact_reads_do_not_change(server: Server) -> None:
+    """A table at a moment is the same whenever it is read."""
+    at = server.now()
+    first = server.select("SELECT * FROM accounts ORDER BY account_id", read_timestamp=at)
+    time.sleep(0.3)
+
+    assert first
+    assert first == server.select("SELECT * FROM accounts ORDER BY account_id", read_timestamp=at)
+
+
+def test_information_schema_tells_of_the_stream(server: Server) -> None:
+    """The stream, its option, the tables and their keys are in the information schema."""
+    schema, all_tables = ("", "`all`") if server.is_googlesql else ("public", '"all"')
+    watches_all: Any = True if server.is_googlesql else "YES"
+
+    streams = server.select(
+        "SELECT change_stream_schema, change_stream_name, "
+        f"{all_tables} FROM information_schema.change_streams"
+    )
+    options = server.select(
+        "SELECT option_name, option_value FROM information_schema.change_stream_options "
+        f"WHERE change_stream_name = '{CHANGE_STREAM}'"
+    )
+    columns = server.select(
+        "SELECT column_name, ordinal_position FROM information_schema.columns "
+        f"WHERE table_schema = '{schema}' AND table_name = 'accounts' ORDER BY ordinal_position"
+    )
+    keys = server.select(
+        "SELECT column_name FROM information_schema.index_columns "
+        f"WHERE table_schema = '{schema}' AND table_name = 'accounts' AND index_type = 'PRIMARY_KEY'"
+    )
+    names = ["account_id", "owner", "balance", "opened_on", "labels"]
+    expected: list[list[list[Any]]] = [
+        [[schema, CHANGE_STREAM, watches_all]],
+        [["value_capture_type", "NEW_ROW"]],
+        [[name, ordinal] for ordinal, name in enumerate(names, start=1)],
+        [["account_id"]],
+    ]
+    assert expected == [streams, options, columns, keys]

@@ -1,0 +1,160 @@
+"""Where simulator and emulator differ, who is right, and why; each row of the table is looked at on both."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.simulator.settings import Dialect
+from cdc_platform_tests.server_fixtures import SERVERS, Told
+from cdc_platform_tests.sources.spanner.servers import SIMULATOR, children_of, data_of, micros
+
+pytestmark = pytest.mark.integration
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What can be observed of both servers, which of them Spanner is like, and how that is known."""
+
+    simulator: Any
+    emulator: Any
+    right: str
+    why: str
+    observe: Callable[[Told], Any]
+    dialects: tuple[Dialect, ...] = tuple(Dialect)
+
+
+def partitions_of_transactions(told: Told) -> bool:
+    """Return whether a transaction has records in several partitions."""
+    return any(record["number_of_partitions_in_transaction"] > 1 for record in told.data)
+
+
+def is_tagged(told: Told) -> bool:
+    """Return whether a transaction has a tag."""
+    return any(record["transaction_tag"] for record in told.data)
+
+
+def shares_timestamps(told: Told) -> bool:
+    """Return whether transactions share a commit timestamp."""
+    transactions = {(micros(record), record["server_transaction_id"]) for record in told.data}
+    return len(transactions) > len({at for at, _ in transactions})
+
+
+def sequence_forms(told: Told) -> set[bool]:
+    """Return whether record sequences are pairs of numbers."""
+    return {"-" in record["record_sequence"] for record in told.data}
+
+
+def offsets(told: Told) -> set[str]:
+    """Return how timestamps of records end."""
+    return {re.sub(r".*\d(Z|[+-]\d\d:\d\d)$", r"\1", record["commit_timestamp"]) for record in told.data}
+
+
+def replaces(told: Told) -> bool:
+    """Return whether a transaction has several records for one key."""
+    keys = [
+        (record["server_transaction_id"], record["table_name"], str(dict(mod["keys"])))
+        for record in told.data
+        for mod in record["mods"]
+    ]
+    return len(keys) > len(set(keys))
+
+
+def sends_after_token(told: Told) -> str:
+    """Return what a query sends that resumes after its last message."""
+    token = next(token for token, records in told.partitions.items() if data_of(records))
+    start = children_of([record for records in told.partitions.values() for record in records])[token][0]
+    whole = messages(told, token, start)
+    resumed = messages(told, token, start, bytes(whole[-1].resume_token))
+    return "everything again" if values_in(resumed) == values_in(whole) else str(values_in(resumed))
+
+
+def messages(told: Told, token: str, start_micros: int, resume_token: bytes = b"") -> list[Any]:
+    """Return the messages of a query of one partition."""
+    from google.cloud.spanner_v1.types import ExecuteSqlRequest, TransactionSelector
+
+    api = told.server.database.spanner_api
+    values = (to_rfc3339(start_micros), to_rfc3339(told.end_micros), token, "100")
+    types = ("TIMESTAMP", "TIMESTAMP", "STRING", "INT64")
+    names = [f"p{number}" for number in range(1, 5)]
+    request = ExecuteSqlRequest(
+        session=api.create_session(database=told.server.database.name).name,
+        sql=told.server.stream_sql(),
+        params=dict(zip(names, values, strict=True)),
+        param_types={name: {"code": code} for name, code in zip(names, types, strict=True)},
+        transaction=TransactionSelector({"single_use": {"read_only": {"strong": True}}}),
+        resume_token=resume_token,
+    )
+    return list(api.execute_streaming_sql(request=request))
+
+
+def values_in(found: list[Any]) -> int:
+    """Return how many values messages hold."""
+    return sum(len(message.values) for message in found)
+
+
+DIFFERENCES: Final = {
+    "transactions spread over partitions": Difference(
+        True,
+        False,
+        "simulator",
+        "Spanner's documentation: number_of_partitions_in_transaction. The emulator writes all to one.",
+        partitions_of_transactions,
+    ),
+    "transaction tags": Difference(
+        True, False, "simulator", "Spanner's documentation; the emulator's issue 280 is open.", is_tagged
+    ),
+    "several transactions at one commit timestamp": Difference(
+        True,
+        False,
+        "simulator",
+        "Spanner's documentation: they may, when they touch different rows. The emulator runs one at a time.",
+        shares_timestamps,
+    ),
+    "forms of record_sequence": Difference(
+        {False, True},
+        {False},
+        "simulator",
+        "Spanner's newer form is a pair of numbers; Debezium and the emulator's own tests know both.",
+        sequence_forms,
+    ),
+    "several records for one key in a transaction": Difference(
+        True,
+        False,
+        "simulator",
+        "A REPLACE is DELETE and INSERT in Spanner, as the emulator's disabled tests say.",
+        replaces,
+    ),
+    "a query that resumes after its last message": Difference(
+        "0",
+        "everything again",
+        "simulator",
+        "A resume token stands for a place in the result. The emulator's are all alike, and ignored.",
+        sends_after_token,
+    ),
+    "timestamps of PostgreSQL's records": Difference(
+        {"+00:00", "Z"},
+        {"+00:00"},
+        "both",
+        "Spanner's documentation shows `Z`, the emulator writes an offset: readers take both.",
+        offsets,
+        (Dialect.POSTGRESQL,),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("server", "behaviour"),
+    [(pair, name) for pair in SERVERS for name, found in DIFFERENCES.items() if pair[1] in found.dialects],
+    indirect=["server"],
+)
+def test_differences(everything: Told, behaviour: str) -> None:
+    """Both servers still behave as the table says."""
+    difference = DIFFERENCES[behaviour]
+    expected = difference.simulator if everything.server.name == SIMULATOR else difference.emulator
+
+    assert expected == difference.observe(everything), difference.why
+    assert difference.right in ("simulator", "emulator", "both")
