@@ -1,13 +1,11 @@
 """The command line: `cdc-platform demo`, `sync`, `status` and `check`."""
 
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
 
@@ -15,15 +13,16 @@ import click
 
 from cdc_platform.errors import CdcError
 from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.pipeline.invariants import Check, Verdict
     from cdc_platform.pipeline.pipeline import Pipeline
     from cdc_platform.pipeline.settings import PipelineSettings
     from cdc_platform.pipeline.status import Status, TableStatus
     from cdc_platform.pipeline.tick import TickOutcome
+    from cdc_platform.pipeline.verdict import Check, Verdict
 
 DEMO_HOME: Final = Path(".cdc_platform")
 
@@ -48,6 +47,7 @@ def _examples(*lines: str) -> str:
 
 
 DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+NAME = click.option("--name", help="Which pipeline, where DEFS declares several.")
 
 
 class Commands(click.Group):
@@ -104,6 +104,7 @@ def demo(home: Path, seconds: float | None, no_ui: bool, rate: float, token_life
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.demo import DemoOptions, DemoTools, run_demo
     from cdc_platform.pipeline.status import read_status
+    from cdc_platform.resources import SPARK_IS_QUIET
 
     options = DemoOptions(home.absolute(), seconds, not no_ui, rate, token_life, port)
     tools = DemoTools(
@@ -112,8 +113,8 @@ def demo(home: Path, seconds: float | None, no_ui: bool, rate: float, token_life
         run_checks=lambda pipeline, spark: all_passed(run_checks(pipeline, spark)),
         describe_status=lambda pipeline: describe_status(read_status(pipeline)),
     )
-    with _stop_signals() as wants_more:
-        is_right = run_demo(options, tools, wants_more)
+    with stop_signals(SPARK_IS_QUIET.set) as stop:
+        is_right = run_demo(options, tools, stop.is_not_asked)
     sys.exit(0 if is_right else 1)
 
 
@@ -125,36 +126,44 @@ def demo(home: Path, seconds: float | None, no_ui: bool, rate: float, token_life
     )
 )
 @DEFS
+@NAME
 @click.option(
     "--until-caught-up", is_flag=True, help="End when everything of now is published (the default)."
 )
 @click.option("--ticks", type=click.IntRange(min=1), help="End after so many ticks.")
 @click.option("--continuous", is_flag=True, help="Go on until interrupted; ends after the tick at hand.")
-def sync(defs: Path, until_caught_up: bool, ticks: int | None, continuous: bool) -> None:
+def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None, continuous: bool) -> None:
     """Run the ticks of the pipeline that DEFS declares, in one warm process and without Dagster.
 
     A tick reads the change stream up to the source's present, orders and merges the changes, and publishes
     a cut. Whatever interrupts it, the next start goes on where it was; a second one at the same time is safe.
     """
     from cdc_platform.components.loading import load_settings
+    from cdc_platform.pipeline.evolve import find_exclusions
     from cdc_platform.pipeline.follow import follow_source
     from cdc_platform.pipeline.pipeline import open_pipeline
     from cdc_platform.pipeline.trace import trace_lineage
+    from cdc_platform.resources import SPARK_IS_QUIET
 
     if until_caught_up + continuous + (ticks is not None) > 1:
         raise click.UsageError("Choose one of --until-caught-up, --ticks and --continuous.")
-    settings = load_settings(defs)
+    settings = load_settings(defs, name)
     pipeline = open_pipeline(settings)
-    with _stop_signals() as wants_more:
-        tell = _tell_error if continuous else None
+    with stop_signals(SPARK_IS_QUIET.set) as stop:
         target_micros = pipeline.source.clock_micros()
+        for finding in find_exclusions(pipeline):
+            click.secho(f"Note: {finding}", fg="yellow", err=True)
         # What is wrong with the source shows before Spark takes its time to start.
         trace_lineage(pipeline)
         spark = _start_spark(settings)
-        for done, outcome in enumerate(follow_source(pipeline, spark, wants_more, tell), start=1):
-            click.echo(describe_tick(outcome))
+        tell = _tell_error if continuous else None
+        for done, outcome in enumerate(follow_source(pipeline, spark, stop.is_not_asked, tell), start=1):
+            for line in (*describe_copies(outcome), describe_tick(outcome)):
+                click.echo(line)
             if done == ticks or (ticks is None and not continuous and _is_caught_up(outcome, target_micros)):
-                break
+                return
+        click.echo("Stopped; the next start goes on from here.", err=True)
+        sys.exit(0 if continuous else stop.exit_code)
 
 
 def _tell_error(error: CdcError) -> None:
@@ -162,7 +171,21 @@ def _tell_error(error: CdcError) -> None:
 
 
 def _is_caught_up(outcome: "TickOutcome", target_micros: int) -> bool:
+    if outcome.copy.is_going_on:
+        return False
     return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
+
+
+def describe_copies(outcome: "TickOutcome") -> list[str]:
+    """Return a line for each initial copy that a tick went on with, and what it has to say of them."""
+    return [
+        *outcome.copy.notes,
+        *(
+            f"copy {copy.plan.table:<32} {len(copy.done):>6} of {len(copy.plan.pieces):<6} pieces  "
+            f"rows {copy.rows:>12}  as of {to_rfc3339(copy.plan.position_micros)}"
+            for copy in outcome.copy.copies
+        ),
+    ]
 
 
 def describe_tick(outcome: "TickOutcome") -> str:
@@ -180,17 +203,18 @@ def describe_tick(outcome: "TickOutcome") -> str:
     epilog=_examples("status examples/my_bank/defs.yaml", "status examples/my_bank/defs.yaml --json")
 )
 @DEFS
+@NAME
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-def status(defs: Path, as_json: bool) -> None:
+def status(defs: Path, name: str | None, as_json: bool) -> None:
     """Tell where the pipeline that DEFS declares stands: watermark, partitions, tables, newest cut.
 
     It reads the lake's metadata only: no Spark is started, and the source may be down.
     """
     from cdc_platform.components.loading import load_settings
-    from cdc_platform.pipeline.pipeline import open_pipeline
+    from cdc_platform.pipeline.pipeline import open_existing
     from cdc_platform.pipeline.status import read_status
 
-    found = read_status(open_pipeline(load_settings(defs)))
+    found = read_status(open_existing(load_settings(defs, name)))
     click.echo(found.to_json() if as_json else describe_status(found))
 
 
@@ -212,6 +236,14 @@ def describe_status(found: "Status") -> str:
         f"quarantine  {found.quarantined} records",
         "tables",
         *(_describe_table(name, table) for name, table in found.tables.items()),
+        *(["notes"] if found.findings else []),
+        *(f"            {finding}" for finding in found.findings),
+        *(["copying"] if found.copies else []),
+        *(
+            f"            {name:<32} {copy.copied_rows:>12} rows  "
+            f"{copy.copied_pieces} of {copy.pieces} pieces, as of {to_rfc3339(copy.position_micros)}"
+            for name, copy in found.copies.items()
+        ),
     ]
     return "\n".join(lines)
 
@@ -227,42 +259,53 @@ def _describe_table(name: str, table: "TableStatus") -> str:
     )
 )
 @DEFS
+@NAME
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JUnit XML, for CI."
 )
-def check(defs: Path, junit: Path | None) -> None:
+def check(defs: Path, name: str | None, junit: Path | None) -> None:
     """Check the lake as it is, and the source: the same checks as Dagster's, over the whole log.
 
     Prints a line for each check; the exit code is 1 if one fails.
     """
     from cdc_platform.components.loading import load_settings
-    from cdc_platform.pipeline.pipeline import open_pipeline
+    from cdc_platform.pipeline.pipeline import open_existing
+    from cdc_platform.resources import SPARK_IS_QUIET
 
-    settings = load_settings(defs)
-    results = run_checks(open_pipeline(settings), _start_spark(settings))
+    settings = load_settings(defs, name)
+    pipeline = open_existing(settings)
+    with stop_signals(SPARK_IS_QUIET.set) as stop:
+        results = run_checks(pipeline, _start_spark(settings), stop.is_not_asked)
+    if not stop.is_not_asked():
+        sys.exit(stop.exit_code)
     if junit is not None:
         junit.write_text(as_junit(settings.name, results), encoding="utf-8")
     sys.exit(0 if all_passed(results) else 1)
 
 
 def all_passed(results: "list[tuple[Check, Verdict, float]]") -> bool:
-    """Return whether all checks passed."""
-    return all(verdict.passed for _, verdict, _ in results)
+    """Return whether all checks passed, but for those that only warn."""
+    return all(verdict.passed or promise.is_warning for promise, verdict, _ in results)
 
 
-def run_checks(pipeline: "Pipeline", spark: "SparkSession") -> "list[tuple[Check, Verdict, float]]":
-    """Run every check, print a line for each, and return it with its verdict and its seconds."""
-    from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING, Verdict
+def run_checks(
+    pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool] = lambda: True
+) -> "list[tuple[Check, Verdict, float]]":
+    """Run every check while more is wanted, print a line for each, and return it with verdict and seconds."""
+    from cdc_platform.pipeline.invariants import CHECKS
+    from cdc_platform.pipeline.verdict import EVERYTHING, Verdict
 
     results = []
-    for promise in CHECKS:
+    for promise in takewhile(lambda _: wants_more(), CHECKS):
         begun = time.monotonic()
         try:
             verdict = promise.run(pipeline, spark, EVERYTHING)
         except CdcError as error:
             verdict = Verdict(passed=False, summary=f"{type(error).__name__}: {error}", facts={})
         seconds = time.monotonic() - begun
-        word = click.style("ok    ", fg="green") if verdict.passed else click.style("FAILED", fg="red")
+        failed = ("warn  ", "yellow") if promise.is_warning else ("FAILED", "red")
+        text, colour = ("ok    ", "green") if verdict.passed else failed
+        word = click.style(text, fg=colour)
         click.echo(f"{word} {promise.name:<20} {verdict.summary} ({seconds:.1f} s)")
         results.append((promise, verdict, seconds))
     return results
@@ -270,7 +313,7 @@ def run_checks(pipeline: "Pipeline", spark: "SparkSession") -> "list[tuple[Check
 
 def as_junit(pipeline: str, results: "list[tuple[Check, Verdict, float]]") -> str:
     """Return the results of checks as JUnit XML."""
-    failures = sum(not verdict.passed for _, verdict, _ in results)
+    failures = sum(not (verdict.passed or promise.is_warning) for promise, verdict, _ in results)
     suite = ET.Element(
         "testsuite",
         {"name": f"cdc-platform check {pipeline}", "tests": str(len(results)), "failures": str(failures)},
@@ -282,10 +325,11 @@ def as_junit(pipeline: str, results: "list[tuple[Check, Verdict, float]]") -> st
             "time": f"{seconds:.3f}",
         }
         case = ET.SubElement(suite, "testcase", attributes)
-        if not verdict.passed:
+        if not verdict.passed and not promise.is_warning:
             ET.SubElement(case, "failure", {"message": verdict.summary}).text = promise.description
         facts = "\n".join(f"{name}={fact}" for name, fact in verdict.facts.items())
-        ET.SubElement(case, "system-out").text = facts
+        told = [f"warning={verdict.summary}"] if promise.is_warning and not verdict.passed else []
+        ET.SubElement(case, "system-out").text = "\n".join([*told, facts])
     return ET.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
@@ -303,27 +347,6 @@ def _start_spark(settings: "PipelineSettings") -> "SparkSession":
     session = spark_session(settings, report)
     click.echo(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
     return session
-
-
-@contextmanager
-def _stop_signals() -> "Iterator[Callable[[], bool]]":
-    """Yield whether to go on: the first interrupt ends after the step at hand, the second at once."""
-    is_stopping = False
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        nonlocal is_stopping
-        if is_stopping:
-            raise KeyboardInterrupt
-        is_stopping = True
-        if number == signal.SIGINT:
-            click.echo("Ending after the step at hand; interrupt again to end at once.", err=True)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: not is_stopping
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Final
 
 import dagster as dg
 
-from cdc_platform.components.loading import find_pipelines, load_component
+from cdc_platform.components.loading import find_pipelines, load_definitions
 from cdc_platform.errors import SettingError
 
 PLACE_VARIABLE: Final = "CDC_PLATFORM_DEFS"
@@ -32,5 +32,5 @@ def defs() -> dg.Definitions:
     found = find_pipelines(place)
     if not found and PLACE_VARIABLE in os.environ:
         raise SettingError(PLACE_VARIABLE, f"names no file or folder that declares a pipeline: {place}")
-    pipelines = [load_component(path).definitions(path.absolute().parent) for path in found]
+    pipelines = [pipeline for path in found for pipeline in load_definitions(path)]
     return dg.Definitions.merge(dg.Definitions(executor=dg.in_process_executor), *pipelines)

@@ -15,6 +15,7 @@
     + DialectMismatch           the database speaks another dialect than the setting says
     + PartitionModeUnsupported  the change stream uses MUTABLE_KEY_RANGE
     + RetentionExpired          the start lies before the change stream's retention
+    + CopyExpired               the version of the source that a copy reads is gone
     + PartitionBoundsInvalid    the read began outside the partition's life
     + RecordUnreadable          a record has not the shape that the source documents
     + QueryRefused              the source refuses a query as it is written
@@ -102,6 +103,10 @@ class RetentionExpired(SourceError):
     """The start of the read lies before the change stream's retention: records are lost to it."""
 
 
+class CopyExpired(SourceError):
+    """The version of the source that a copy was reading is gone: the copy has to begin anew."""
+
+
 class PartitionBoundsInvalid(SourceError):
     """The read began outside the life of its partition: a position went wrong."""
 
@@ -152,6 +157,10 @@ class CutNotFound(LakeError):
     """The cut does not exist, or its snapshots have expired."""
 
 
+class PipelineNotFound(LakeError):
+    """There is no lake at the place, or the pipeline has never run there."""
+
+
 class ValueUnfit(LakeError):
     """A value of the change log does not fit the type of its column; nothing of its tick is published."""
 
@@ -159,6 +168,7 @@ class ValueUnfit(LakeError):
         self.table, self.column, self.type_name, self.value, self.key = table, column, type_name, value, key
         super().__init__(
             f"Table `{table}`, key {key}: the value of the column `{column}` does not fit the type "
-            f"{type_name}. It was captured before the column had this type. Give the column a type in the "
-            f"source that takes both, or begin a new lake after the change. Value: {value}"
+            f"{type_name}, and its record does not say that the column had this type then. Nothing of the "
+            "tick is published. Report it with the raw record; to go on without it, begin a new lake. "
+            f"Value: {value}"
         )

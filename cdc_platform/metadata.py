@@ -15,6 +15,7 @@ from cdc_platform.model.timestamps import to_datetime, to_rfc3339
 
 if TYPE_CHECKING:
     # The sensor imports this module, and does without Spark.
+    from cdc_platform.pipeline.copy import CopyOutcome
     from cdc_platform.pipeline.maintain import MaintenanceOutcome
     from cdc_platform.pipeline.merge import MergeOutcome
     from cdc_platform.pipeline.order import OrderOutcome
@@ -205,6 +206,34 @@ def describe_order(order: "OrderOutcome", clock_micros: int, rows: int | None) -
         **({ROW_COUNT: rows} if rows is not None else {}),
         **reach,
     }
+
+
+def describe_copies(outcome: "CopyOutcome") -> Metadata:
+    """Tell how far the initial copies are that a step went on with."""
+    return {
+        "tables_copying": len([copy for copy in outcome.copies if not copy.is_complete]),
+        "rows_copied": outcome.rows,
+        **({"notes": dg.MetadataValue.md("\n\n".join(outcome.notes))} if outcome.notes else {}),
+        **({"failure": f"{type(outcome.failure).__name__}: {outcome.failure}"} if outcome.failure else {}),
+        **({"copies": _copy_table(outcome)} if outcome.copies else {}),
+    }
+
+
+def _copy_table(outcome: "CopyOutcome") -> dg.TableMetadataValue:
+    return dg.MetadataValue.table(
+        [
+            dg.TableRecord(
+                {
+                    "table": copy.plan.table,
+                    "as_of": to_rfc3339(copy.plan.position_micros),
+                    "pieces": len(copy.plan.pieces),
+                    "copied_pieces": len(copy.done),
+                    "copied_rows": copy.rows,
+                }
+            )
+            for copy in outcome.copies
+        ]
+    )
 
 
 def describe_merge(merge: "MergeOutcome", schema: TableSchema, rows: int | None) -> Metadata:

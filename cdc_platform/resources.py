@@ -1,11 +1,12 @@
 """Spark sessions, and what the assets of one pipeline share in a run."""
 
 import os
+import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,10 @@ CONNECT_PORT: Final = 15002
 PROBE_S: Final = 5.0
 WAREHOUSE: Final = "spark.sql.catalog.lake.warehouse"
 KEPT_LINES: Final = 200
+STDERR: Final = 2
+
+SPARK_IS_QUIET: Final = threading.Event()
+"""Set when the process is about to end: what Spark says of its own end is not passed on."""
 
 UNRESOLVED: Final = ("unresolved dependenc", "server access error", "download failed", "not found: ")
 
@@ -64,7 +69,7 @@ def start_session(
         return session
     check_java()
     _refuse_second_lake(settings)
-    with _launcher_output(report or _ignore) as lines:
+    with _launcher_output(report or _ignore) as lines, _kept_interrupts():
         try:
             session = resource.spark_session
         except Exception as error:
@@ -110,8 +115,8 @@ def _launcher_output(report: Callable[[str], None]) -> Iterator[list[str]]:
     """Collect what Spark's launcher writes to stderr while it starts, and hand it on afterwards."""
     lines: list[str] = []
     read_end, write_end = os.pipe()
-    kept = os.dup(2)
-    os.dup2(write_end, 2)
+    kept = os.dup(STDERR)
+    os.dup2(write_end, STDERR)
     os.close(write_end)
     is_started = threading.Event()
 
@@ -119,7 +124,8 @@ def _launcher_output(report: Callable[[str], None]) -> Iterator[list[str]]:
         with os.fdopen(read_end, encoding="utf-8", errors="replace") as output:
             for line in output:
                 if is_started.is_set():
-                    os.write(kept, line.encode())
+                    if not SPARK_IS_QUIET.is_set():
+                        os.write(kept, line.encode())
                     continue
                 del lines[:-KEPT_LINES]
                 lines.append(line.rstrip())
@@ -128,10 +134,33 @@ def _launcher_output(report: Callable[[str], None]) -> Iterator[list[str]]:
     # The JVM holds the pipe as long as it lives, so somebody has to read it.
     threading.Thread(target=drain, daemon=True, name="spark-output").start()
     try:
-        yield lines
+        with _own_messages(kept):
+            yield lines
     finally:
         is_started.set()
-        os.dup2(kept, 2)
+        os.dup2(kept, STDERR)
+
+
+def _own_messages(descriptor: int) -> AbstractContextManager[object]:
+    """Lead what we ourselves say past the pipe: a report would otherwise be a line to report."""
+    try:
+        is_piped = sys.stderr.fileno() == STDERR
+    except (OSError, ValueError):
+        is_piped = False
+    if not is_piped:
+        return nullcontext()
+    return redirect_stderr(os.fdopen(descriptor, "w", buffering=1, errors="replace", closefd=False))
+
+
+@contextmanager
+def _kept_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C as it is: a new session would take it to cancel its jobs, in the middle of a commit."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 def _start_error(settings: PipelineSettings, error: Exception, lines: list[str]) -> CdcError:

@@ -19,6 +19,7 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.order_key import record_order
 from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
+from cdc_platform.model.sightings import Look
 from cdc_platform.model.slices import Slice, SliceOutcome
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import to_datetime
@@ -27,17 +28,17 @@ from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.settings import MaintenanceSettings, PipelineSettings
+from cdc_platform.sources.spanner.copy_pieces import columns_to_text
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.fake_copies import FakeCopyDataSource, FakePlanner, FakePlans, RowsAt
+from cdc_platform_tests.history import RawRow, type_json
 
 Mod = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Keys and new values."""
 Answer = Callable[[int, Sequence[Slice]], Sequence[RawRow]]
 """Tick and slices to the rows that they return."""
-RowsAt = Callable[[str, int], Iterator[pa.RecordBatch]]
-"""Table and moment to its rows."""
 
 START: Final = 1_800_000_000_000_000
 """Where fake streams begin."""
@@ -65,10 +66,16 @@ class FakeSource:
     now_micros: int = START
     answer: Answer = field(default=lambda _tick, _slices: ())
     rows_at: RowsAt = field(default=lambda _table, _micros: iter(()))
+    look_at: Callable[[int], Look] | None = None
+    plans: FakePlans = field(default_factory=FakePlans)
 
     def describe(self) -> FakeDescription:
         """Return the watched tables."""
         return FakeDescription(self.schemas)
+
+    def look(self, micros: int) -> Look:
+        """Return the schema at a moment."""
+        return self.look_at(micros) if self.look_at is not None else Look(micros, self.schemas, {}, {})
 
     def start_micros(self) -> int:
         """Return the beginning of the stream."""
@@ -77,6 +84,22 @@ class FakeSource:
     def clock_micros(self) -> int:
         """Return the source's present."""
         return self.now_micros
+
+    def plan_copies(self, at_micros: int) -> FakePlanner:
+        """Return what cuts tables into pieces."""
+        return FakePlanner(self.rows_at, self.plans, at_micros)
+
+    def copy_columns(self, table: TableSchema) -> str:
+        """Return the columns of a copy as text."""
+        return columns_to_text(table)
+
+    def copy_format(self) -> type[DataSource]:
+        """Return the data source that hands pieces to Spark."""
+        return FakeCopyDataSource
+
+    def copy_options(self, columns: str, _at_micros: int, pieces: Sequence[str]) -> dict[str, str]:
+        """Return the pieces as Spark options."""
+        return {"columns": columns, "pieces": json.dumps(list(pieces))}
 
     def spark_format(self) -> type[DataSource]:
         """Return the data source that hands the answers to Spark."""
@@ -129,12 +152,19 @@ def make_pipeline(
     name: str | None = None,
     first_micros: int = START,
     maintenance: MaintenanceSettings | None = None,
+    copy_piece_rows: int | None = None,
 ) -> Pipeline:
-    """Return a pipeline on a fake source, with a name of its own unless one is given."""
+    """Return a pipeline on a fake source, with a name of its own unless one is given.
+
+    With `copy_piece_rows` it begins with copies in pieces of so many rows, one wave of them a step.
+    """
     settings = PipelineSettings(
         name=name or f"fake_{next(_serial)}",
         source=SpannerSettings("project", "instance", "database", "stream"),
         lake=lake,
+        initial_copy=copy_piece_rows is not None,
+        copy_piece_rows=copy_piece_rows or 1,
+        copy_s=0,
         maintenance=maintenance or MaintenanceSettings(),
     )
     source = FakeSource(tuple(tables), first_micros, first_micros)
@@ -156,8 +186,9 @@ def data_change(  # noqa: PLR0913  a record has many parts, and most tests leave
     records: int = 1,
     capture: ValueCaptureType = ValueCaptureType.OLD_AND_NEW_VALUES,
     token: str = "",
+    schema: TableSchema | None = None,
 ) -> RawRow:
-    """Return a data change record as the reader writes it, without its tick."""
+    """Return a data change record as the reader writes it, without its tick; it tells types of a schema."""
     return {
         "kind": RecordKind.DATA_CHANGE.value,
         "partition_token": token,
@@ -169,7 +200,7 @@ def data_change(  # noqa: PLR0913  a record has many parts, and most tests leave
         "table_name": table,
         "mod_type": mod_type.value,
         "value_capture_type": capture.value,
-        "column_types": "[]",
+        "column_types": json.dumps(_described(schema)),
         "mods": [
             {"keys": json.dumps(keys), "new_values": json.dumps(values), "old_values": "{}"}
             for keys, values in mods
@@ -179,6 +210,18 @@ def data_change(  # noqa: PLR0913  a record has many parts, and most tests leave
         "transaction_tag": "",
         "is_system_transaction": False,
     }
+
+
+def _described(schema: TableSchema | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": column.name,
+            "type": type_json(column.type),
+            "is_primary_key": column.is_primary_key,
+            "ordinal_position": column.ordinal,
+        }
+        for column in (schema.columns if schema is not None else ())
+    ]
 
 
 def slice_row(planned: Slice, outcome: SliceOutcome = SliceOutcome.COMPLETE, records: int = 0) -> RawRow:

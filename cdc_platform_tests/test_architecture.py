@@ -33,7 +33,8 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "pipeline": ENGINES,
     "demo": STEPS,
     **dict.fromkeys(DAGSTER_FILES, EVERYTHING - {"cli"}),
-    "cli": EVERYTHING,
+    "stopping": frozenset({"errors"}),
+    "cli": EVERYTHING | {"stopping"},
 }
 
 FRAMEWORKS: Final[dict[str, frozenset[str]]] = {

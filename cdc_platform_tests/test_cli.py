@@ -12,13 +12,15 @@ from click.testing import CliRunner
 
 from cdc_platform import cli
 from cdc_platform.cli import as_junit, describe_tick, main
+from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import CommitConflict, SourceUnreachable
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.model.records import RecordKind
-from cdc_platform.pipeline.invariants import Check, Verdict
 from cdc_platform.pipeline.order import OrderOutcome
+from cdc_platform.pipeline.pipeline import open_pipeline
 from cdc_platform.pipeline.read import ReadOutcome
 from cdc_platform.pipeline.tick import TickOutcome
+from cdc_platform.pipeline.verdict import Check, Verdict
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 if TYPE_CHECKING:
@@ -51,9 +53,35 @@ def test_the_first_page_names_all_commands() -> None:
     assert "dg scaffold" in output
 
 
+def begin(defs: Path) -> Path:
+    """Make the pipeline's part of the lake, as the first step of its first tick does, and return its file."""
+    _ = open_pipeline(load_settings(defs)).lake.catalog
+    return defs
+
+
+@pytest.mark.parametrize("command", ["status", "check"])
+def test_reading_makes_no_lake(tmp_path: Path, command: str) -> None:
+    """Where no lake is, whoever reads learns what to do, and nothing is made."""
+    code, output, errors = run(command, write_defs(tmp_path))
+    assert (code, output) == (1, "")
+    assert errors.startswith(f"PipelineNotFound: There is no lake at {tmp_path / 'lake'}")
+    assert "`cdc-platform sync` begins it" in errors
+    assert [tmp_path / "defs.yaml"] == list(tmp_path.iterdir())
+
+
+def test_reading_makes_no_pipeline(tmp_path: Path) -> None:
+    """A lake without the pipeline is left as it is, and those that it holds are named."""
+    lake = open_pipeline(load_settings(begin(write_defs(tmp_path)))).lake
+    before = lake.catalog.list_namespaces()
+    code, _, errors = run("status", write_defs(tmp_path, bank_attributes(name="bnak")))
+    assert code == 1
+    assert "holds no pipeline `bnak`; it holds `bank`." in errors
+    assert before == lake.catalog.list_namespaces()
+
+
 def test_status_of_a_new_pipeline(tmp_path: Path) -> None:
-    """A pipeline that never ran has a status, although nobody answers at the source."""
-    code, output, _ = run("status", write_defs(tmp_path))
+    """A pipeline that has published nothing has a status, although nobody answers at the source."""
+    code, output, _ = run("status", begin(write_defs(tmp_path)))
     assert code == 0
     assert "none yet" in output
     assert "0 live, 0 waiting, 0 finished" in output
@@ -61,14 +89,14 @@ def test_status_of_a_new_pipeline(tmp_path: Path) -> None:
 
 def test_status_as_json(tmp_path: Path) -> None:
     """`--json` prints one JSON object with everything in it."""
-    _, output, _ = run("status", write_defs(tmp_path), "--json")
+    _, output, _ = run("status", begin(write_defs(tmp_path)), "--json")
     found = json.loads(output)
     assert (found["pipeline"], found["tick"], found["cut"], found["tables"]) == ("bank", 0, None, {})
 
 
 def test_status_starts_no_spark(tmp_path: Path) -> None:
     """The status needs neither pyspark nor a JVM."""
-    arguments = ["status", str(write_defs(tmp_path))]
+    arguments = ["status", str(begin(write_defs(tmp_path)))]
     code = f"import sys; from cdc_platform.cli import main; main({arguments!r}, standalone_mode=False); "
     code += "print('pyspark' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -81,6 +109,17 @@ def test_a_bad_setting_is_a_message_and_not_a_traceback(tmp_path: Path) -> None:
     assert (code, output) == (1, "")
     assert errors.startswith("SettingError: Setting `")
     assert "Traceback" not in errors
+
+
+def test_a_pipeline_of_several_is_chosen_by_name(tmp_path: Path) -> None:
+    """A file of two documents needs `--name`; the message says so, and the option does it."""
+    first = begin(write_defs(tmp_path)).read_text(encoding="utf-8")
+    second = write_defs(tmp_path, bank_attributes(name="shop"))
+    second.write_text(f"{first}---\n{second.read_text(encoding='utf-8')}", encoding="utf-8")
+    code, _, errors = run("status", second)
+    assert (code, "`--name`: `bank`, `shop`" in errors) == (1, True)
+    code, output, _ = run("status", second, "--name", "bank")
+    assert (code, output.startswith("pipeline    bank,")) == (0, True)
 
 
 def test_an_unreachable_source_ends_sync_before_spark_starts(tmp_path: Path) -> None:
@@ -105,7 +144,7 @@ def test_errors_of_the_platform_exit_with_1(tmp_path: Path, monkeypatch: pytest.
         raise CommitConflict("another run was first")
 
     monkeypatch.setattr("cdc_platform.pipeline.status.read_status", conflict)
-    code, _, errors = run("status", write_defs(tmp_path))
+    code, _, errors = run("status", begin(write_defs(tmp_path)))
     assert (code, errors) == (1, "CommitConflict: another run was first\n")
 
 
@@ -139,6 +178,15 @@ def test_checks_print_a_line_each(
     ]
     assert "SourceUnreachable: nobody answers" in lines[2]
     assert not cli.all_passed(results)
+
+
+def test_checks_end_when_no_more_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal lets the check at hand end, and no other begins."""
+    checks = tuple(a_check(name, passes=True) for name in ("first", "second"))
+    monkeypatch.setattr("cdc_platform.pipeline.invariants.CHECKS", checks)
+    answers = iter([True, False])
+    results = cli.run_checks(cast("Pipeline", None), cast("SparkSession", None), lambda: next(answers))
+    assert [check.name for check, _, _ in results] == ["first"]
 
 
 def test_junit_tells_what_failed() -> None:

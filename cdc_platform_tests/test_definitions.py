@@ -107,6 +107,7 @@ def test_without_named_tables_a_silent_source_leaves_those_of_the_lake(
     assert {
         f"bank__cdc/{name}" for name in ("raw_change_records", "partition_lineage", "change_log", "cut")
     } < set(found["assets"])
+    assert not (tmp_path / "lake").exists()
 
 
 def test_the_place_is_told_or_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """The whole way as a user goes it: real processes, a bank that writes, and kills that nobody announces."""
 
+import os
 import random
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,10 +16,9 @@ import yaml
 
 from cdc_platform.components.loading import TYPE
 from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
-from cdc_platform.demo.home import find_start
+from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.lake import LOG, Lake
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform_tests.emulator_fixtures import BankStream, make_bank
 from cdc_platform_tests.programs import BANK, COMMAND_LINE, Program, running_demo, start
@@ -29,7 +30,8 @@ WITHIN_S: Final = 600.0
 """A busy machine is slow, not wrong."""
 
 SEED: Final = 3
-KILLS: Final = 3
+ACCOUNTS: Final = 20
+"""With which a bank begins; more are opened, and some are closed, while it is copied."""
 LONGEST_LIFE_S: Final = 8.0
 TRANSFERS_A_SECOND: Final = 25
 NAME: Final = "killed"
@@ -65,16 +67,16 @@ class Declared:
 
 
 def declare(stream: BankStream, folder: Path) -> Declared:
-    """Write a pipeline's file; it reads the bank from its beginning on."""
+    """Write a pipeline's file; it copies the bank as it finds it, in small pieces, one wave a tick."""
     source = {
         "project": stream.spanner.project,
         "instance": stream.spanner.instance,
         "database": stream.spanner.database,
         "change_stream": stream.spanner.change_stream,
         "emulator_host": stream.spanner.emulator_host,
-        "start_timestamp": to_rfc3339(find_start(stream.bank)),
     }
-    attributes = {"name": NAME, "source": source, "lake": {"path": "lake"}, "idle_interval_s": 0.2}
+    pace = {"idle_interval_s": 0.2, "copy_piece_rows": 1, "copy_s": 0}
+    attributes = {"name": NAME, "source": source, "lake": {"path": "lake"}, **pace}
     declared = Declared(stream.bank, folder)
     declared.defs.write_text(yaml.safe_dump({"type": TYPE, "attributes": attributes}), encoding="utf-8")
     return declared
@@ -92,11 +94,29 @@ def writing_bank(declared: Declared) -> Iterator[Program]:
 
 def kill_at_random(declared: Declared, chance: random.Random) -> None:
     """Run the pipeline, and kill its process group in one of its first ticks."""
+    with running_for_a_while(declared, chance) as program:
+        program.kill_group()
+
+
+def stop_at_random(declared: Declared, chance: random.Random) -> None:
+    """Run the pipeline, and ask all its processes to end in one of its first ticks: all goes quietly."""
+    with running_for_a_while(declared, chance) as program:
+        before = program.said()
+        os.killpg(program.process.pid, signal.SIGTERM)
+        assert program.ends_with(WITHIN_S) in {0, 128 + signal.SIGTERM}
+        first, *others = program.said().removeprefix(before).splitlines()
+    assert first == "Ending after the step at hand; a second signal ends at once."
+    assert all(line.startswith(("tick ", "Stopped")) for line in others), others
+
+
+@contextmanager
+def running_for_a_while(declared: Declared, chance: random.Random) -> Iterator[Program]:
+    """Yield the pipeline, running, in one of its first ticks."""
     with declared.start("sync", "--continuous") as program:
         program.wait_for("Spark is ready", WITHIN_S)
         time.sleep(chance.uniform(0, LONGEST_LIFE_S))
         assert program.process.poll() is None, program.said()
-        program.kill_group()
+        yield program
 
 
 def sum_of_table(lake: Lake) -> int:
@@ -119,13 +139,13 @@ def test_the_demo_proves_itself(tmp_path: Path) -> None:
 
 
 def test_killed_at_random_moments(emulator: str, tmp_path: Path) -> None:
-    """A pipeline whose process group is killed again and again loses nothing, and logs nothing twice."""
+    """A pipeline that is killed or asked to end at any moment, also while it copies, loses nothing."""
     require_java()
     declared = declare(make_bank(emulator, NAME), tmp_path)
     chance = random.Random(SEED)  # noqa: S311  a test's moments, not a secret
     with writing_bank(declared):
-        for _ in range(KILLS):
-            kill_at_random(declared, chance)
+        for end in (kill_at_random, stop_at_random, kill_at_random):
+            end(declared, chance)
     declared.run("sync", "--until-caught-up")
     report = tmp_path / "checks.xml"
     declared.run("check", "--junit", report)
@@ -134,5 +154,9 @@ def test_killed_at_random_moments(emulator: str, tmp_path: Path) -> None:
     fields = ("table_name", "record_id", "mod_ordinal")
     log = declared.lake.system_table(LOG).scan(selected_fields=fields).to_arrow()
     assert len(log) == len(log.group_by(list(fields)).aggregate([])) > 0
+    plan = load_plans(declared.lake)["accounts"]
+    copied = read_progress(declared.lake.table("accounts"), plan)
+    assert len(plan.pieces) > ACCOUNTS / 2
+    assert copied.is_complete
     with open_database(declared.bank) as database:
         assert sum_of_balances(database) == sum_of_table(declared.lake)

@@ -9,11 +9,13 @@ from pydantic import Field
 from cdc_platform import metadata
 from cdc_platform.assets.events import tick_events
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.assets.tables import count_merged_rows
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.lake.lake import CUT
 from cdc_platform.model.schemas import CUTS
 from cdc_platform.partitions import add_live_partitions
 from cdc_platform.pipeline.follow import follow_source, pause
+from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.resources import PipelineRun, find_run
@@ -52,6 +54,7 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, config: CutConfig
     ) -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
         run = find_run(context, assets.run_key)
+        yield from _merge_newcomers(context, assets, run)
         published = publish_cut(run.pipeline, run.spark)
         if config.follow_s > 0:
             yield dg.AssetMaterialization(
@@ -63,6 +66,24 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         yield dg.MaterializeResult(metadata=metadata.describe_cut(published, clock_micros))
 
     return cut
+
+
+def _merge_newcomers(
+    context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
+) -> Iterator[dg.AssetMaterialization]:
+    """Merge the tables that came up since the code location was loaded, so that the cut has them."""
+    newcomers = [table for table in run.pipeline.tables if table.name not in assets.tables]
+    if not newcomers:
+        return
+    context.log.warning(
+        "Tables that are new at the source are materialised with the cut: %s. Reload the code location to "
+        "see them as assets.",
+        ", ".join(table.name for table in newcomers),
+    )
+    for merge in merge_tables(run.pipeline, run.spark, newcomers):
+        rows = count_merged_rows(run.pipeline, merge.table)
+        described = metadata.describe_merge(merge, run.pipeline.table(merge.table), rows)
+        yield dg.AssetMaterialization(assets.table(merge.table), metadata=described)
 
 
 def _follow(

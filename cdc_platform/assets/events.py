@@ -26,6 +26,8 @@ def tick_events(
         rows = count_rows(head(pipeline.lake.system_table(LOG)))
         described = metadata.describe_order(outcome.order, outcome.read.clock_micros, rows)
         yield dg.AssetMaterialization(assets.log, metadata=described)
+    if outcome.copy.copies:
+        yield dg.AssetMaterialization(assets.copies, metadata=metadata.describe_copies(outcome.copy))
     for merge in outcome.merges:
         if merge.snapshot_id is not None:
             rows = count_merged_rows(pipeline, merge.table)

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 import dagster as dg
 
-from cdc_platform.lake.lake import LINEAGE, LOG, RAW
+from cdc_platform.lake.lake import COPIED, LINEAGE, LOG, RAW
 from cdc_platform.metadata import TABLE_NAME
 from cdc_platform.model.names import lake_table_name
 
@@ -32,6 +32,7 @@ class PipelineAssets:
     pipeline: str
     tables: tuple[str, ...]
     owners: tuple[str, ...] = ()
+    copies_first: bool = False
 
     @property
     def run_key(self) -> str:
@@ -52,6 +53,16 @@ class PipelineAssets:
     def log(self) -> dg.AssetKey:
         """Key of the change log."""
         return self._system(LOG)
+
+    @property
+    def copies(self) -> dg.AssetKey:
+        """Key of the initial copies."""
+        return self._system(COPIED)
+
+    @property
+    def before_tables(self) -> list[dg.AssetKey]:
+        """Keys of what a table is made of."""
+        return [self.log, *([self.copies] if self.copies_first else [])]
 
     @property
     def cut(self) -> dg.AssetKey:
@@ -75,7 +86,14 @@ class PipelineAssets:
     @property
     def all_keys(self) -> list[dg.AssetKey]:
         """Keys of all assets, from the source to the readers."""
-        return [self.raw, self.lineage, self.log, *self.all_tables, self.cut, self.maintenance]
+        return [
+            self.raw,
+            self.lineage,
+            *self.before_tables,
+            *self.all_tables,
+            self.cut,
+            self.maintenance,
+        ]
 
     def _system(self, name: str) -> dg.AssetKey:
         return dg.AssetKey([f"{self.pipeline}__cdc", name])

@@ -15,10 +15,13 @@ from cdc_platform.resources import find_run
 class TableConfig(dg.Config):
     """What may be asked of one table in the launchpad."""
 
-    rebuild: bool = Field(default=False, description="Build the table anew from the change log.")
+    rebuild: bool = Field(
+        default=False,
+        description="Build the table anew from the change log, upon its initial copy if it has one.",
+    )
     at_cut: int | None = Field(
         default=None,
-        description="With `rebuild`: start from the table as it was at this cut, not from an empty one.",
+        description="With `rebuild`: start from the table as it was at this cut, and not from its beginning.",
     )
 
 
@@ -28,7 +31,7 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
 
     @dg.asset(
         **assets.arguments(key, "tables", {"pyspark", "iceberg"}, source_table=source_table),
-        deps=[assets.log],
+        deps=assets.before_tables,
         description=f"The source table `{source_table}` as it was at the newest cut.\n\nMaterialising it "
         "catches up with the change log, unseen by readers until the next cut is published. "
         "The run setting `rebuild` builds it anew from the log, `at_cut` from an older cut on.",

@@ -1,4 +1,4 @@
-"""The platform's invariants as blocking asset checks."""
+"""The platform's invariants as asset checks; all of them block, but those that only warn."""
 
 from typing import Final
 
@@ -9,8 +9,9 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PROOF_TAG
 from cdc_platform.lake.commits import POSITION, TICK, Mark, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.lake import LOG
-from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING, Check, Scope
+from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope
 from cdc_platform.resources import find_run
 
 THROUGH_TICK: Final = "checked_through_tick"
@@ -53,15 +54,16 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
         asset=key.asset_key,
         name=check.name,
         description=check.description,
-        blocking=True,
+        blocking=not check.is_warning,
         required_resource_keys={assets.run_key},
     )
     def invariant(context: AssetCheckExecutionContext) -> AssetCheckResult:
         run = find_run(context, assets.run_key)
         mark = read_mark(run.pipeline.lake.system_table(LOG))
-        verdict = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, key))
+        verdict = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, check, key))
         return AssetCheckResult(
             passed=verdict.passed,
+            severity=dg.AssetCheckSeverity.WARN if check.is_warning else dg.AssetCheckSeverity.ERROR,
             description=verdict.summary,
             metadata={**verdict.facts, THROUGH_TICK: mark.tick},
         )
@@ -69,18 +71,21 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
     return invariant
 
 
-def _scope(context: AssetCheckExecutionContext, pipeline: Pipeline, key: dg.AssetCheckKey) -> Scope:
+def _scope(
+    context: AssetCheckExecutionContext, pipeline: Pipeline, check: Check, key: dg.AssetCheckKey
+) -> Scope:
     """Return what the check has not yet seen; everything in a proof, or when the check is asked for alone."""
     if not context.run.asset_selection or context.run.tags.get(PROOF_TAG) == "true":
         return EVERYTHING
     records = context.instance.event_log_storage.get_asset_check_execution_history(key, limit=HISTORY)
-    ticks = (_passed_tick(record) for record in records)
+    # What was warned of has been said; what has failed is looked at again.
+    ticks = (_seen_tick(record, must_pass=not check.is_warning) for record in records)
     tick = next((found for found in ticks if found is not None), 0)
     mark = _mark_of(pipeline, tick)
     return Scope(mark.tick, mark.position_micros) if mark is not None else EVERYTHING
 
 
-def _passed_tick(record: object) -> int | None:
+def _seen_tick(record: object, *, must_pass: bool) -> int | None:
     event = getattr(record, "event", None)
     dagster_event = event.dagster_event if event is not None else None
     # A check that was planned and never made has a record too.
@@ -88,7 +93,8 @@ def _passed_tick(record: object) -> int | None:
         return None
     evaluation = dagster_event.asset_check_evaluation_data
     tick = evaluation.metadata.get(THROUGH_TICK)
-    return int(tick.value) if evaluation.passed and tick is not None else None
+    is_seen = evaluation.passed or not must_pass
+    return int(tick.value) if is_seen and tick is not None else None
 
 
 def _mark_of(pipeline: Pipeline, tick: int) -> Mark | None:

@@ -8,6 +8,7 @@ import dagster as dg
 from dagster_shared.utils.warnings import BetaWarning
 
 from cdc_platform.assets.change_log import build_change_log
+from cdc_platform.assets.copies import build_copies
 from cdc_platform.assets.cut import build_cut
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.lineage import build_partition_lineage
@@ -16,8 +17,8 @@ from cdc_platform.assets.raw import build_raw_change_records
 from cdc_platform.assets.tables import build_table
 from cdc_platform.checks.invariants import build_checks, proofs, tick_checks
 from cdc_platform.claims import PIPELINE_TAG
-from cdc_platform.errors import CdcError
-from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.errors import CdcError, PipelineNotFound
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.resources import run_resource
 from cdc_platform.sensors import Running, Wanted, build_sensor
@@ -29,7 +30,7 @@ DISCOVERY_DEADLINE_S = 5.0
 
 def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitions:
     """Return the assets, checks, job, sensor and resource of one pipeline."""
-    assets = PipelineAssets(settings.name, find_tables(settings), running.owners)
+    assets = PipelineAssets(settings.name, find_tables(settings), running.owners, settings.copies_first)
     wanted = Wanted(assets, tick_checks(assets), proofs(assets))
     job = dg.define_asset_job(
         f"{settings.name}_tick",
@@ -44,6 +45,7 @@ def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitio
             _build_raw(assets),
             build_partition_lineage(assets),
             build_change_log(assets),
+            *([build_copies(assets)] if assets.copies_first else []),
             *(build_table(assets, table) for table in assets.tables),
             build_cut(assets),
             build_maintenance(assets),
@@ -69,9 +71,11 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
     source = replace(settings.source, deadline_s=DISCOVERY_DEADLINE_S, max_attempts=1)
     pipeline = open_pipeline(replace(settings, source=source))
     try:
-        return tuple(table.name for table in pipeline.tables)
+        # The lake knows what the source has dropped, the source what no tick has met yet.
+        watched = (table.name for table in pipeline.source.describe().tables)
+        return tuple(sorted({*watched, *(table.name for table in pipeline.tables)}))
     except CdcError as error:
-        known = pipeline.lake.table_names()
+        known = _known_tables(pipeline)
         LOG.warning(
             "Pipeline %s: the source cannot tell its tables, so only those of the lake are shown (%s); "
             "reload the code location when it can, or name them in the setting `tables`. %s",
@@ -82,3 +86,11 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
         return known
     finally:
         pipeline.source.close()
+
+
+def _known_tables(pipeline: Pipeline) -> tuple[str, ...]:
+    try:
+        pipeline.lake.require()
+    except PipelineNotFound:
+        return ()
+    return pipeline.lake.table_names()

@@ -1,14 +1,16 @@
 """Reading a pipeline's YAML file outside of a dg project: for the command line and definitions.py."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import dagster as dg
-import yaml
 from dagster.components.resolved.errors import ResolutionException
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from cdc_platform.components.documents import Document, read_documents
+from cdc_platform.components.mistakes import as_setting_error, check_groups, check_variables
 from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.errors import SettingError
 from cdc_platform.pipeline.settings import PipelineSettings
@@ -17,43 +19,29 @@ TYPE: Final = f"{SpannerPipeline.__module__}.{SpannerPipeline.__name__}"
 FILE_NAMES: Final = ("defs.yaml", "defs.yml")
 
 
-def load_settings(path: Path) -> PipelineSettings:
-    """Return the settings of a pipeline that a YAML file declares.
+def load_settings(path: Path, name: str | None = None) -> PipelineSettings:
+    """Return the settings of the pipeline that a YAML file declares; of several, the one of a name.
 
     Raises:
-        SettingError: the file or one of its values cannot be used; both are named.
+        SettingError: the file or one of its values cannot be used, and both are named; or the name does
+            not choose one of the file's pipelines.
     """
-    component = load_component(path)
-    try:
+    place, component = _choose(path, _load(path), name)
+    with _naming(place):
         return component.to_settings(path.absolute().parent)
-    except SettingError as error:
-        raise SettingError(f"{path}: {error.setting}", error.problem) from error
 
 
-def load_component(path: Path) -> SpannerPipeline:
-    """Return the component that a YAML file declares, with its templates filled in.
+def load_definitions(path: Path) -> tuple[dg.Definitions, ...]:
+    """Return the definitions of each pipeline that a YAML file declares.
 
     Raises:
         SettingError: the file or one of its values cannot be used; both are named.
     """
-    attributes = _attributes(path)
-    try:
-        model = SpannerPipeline.model().model_validate(attributes)
-        return _resolve(model)
-    except ValidationError as error:
-        raise _as_setting_error(path, error) from error
-    except ResolutionException as error:
-        # Dagster turns what is wrong with a nested value into text, and keeps the error itself as context.
-        if isinstance(error.__context__, ValidationError):
-            raise _as_setting_error(path, error.__context__) from error
-        raise SettingError(str(path), f"cannot be filled in: {_last_line(error)}") from error
-
-
-def _as_setting_error(path: Path, error: ValidationError) -> SettingError:
-    first = error.errors()[0]
-    nested = [] if error.title.startswith(SpannerPipeline.__name__) else [error.title.lower()]
-    key = ".".join([*nested, *_setting_names(first["loc"])]) or "attributes"
-    return SettingError(f"{path}: {key}", _problem(first["type"], first["msg"]))
+    found = []
+    for place, component in _load(path).values():
+        with _naming(place):
+            found.append(component.definitions(path.absolute().parent))
+    return tuple(found)
 
 
 def find_pipelines(place: Path) -> tuple[Path, ...]:
@@ -64,39 +52,53 @@ def find_pipelines(place: Path) -> tuple[Path, ...]:
     return tuple(sorted(path for path in found if f"type: {TYPE}" in path.read_text(encoding="utf-8")))
 
 
-def _attributes(path: Path) -> Mapping[str, Any]:
+Placed = tuple[str, SpannerPipeline]
+"""A component, and what names its document in messages."""
+
+
+def _load(path: Path) -> dict[str, Placed]:
+    """Return the components of a file by name, with their templates filled in."""
+    found: dict[str, Placed] = {}
+    for document in read_documents(path, TYPE):
+        component = _load_document(document)
+        if component.name in found:
+            raise SettingError(f"{document.place}: name", f"is that of another document: {component.name}")
+        found[component.name] = (document.place, component)
+    return found
+
+
+def _choose(path: Path, found: dict[str, Placed], name: str | None) -> Placed:
+    names = ", ".join(f"`{known}`" for known in found)
+    if name is None and len(found) > 1:
+        raise SettingError(str(path), f"declares several pipelines; choose one with `--name`: {names}")
+    if name is not None and name not in found:
+        raise SettingError(str(path), f"declares no pipeline `{name}`, but {names}")
+    return found[name] if name is not None else next(iter(found.values()))
+
+
+def _load_document(document: Document) -> SpannerPipeline:
+    check_groups(document, SpannerPipeline)
+    check_variables(document)
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingError(str(path), f"cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SettingError(str(path), "is not a text in UTF-8") from error
-    except yaml.YAMLError as error:
-        raise SettingError(str(path), f"is not one YAML document: {error}") from error
-    if not isinstance(document, dict) or document.get("type") != TYPE:
-        raise SettingError(f"{path}: type", f"must be {TYPE}")
-    attributes = document.get("attributes")
-    if not isinstance(attributes, dict):
-        raise SettingError(f"{path}: attributes", "must hold the pipeline's settings")
-    return attributes
-
-
-def _resolve(model: BaseModel) -> SpannerPipeline:
-    component = SpannerPipeline.resolve_from_model(dg.ResolutionContext.default(), model)
+        model = SpannerPipeline.model().model_validate(document.attributes)
+        component = SpannerPipeline.resolve_from_model(dg.ResolutionContext.default(), model)
+    except ValidationError as error:
+        raise as_setting_error(document, error, SpannerPipeline) from error
+    except ResolutionException as error:
+        # Dagster turns what is wrong with a nested value into text, and keeps the error itself as context.
+        if isinstance(error.__context__, ValidationError):
+            raise as_setting_error(document, error.__context__, SpannerPipeline) from error
+        raise SettingError(document.place, f"cannot be filled in: {_last_line(error)}") from error
     assert isinstance(component, SpannerPipeline)
     return component
 
 
-def _setting_names(location: Sequence[str | int]) -> list[str]:
-    """Return the parts of a location that are keys of the file; pydantic names the types it tried too."""
-    parts = [str(part) for part in location]
-    types = {"str", "int", "float", "bool"}
-    return [part for part in parts if part not in types and "[" not in part and not part.endswith("Model")]
-
-
-def _problem(kind: str, message: str) -> str:
-    known = {"missing": "is missing", "extra_forbidden": "is not known; is it misspelled?"}
-    return known.get(kind, f"is not right: {message}")
+@contextmanager
+def _naming(place: str) -> Iterator[None]:
+    try:
+        yield
+    except SettingError as error:
+        raise SettingError(f"{place}: {error.setting}", error.problem) from error
 
 
 def _last_line(error: Exception) -> str:

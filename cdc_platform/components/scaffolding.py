@@ -19,7 +19,8 @@ attributes:
     instance: my-instance
     database: my-database
     change_stream: my_change_stream
-    # Where to begin the very first time; without it at the source's present.
+    # Where the stream begins the very first time; without it at the source's present, after which the
+    # rows that the tables hold by then are copied.
     # start_timestamp: "2026-01-31T08:00:00Z"
     # An emulator instead of Spanner; the variable SPANNER_EMULATOR_HOST does the same.
     # emulator_host: localhost:9010
@@ -35,6 +36,9 @@ attributes:
 
   # Tables to materialise; without the list all that the change stream watches.
   # tables: [accounts, transfers]
+
+  # Copy the rows that tables hold already; without it yes, unless there is a start_timestamp.
+  # initial_copy: true
 
   # spark:
   #   master: local[2]

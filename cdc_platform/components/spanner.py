@@ -32,7 +32,8 @@ class Source(dg.Model, dg.Resolvable):
         str | None,
         says(
             "First commit timestamp to read, RFC 3339, within the stream's retention. "
-            "Counts only when the pipeline starts for the first time; empty means now."
+            "Counts only when the pipeline starts for the first time; empty means now, after which tables "
+            "that hold data already are copied (`initial_copy`)."
         ),
     ] = None
     dialect: Annotated[
@@ -54,6 +55,13 @@ class Source(dg.Model, dg.Resolvable):
     priority: Annotated[
         Literal["LOW", "MEDIUM", "HIGH"], says("Priority of the reads within the instance.")
     ] = "HIGH"
+    data_boost: Annotated[
+        bool,
+        says(
+            "Whether Spanner answers the initial copy with compute of its own (Data Boost, billed by itself, "
+            "needs `spanner.databases.useDataBoost`), so that the instance does not feel it."
+        ),
+    ] = False
     deadline_s: Annotated[float, says("Seconds after which one call to the source counts as failed.")] = 60.0
     max_attempts: Annotated[int, says("Attempts at a read before it counts as failed.")] = 5
     nanosecond_columns: Annotated[
@@ -171,6 +179,23 @@ class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
             "source whenever the code location is loaded."
         ),
     ] = None
+    initial_copy: Annotated[
+        bool | None,
+        says(
+            "Whether tables that hold data already, now or when they are added later, are copied as they are "
+            "at one moment before the stream takes over; empty means: unless `start_timestamp` is given."
+        ),
+    ] = None
+    copy_piece_rows: Annotated[
+        int, says("About how many rows one task copies of a table that Spanner does not cut by itself.")
+    ] = 250_000
+    copy_s: Annotated[
+        float,
+        says(
+            "Seconds for which a tick copies tables before it goes on with the others, which lag behind by "
+            "so much meanwhile; the pieces at hand are always copied to their end."
+        ),
+    ] = 20.0
     max_slice_s: Annotated[
         float | None, says("Most seconds of the source's time that one tick reads when catching up.")
     ] = 3600.0
@@ -209,6 +234,9 @@ class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
             ),
             spark=self._spark(folder),
             tables=tuple(self.tables) if self.tables else None,
+            initial_copy=self.initial_copy,
+            copy_piece_rows=self.copy_piece_rows,
+            copy_s=self.copy_s,
             max_slice_s=self.max_slice_s,
             idle_interval_s=self.idle_interval_s,
             maintenance=MaintenanceSettings(**self.maintenance.model_dump()),

@@ -28,6 +28,7 @@ LOOPBACK: Final = "127.0.0.1"
 _READY_WITHIN_S: Final = 20.0
 _STOP_WITHIN_S: Final = 5.0
 _PORT_ATTEMPTS: Final = 3
+_PROBE_S: Final = 5.0
 _SET_PARENT_DEATH_SIGNAL: Final = 1
 
 
@@ -40,8 +41,10 @@ def find_emulator(environment: Mapping[str, str] = os.environ) -> Path:
     for candidate in _candidates(environment):
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return candidate
+    told = environment.get(PROGRAM_VARIABLE)
     raise EmulatorMissing(
-        "No Spanner emulator was found. Either run `gcloud components install cloud-spanner-emulator` "
+        (f"{PROGRAM_VARIABLE} names no program that can be run: {told}. " if told else "")
+        + "No Spanner emulator was found. Either run `gcloud components install cloud-spanner-emulator` "
         "(with gcloud from a package manager: install its package google-cloud-cli-spanner-emulator), "
         f"or set {PROGRAM_VARIABLE} to the path of `{PROGRAM}` or put it on the PATH, "
         f"or start one anywhere and set {HOST_VARIABLE} to its address, such as localhost:9010",
@@ -68,13 +71,26 @@ def open_emulator(
     """Yield the address of an emulator: the one that the environment names, else a new one.
 
     Raises:
-        EmulatorMissing: There is neither.
+        EmulatorMissing: There is neither, or the one that is named does not answer.
     """
-    if environment.get(HOST_VARIABLE):
-        yield environment[HOST_VARIABLE]
+    if host := environment.get(HOST_VARIABLE):
+        _probe(host)
+        yield host
         return
     with Emulator(find_emulator(environment), token_life_s) as emulator:
         yield emulator.host
+
+
+def _probe(host: str) -> None:
+    """Fail at once: Google's client would try for a while, and end in a traceback."""
+    try:
+        name, _, port = host.rpartition(":")
+        socket.create_connection((name, int(port)), _PROBE_S).close()
+    except (OSError, ValueError) as error:
+        raise EmulatorMissing(
+            f"No Spanner emulator answers at the address in {HOST_VARIABLE}, which is {host} ({error}). "
+            "Start one there, or unset the variable to have one started.",
+        ) from error
 
 
 @dataclass

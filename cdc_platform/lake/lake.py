@@ -7,19 +7,21 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 
-from cdc_platform.errors import LakeFormatUnknown, SettingError
+from cdc_platform.errors import LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.settings import CATALOG, LakeSettings, local_folder
 from cdc_platform.model.names import lake_table_name, quote_spark
 from cdc_platform.model.schemas import (
     CHANGE_LOG,
+    COPIES,
     CUTS,
     FORMAT_VERSION,
     PARTITION_LINEAGE,
     QUARANTINE,
     RAW_CHANGE_RECORDS,
+    SCHEMA_CHANGES,
 )
 
 RAW: Final = "raw_change_records"
@@ -27,6 +29,8 @@ LINEAGE: Final = "partition_lineage"
 LOG: Final = "change_log"
 CUT: Final = "cuts"
 QUARANTINED: Final = "quarantine"
+SCHEMA: Final = "schema_changes"
+COPIED: Final = "copies"
 
 SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
     RAW: RAW_CHANGE_RECORDS,
@@ -34,6 +38,8 @@ SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
     LOG: CHANGE_LOG,
     CUT: CUTS,
     QUARANTINED: QUARANTINE,
+    SCHEMA: SCHEMA_CHANGES,
+    COPIED: COPIES,
 }
 
 FORMAT_PROPERTY: Final = "cdc.format-version"
@@ -74,12 +80,39 @@ class Lake:
                 raise SettingError(
                     "lake.path", f"cannot be made or written ({error.strerror}): {folder}"
                 ) from error
-        catalog = load_catalog(CATALOG, **self.settings.pyiceberg_properties())
+        catalog = self._connect()
         for namespace in (self.pipeline, self.system_namespace):
             catalog.create_namespace_if_not_exists(namespace)
         for name, schema in SYSTEM_TABLES.items():
             _ensure(catalog, f"{self.system_namespace}.{name}", schema)
         return catalog
+
+    def _connect(self) -> Catalog:
+        return load_catalog(CATALOG, **self.settings.pyiceberg_properties())
+
+    def require(self) -> None:
+        """Make sure that the pipeline is in the lake already; whoever only reads must not make a new one.
+
+        Raises:
+            PipelineNotFound: it is not, or there is no lake.
+        """
+        file = self.settings.catalog_file
+        if file is not None and not file.is_file():
+            raise PipelineNotFound(
+                f"There is no lake at {self.settings.path} (no file {file}). Look at the setting `lake`; "
+                f"if it is right, pipeline `{self.pipeline}` has not run yet: `cdc-platform sync` begins it."
+            )
+        catalog = self._connect()
+        try:
+            names = {identifier[-1] for identifier in catalog.list_tables(self.system_namespace)}
+        except NoSuchNamespaceError:
+            names = set()
+        if RAW not in names:
+            raise PipelineNotFound(
+                f"The lake at {self.settings.path} holds no pipeline `{self.pipeline}`; it holds "
+                f"{_listed(catalog)}. Look at the settings `name` and `lake`; if they are right, it "
+                "has not run yet: `cdc-platform sync` begins it."
+            )
 
     def system_table(self, name: str) -> Table:
         """Return one of the platform's own tables as it is now."""
@@ -107,12 +140,17 @@ class Lake:
         return quote_spark(*parts, *((f"branch_{branch}",) if branch else ()))
 
 
+def _listed(catalog: Catalog) -> str:
+    names = sorted(namespace[0] for namespace in catalog.list_namespaces())
+    return ", ".join(f"`{name}`" for name in names if f"{name}__cdc" in names) or "none at all"
+
+
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
     try:
         found = catalog.load_table(identifier).properties.get(FORMAT_PROPERTY, "1")
     except NoSuchTableError:
         properties = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)} | SMALL_COMMITS
-        if identifier.endswith((CUT, LINEAGE, LOG)):
+        if identifier.endswith((CUT, LINEAGE, LOG, SCHEMA, COPIED)):
             properties |= COMPARE_AND_SET
         try:
             catalog.create_table(identifier, schema=schema, properties=properties)

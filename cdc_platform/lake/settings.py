@@ -42,6 +42,12 @@ class LakeSettings:
             return {"type": "sql", "uri": uri, "warehouse": self.warehouse}
         return {**self.catalog, "warehouse": self.warehouse}
 
+    @property
+    def catalog_file(self) -> Path | None:
+        """The file of a SQLite catalog, None for every other catalog."""
+        scheme, _, path = self.pyiceberg_properties().get("uri", "").partition(":///")
+        return Path(path.partition("?")[0]) if scheme == "sqlite" else None
+
     def spark_properties(self) -> dict[str, str]:
         """Return the same catalog's settings for Spark, without the prefix `spark.sql.catalog.lake.`."""
         if not self.catalog:

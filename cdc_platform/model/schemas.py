@@ -116,6 +116,20 @@ CUTS: Final = pa.schema(
     ],
 )
 
+COPIES: Final = pa.schema(
+    [
+        ("table_name", pa.string()),
+        # counts the beginnings: a copy whose version of the source is gone begins anew
+        ("number", pa.int64()),
+        # the rows are those of this moment; the stream takes over right after it
+        ("position", TIMESTAMP),
+        ("planned_at", TIMESTAMP),
+        # the columns that are copied, and what each piece of the copy reads: JSON of the source
+        ("columns", pa.string()),
+        ("pieces", pa.list_(pa.string())),
+    ],
+)
+
 QUARANTINE: Final = pa.schema(
     [
         ("tick", pa.int64()),
@@ -127,5 +141,26 @@ QUARANTINE: Final = pa.schema(
         ("table_name", pa.string()),
         # the record as it came, as JSON, so that it can be replayed
         ("record", pa.string()),
+    ],
+)
+
+SCHEMA_CHANGES: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        # order within the tick
+        ("number", pa.int64()),
+        # model/evolution.py, SchemaChange
+        ("change", pa.string()),
+        # null for what concerns the change stream as a whole
+        ("table_name", pa.string()),
+        # name of a column or of an option of the change stream, null for what concerns the whole table
+        ("name", pa.string()),
+        # JSON of a column's type, of a list of columns, or text of an option's value; null where it is gone
+        ("value", pa.string()),
+        ("previous_value", pa.string()),
+        ("is_primary_key", pa.bool_()),
+        ("ordinal_position", pa.int64()),
+        # commit timestamp of the first change that it holds for; null: it was so when the pipeline began
+        ("since", TIMESTAMP),
     ],
 )

@@ -70,6 +70,18 @@ class ColumnType:
         annotation = fields.get("type_annotation") or fields.get("typeAnnotation")
         return cls(str(fields["code"]), cls.from_json(element) if element else None, annotation)
 
+    def to_json(self) -> str:
+        """Return the JSON text that `from_json` reads."""
+        return json.dumps(self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"code": self.code}
+        if self.element is not None:
+            fields["array_element_type"] = self.element._fields()
+        if self.annotation is not None:
+            fields["type_annotation"] = self.annotation
+        return fields
+
     @classmethod
     def from_spanner_type(cls, text: str) -> "ColumnType":
         """Return the type of a text of `information_schema`, such as `ARRAY<STRING(MAX)>`.
@@ -126,13 +138,35 @@ def spark_type(column_type: ColumnType) -> str:
 
 
 @dataclass(frozen=True)
+class ColumnLife:
+    """When the source had a column, by commit timestamp, and how it calls it; None means without bound.
+
+    ``before`` is the version of the column whose values it took over, converted to its own type.
+    """
+
+    source_name: str
+    since_micros_inclusive: int | None = None
+    until_micros_exclusive: int | None = None
+    before: "Column | None" = None
+
+
+@dataclass(frozen=True)
 class Column:
-    """A column of a source table; `ordinal` is its position in the key for key columns of a table schema."""
+    """A column of a source table; `ordinal` is its position in the key for key columns of a table schema.
+
+    ``life`` is None where all changes at hand know the column, under its own name.
+    """
 
     name: str
     type: ColumnType
     is_primary_key: bool
     ordinal: int
+    life: ColumnLife | None = None
+
+    @property
+    def source_name(self) -> str:
+        """Name of the column in the source's records."""
+        return self.name if self.life is None else self.life.source_name
 
 
 @dataclass(frozen=True)
@@ -156,3 +190,8 @@ class TableSchema:
     def unknown_columns(self) -> tuple[Column, ...]:
         """The columns of types that this version does not know, which are kept as text."""
         return tuple(column for column in self.columns if not column.type.is_known)
+
+    @property
+    def is_evolving(self) -> bool:
+        """Whether some of the changes at hand do not know all columns, or know them under other types."""
+        return any(column.life is not None for column in self.columns)

@@ -28,8 +28,9 @@ def follow_source(
         pipeline: the pipeline.
         spark: session that does the work.
         wants_more: asked before each tick and during each rest.
-        tell: told of errors that may pass by themselves, after which the tick is tried again;
-            without it every error ends the ticks.
+        tell: told of errors that may pass by themselves, after which the tick is tried again, and of what
+            an initial copy has met, which does not stop the other tables; without it every error ends
+            the ticks.
 
     Raises:
         CdcError: a tick failed, and trying again would not help or was not asked for.
@@ -47,15 +48,21 @@ def follow_source(
             continue
         failures = 0
         yield outcome
-        if is_idle(outcome):
+        if outcome.copy.failure is not None:
+            if tell is None:
+                raise outcome.copy.failure
+            tell(outcome.copy.failure)
+        if is_idle(outcome) or outcome.copy.failure is not None:
             pause(pipeline.settings.idle_interval_s, wants_more)
 
 
 def is_idle(outcome: TickOutcome) -> bool:
-    """Whether a tick has read no data change record, and there was nothing more to read when it began."""
+    """Whether a tick has read no data change record, and there was nothing more to read or copy then."""
     watermark = outcome.order.watermark_micros
     is_level = watermark is not None and watermark >= outcome.read.clock_micros - 1
-    return is_level and not outcome.read.records.get(RecordKind.DATA_CHANGE, 0)
+    return (
+        is_level and not outcome.copy.is_going_on and not outcome.read.records.get(RecordKind.DATA_CHANGE, 0)
+    )
 
 
 def pause(duration_s: float, wants_more: Callable[[], bool]) -> None:

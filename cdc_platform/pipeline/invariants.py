@@ -1,7 +1,5 @@
 """The platform's promises, each a check that looks at the lake and can fail."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -9,54 +7,24 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.commits import POSITION, TICK, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.control import load_lineage
+from cdc_platform.lake.copies import COPY_BRANCH
 from cdc_platform.lake.cuts import list_cuts, newest_cut
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
+from cdc_platform.model.changes import ChangeKind
+from cdc_platform.model.evolution import TableHistory
 from cdc_platform.model.lineage import violations, watermark_micros
+from cdc_platform.model.names import quote_spark
 from cdc_platform.model.records import RecordKind
-from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.table_schema import Column, TableSchema
 from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.branch import load_table
+from cdc_platform.pipeline.handover import find_copy
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.proof import prove_table
-from cdc_platform.pipeline.status import count_quarantined
+from cdc_platform.pipeline.proof import history_at
+from cdc_platform.pipeline.source_checks import check_schema, check_source, without_cut
+from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict
 from cdc_platform.spark.fold import ACTION, APPEND, fold_changes
-from cdc_platform.spark.typed import type_changes, unfit_values
-
-Fact = int | float | str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a check found; ``facts`` are numbers and names for the record."""
-
-    passed: bool
-    summary: str
-    facts: Mapping[str, Fact]
-
-
-@dataclass(frozen=True)
-class Scope:
-    """The part of the log that a check looks at: everything after a tick and its watermark."""
-
-    after_tick: int = 0
-    after_micros: int | None = None
-
-
-EVERYTHING = Scope()
-
-
-@dataclass(frozen=True)
-class Check:
-    """One promise.
-
-    ``asset`` is the layer it belongs to. ``every_tick`` is False for what reads whole tables and
-    is meant for CI and schedules rather than for every tick.
-    """
-
-    name: str
-    asset: str
-    description: str
-    every_tick: bool
-    run: Callable[[Pipeline, SparkSession, Scope], Verdict]
+from cdc_platform.spark.typed import KIND, ORDINAL, convert_expression, named, type_changes, unfit_values
 
 
 def newest_scope(pipeline: Pipeline) -> Scope:
@@ -183,54 +151,82 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
     """Compare every table at the newest cut with the fold of the whole log up to it."""
     cut = newest_cut(pipeline.lake)
     if cut is None:
-        return Verdict(passed=False, summary="there is no cut yet to compare; run a tick first", facts={})
+        return without_cut(pipeline)
     log = spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") <= cut.tick)
+    history = history_at(pipeline, cut.tick)
     differing = {
-        table.name: _count_differences(pipeline, spark, table, cut.tables[table.name], log)
+        table.name: _count_differences(
+            pipeline,
+            spark,
+            history.tables.get(table.name, TableHistory(table.name)),
+            table,
+            cut.tables[table.name],
+            log,
+        )
         for table in pipeline.tables
         if table.name in cut.tables
     }
     total = sum(differing.values())
     return Verdict(
-        total == 0, f"cut {cut.cut}: {total} rows differ from the fold of the log", dict(differing)
+        total == 0,
+        f"cut {cut.cut}: {total} rows differ from the fold of the log upon the initial copies",
+        dict(differing),
     )
 
 
 def _count_differences(
-    pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int, log: DataFrame
+    pipeline: Pipeline,
+    spark: SparkSession,
+    known: TableHistory,
+    table: TableSchema,
+    snapshot_id: int,
+    log: DataFrame,
 ) -> int:
-    changes = type_changes(log.where(F.col("table_name") == table.name), table, has_patches=True)
-    names = [F.col(f"`{column.name}`") for column in table.columns]
-    folded = fold_changes(changes, table, has_patches=True).where(F.col(ACTION) == APPEND).select(*names)
-    stored = (
-        spark.read.option("versionAsOf", str(snapshot_id))
-        .table(pipeline.lake.spark_table(table.name))
-        .select(*names)
-    )
+    schema = known.schema_after(0) if known.versions else table
+    rows = log.where(F.col("table_name") == table.name)
+    if known.begun is not None and known.begun.micros is not None:
+        rows = rows.where(F.col("commit_timestamp") >= F.lit(to_datetime(known.begun.micros)))
+    changes = _changes_upon_copy(pipeline, spark, schema, rows)
+    names = [F.col(quote_spark(column.name)) for column in schema.columns]
+    folded = fold_changes(changes, schema, has_patches=True).where(F.col(ACTION) == APPEND).select(*names)
+    stored = _version(pipeline, spark, table, snapshot_id).select(*names)
     with unfit_values():
         return folded.exceptAll(stored).count() + stored.exceptAll(folded).count()
 
 
-def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
-    """Compare every table at the newest cut with a strong read of the source at its position."""
-    cut = newest_cut(pipeline.lake)
-    if cut is None:
-        return Verdict(passed=False, summary="there is no cut yet to compare; run a tick first", facts={})
-    proofs = [prove_table(pipeline, table, cut) for table in pipeline.tables if table.name in cut.tables]
-    failed = [proof for proof in proofs if not proof.holds]
-    facts: dict[str, Fact] = {"cut": cut.cut}
-    for proof in proofs:
-        facts[f"{proof.table}_source_rows"] = proof.source.rows
-        facts[f"{proof.table}_lake_rows"] = proof.lake.rows
-    facts["quarantined"] = count_quarantined(pipeline)
-    facts["columns_of_unknown_type"] = sum(len(table.unknown_columns) for table in pipeline.tables)
-    told = "; ".join(f"`{proof.table}` differs at {', '.join(proof.differing_keys)}" for proof in failed)
-    if failed and facts["quarantined"]:
-        told += f"; {facts['quarantined']} records in quarantine are missing from the tables"
-    rows = sum(proof.lake.rows for proof in proofs)
-    return Verdict(
-        not failed, told or f"cut {cut.cut}: {rows} rows in {len(proofs)} tables equal the source", facts
+def _changes_upon_copy(
+    pipeline: Pipeline, spark: SparkSession, table: TableSchema, log: DataFrame
+) -> DataFrame:
+    """Return a table's typed changes, with the rows of its initial copy as inserts before all others."""
+    copy = find_copy(pipeline, load_table(pipeline, table.name), table.name)
+    if copy is None:
+        return type_changes(log, table, has_patches=True)
+    log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(copy.plan.position_micros)))
+    changes = type_changes(log, table, has_patches=True)
+    if copy.head is None:
+        return changes
+    # Read as a branch, the copy has the table's present columns, whatever they were called then.
+    rows = spark.table(pipeline.lake.spark_table(table.name, COPY_BRANCH))
+    inserts = rows.select(
+        F.lit(ChangeKind.INSERT.value).alias(KIND),
+        F.lit(-1).cast("bigint").alias(ORDINAL),
+        *(F.expr(_copied_value(column)).alias(column.name) for column in table.columns),
+        *(F.lit(True).alias(named(column.name)) for column in table.value_columns),
     )
+    return changes.unionByName(inserts)
+
+
+def _copied_value(column: Column) -> str:
+    """Return the SQL of a copied value; it was converted where the column has got another type since."""
+    before = column.life.before if column.life is not None else None
+    if before is None:
+        return quote_spark(column.name)
+    return convert_expression(_copied_value(before), before.type, column.type)
+
+
+def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:
+    reader = spark.read.option("versionAsOf", str(snapshot_id))
+    return reader.table(pipeline.lake.spark_table(table.name))
 
 
 def _log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
@@ -281,7 +277,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "tables_equal_log",
         "cut",
-        "Every table at the newest cut equals the fold of the log up to it.",
+        "Every table at the newest cut equals its initial copy and the fold of the log up to the cut.",
         every_tick=False,
         run=check_fold,
     ),
@@ -291,5 +287,14 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut equals a strong read of the source at its position.",
         every_tick=False,
         run=check_source,
+    ),
+    Check(
+        "schema_changes",
+        "cut",
+        "The source's schema has not changed, and the change stream leaves nothing out: a warning tells "
+        "what changed, and what keeps tables from equalling the source.",
+        every_tick=True,
+        run=check_schema,
+        is_warning=True,
     ),
 )

@@ -7,32 +7,37 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
-from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.commits import BRANCH, count_rows, fact, read_mark
+from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.writes import conflicts_as
-from cdc_platform.model.names import quote_spark
-from cdc_platform.model.table_schema import TableSchema, spark_type
+from cdc_platform.model.evolution import ColumnVersion
+from cdc_platform.model.exclusions import trusts_inserts
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.adapt import convert_stored, empty_version, ensure_table
 from cdc_platform.pipeline.branch import (
     FELL_BACK,
     Attempt,
     count_matched,
     finished_head,
-    load_table,
     marked_commits,
     published_head,
     reset_branch,
     verify_attempt,
 )
+from cdc_platform.pipeline.evolve import known_through
+from cdc_platform.pipeline.handover import Handover, find_handover
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span
+from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span, span_after
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
-from cdc_platform.spark.merge import append_born, create_table_sql, merge_everything, merge_existing
+from cdc_platform.spark.merge import append_born, merge_everything, merge_existing
 from cdc_platform.spark.small import interpreted
 from cdc_platform.spark.typed import type_changes, unfit_values
 
@@ -76,11 +81,19 @@ class Patch:
 
 @dataclass(frozen=True)
 class Build:
-    """A table's next version: what it is built upon, and the span of the log that brings it further."""
+    """A table's next version: what it is built upon, and the span of the log that brings it further.
+
+    ``conversions`` are columns whose stored values take another type before that. Changes committed before
+    ``begun_micros`` belong to a dropped table of the same name. Without ``trusts_inserts`` the log does not
+    tell which keys the table has, since the change stream leaves changes out.
+    """
 
     schema: TableSchema
     base: Snapshot
     span: LogSpan
+    conversions: tuple[tuple[ColumnVersion, ColumnVersion], ...] = ()
+    begun_micros: int | None = None
+    trusts_inserts: bool = True
 
 
 def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
@@ -106,38 +119,60 @@ def merge_tables(
 def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build | MergeOutcome:
     """Return what is to be built, or the outcome when there is nothing to do or it is done already."""
     table = schema.name
-    ensure_table(pipeline, spark, schema)
+    found = ensure_table(pipeline, spark, schema)
     cut = newest_cut(pipeline.lake)
-    found = load_table(pipeline, table)
-    span = pending_span(pipeline, table, applied_tick(found, table, cut))
-    if span.changes == 0:
+    handover = find_handover(pipeline, found, table, cut)
+    span = _pending(pipeline, found, table, cut, handover)
+    if handover is not None and not handover.is_ready:
+        return MergeOutcome(table, span.until_inclusive)
+    named = cut.tables.get(table) if cut is not None else None
+    base = handover.base if handover is not None else published_head(found, named)
+    if base is None:
+        raise LakeError(f"Table `{table}` has no snapshot to build upon.")
+    # Readers of a cut see the columns that its snapshots were made with.
+    has_its_columns = base.schema_id == found.metadata.current_schema_id
+    # The first version of a copied table is built even where the log has nothing upon the copy.
+    is_level = span.changes == 0 and has_its_columns and handover is None
+    if span.until_inclusive == 0 or is_level:
         return MergeOutcome(table, span.until_inclusive)
     done = finished_head(found)
     if done is not None and read_mark(found, BRANCH).tick == span.until_inclusive:
         fell_back = fact(done, FELL_BACK) == "true"
         return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
-    base = published_head(found, cut.tables.get(table) if cut is not None else None)
-    if base is None:
-        raise LakeError(f"Table `{table}` has no snapshot to build upon.")
-    return Build(schema, base, span)
+    return plan_build(pipeline, spark, schema, base, span)
 
 
-def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> None:
-    """Create the table where it is missing, and add the columns that the source has got since."""
-    target = pipeline.lake.spark_table(schema.name)
-    found = pipeline.lake.table(schema.name)
-    if found is None:
-        version = pipeline.settings.lake.table_format_version
-        spark.sql(create_table_sql(target, schema, version))
-        found = load_table(pipeline, schema.name)
-    if head(found) is None:
-        # A branch can only be reset to a snapshot.
-        spark.table(target).limit(0).writeTo(target).append()
-    known = {field.name.lower() for field in found.schema().fields}
-    missing = [column for column in schema.columns if column.name.lower() not in known]
-    if missing:
-        added = ", ".join(f"{quote_spark(column.name)} {spark_type(column.type)}" for column in missing)
-        spark.sql(f"ALTER TABLE {target} ADD COLUMNS ({added})")
+def _pending(
+    pipeline: Pipeline, found: Table, table: str, cut: Cut | None, handover: Handover | None
+) -> LogSpan:
+    if handover is None or handover.position_micros is None:
+        return pending_span(pipeline, table, applied_tick(found, table, cut))
+    return span_after(pipeline, table, handover.position_micros)
+
+
+def plan_build(
+    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, base: Snapshot, span: LogSpan
+) -> Build:
+    """Return how a span of the log brings a table further, with what has changed in its columns meanwhile.
+
+    Raises:
+        CommitConflict: another run has extended the log meanwhile.
+    """
+    history = known_through(pipeline, span.until_inclusive)
+    known = history.tables.get(schema.name)
+    if known is None:
+        return Build(schema, base, span)
+    evolved = known.schema_after(span.after_exclusive)
+    begun = known.begun if known.begun is not None and known.begun.tick > span.after_exclusive else None
+    empty = empty_version(pipeline, spark, schema.name) if begun is not None else None
+    return Build(
+        schema=evolved,
+        base=empty or base,
+        span=replace(span, has_patches=span.has_patches or evolved.is_evolving),
+        conversions=known.conversions_after(span.after_exclusive),
+        begun_micros=begun.micros if begun is not None else None,
+        trusts_inserts=trusts_inserts(history, known),
+    )
 
 
 def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build]) -> tuple[MergeOutcome, ...]:
@@ -175,6 +210,10 @@ def _folded(pipeline: Pipeline, spark: SparkSession, build: Build) -> Iterator[P
         & (F.col("tick") > build.span.after_exclusive)
         & (F.col("tick") <= build.span.until_inclusive)
     )
+    if build.begun_micros is not None:
+        log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(build.begun_micros)))
+    if build.span.after_micros is not None:
+        log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(build.span.after_micros)))
     if build.span.changes <= SINGLE_TASK_CHANGES:
         log = log.coalesce(1)
     typed = type_changes(log, build.schema, has_patches=build.span.has_patches)
@@ -193,11 +232,13 @@ def _split_build(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build
 ) -> MergeOutcome | None:
     """Append what was born and merge what existed; None when the table lacks a key that existed."""
+    if not build.trusts_inserts:
+        return None
     with _folded(pipeline, spark, build) as patch:
         stats, target = patch.stats, pipeline.lake.spark_table(attempt.table, BRANCH)
         appends, merges = stats.appended > 0 or stats.existing == 0, stats.existing > 0
-        commits = int(appends) + int(merges)
-        reset_branch(pipeline, spark, attempt)
+        commits = len(build.conversions) + int(appends) + int(merges)
+        _reset(pipeline, spark, attempt, build)
         if appends:
             completion = {} if merges else attempt.completion(commits)
             append_born(patch.frame, target, patch.schema, attempt.properties() | completion)
@@ -209,16 +250,26 @@ def _split_build(
     return None if lacks_keys else _as_outcome(attempt, built, stats)
 
 
+def _reset(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> None:
+    """Begin an attempt: the branch is at the base, with one commit for each conversion upon it."""
+    reset_branch(pipeline, spark, attempt)
+    if build.conversions:
+        with marked_commits(spark, attempt.properties()):
+            for old, new in build.conversions:
+                convert_stored(pipeline, spark, build.schema, old, new)
+
+
 def _full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> MergeOutcome:
     attempt = replace(attempt, fell_back=True, token=uuid4().hex)
     with _folded(pipeline, spark, build) as patch:
         target = pipeline.lake.spark_table(attempt.table, BRANCH)
-        reset_branch(pipeline, spark, attempt)
-        with marked_commits(spark, attempt.properties() | attempt.completion(commits=1)):
+        _reset(pipeline, spark, attempt, build)
+        commits = len(build.conversions) + 1
+        with marked_commits(spark, attempt.properties() | attempt.completion(commits)):
             merge_everything(
                 spark, patch.view, target, patch.schema, patch.stats, has_patches=patch.has_patches
             )
-        built = verify_attempt(pipeline, attempt, commits=1)
+        built = verify_attempt(pipeline, attempt, commits)
     return _as_outcome(attempt, built, patch.stats)
 
 

@@ -16,6 +16,7 @@ from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import CHANGE_LOG
 from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.evolve import evolve_tables
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.spark.order import (
@@ -52,13 +53,19 @@ class _Window:
 
 
 def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
-    """Bring the log up to the watermark.
+    """Bring the log up to the watermark, and follow what has changed in the source's schema.
 
     Raises:
         TransactionIncomplete: records of a transaction at the watermark are missing; nothing was committed.
         CommitConflict: another run has committed the same tick; nothing was changed.
         SourceError: there are records to order, and the source does not tell what its tables look like.
     """
+    outcome = _extend_log(pipeline, spark)
+    evolve_tables(pipeline)
+    return outcome
+
+
+def _extend_log(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     lineage = trace_lineage(pipeline)
     quarantine, log = pipeline.lake.system_table(QUARANTINED), pipeline.lake.system_table(LOG)
     mark = read_mark(log)
@@ -102,9 +109,7 @@ def _commit_nothing(window: _Window) -> LogStats:
 def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, expected: int) -> LogStats:
     lake, step = pipeline.lake, TickStep(window.mark.tick, window.tick)
     records = _between(spark.table(lake.spark_system_table(RAW)), window)
-    # Whatever the records name, the source's schema is known from here on.
-    pipeline.forget_tables()
-    ordered = order_records(records, window.mark.next_ordinal, expected, pipeline.watched).persist()
+    ordered = order_records(records, window.mark.next_ordinal, expected, pipeline.known_tables).persist()
     try:
         stats = _never_back(measure(ordered), window.mark)
         if stats.incomplete is not None:

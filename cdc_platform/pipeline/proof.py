@@ -11,6 +11,9 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from cdc_platform.lake.cuts import Cut
+from cdc_platform.lake.schema_history import list_schema_events
+from cdc_platform.model.evolution import SchemaHistory, TableHistory, fold_history, same_type
+from cdc_platform.model.exclusions import NOTHING, Exclusion, late_columns, table_exclusions
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -28,30 +31,112 @@ class Checksum:
 
 
 @dataclass(frozen=True)
+class Differences:
+    """Rows that are only in the source, only in the lake, and in both with different values.
+
+    ``keys`` are the first ones, as JSON.
+    """
+
+    missing: int = 0
+    surplus: int = 0
+    changed: int = 0
+    keys: tuple[str, ...] = ()
+
+    def are_explained(self, by: Exclusion) -> bool:
+        """Whether what the change stream leaves out may make each of them."""
+        return (
+            (by.missing or not self.missing)
+            and (by.surplus or not self.surplus)
+            and (by.changed or not self.changed)
+        )
+
+
+@dataclass(frozen=True)
 class Proof:
-    """Both sides of the comparison of one table; ``differing_keys`` are the first ones, as JSON."""
+    """Both sides of the comparison of one table.
+
+    ``uncompared`` are columns of which one side knows nothing, or not all; ``exclusion`` is what the
+    change stream leaves out of the table.
+    """
 
     table: str
     source: Checksum
     lake: Checksum
-    differing_keys: tuple[str, ...]
+    differences: Differences = Differences()
+    uncompared: tuple[str, ...] = ()
+    exclusion: Exclusion = NOTHING
 
     @property
-    def holds(self) -> bool:
+    def is_equal(self) -> bool:
         """Whether both sides are equal."""
         return self.source == self.lake
 
+    @property
+    def holds(self) -> bool:
+        """Whether both sides are equal, or differ only as they must by the change stream's definition."""
+        return self.is_equal or self.differences.are_explained(self.exclusion)
 
-def prove_table(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Proof:
-    """Compare one table at a cut with the source at the cut's position."""
-    source = checksum(_source_rows(pipeline, table, cut), table)
-    lake = checksum(_lake_rows(pipeline, table, cut), table)
-    differing: tuple[str, ...] = ()
-    if source != lake:
-        differing = _differing_keys(
-            _source_rows(pipeline, table, cut), _lake_rows(pipeline, table, cut), table
-        )
-    return Proof(table.name, source, lake, differing)
+
+def prove_tables(pipeline: Pipeline, cut: Cut) -> tuple[list[Proof], tuple[str, ...]]:
+    """Compare all tables at a cut with the source at its position.
+
+    Returns:
+        the proofs, and the tables of the cut that the change stream did not watch at that position.
+    """
+    history = history_at(pipeline, cut.tick)
+    watched = {table.name: table for table in pipeline.source.look(cut.position_micros).tables}
+    named = [table for table in pipeline.tables if table.name in cut.tables]
+    proofs = [
+        prove_table(pipeline, history, table, watched[table.name], cut)
+        for table in named
+        if table.name in watched
+    ]
+    return proofs, tuple(table.name for table in named if table.name not in watched)
+
+
+def history_at(pipeline: Pipeline, tick: int) -> SchemaHistory:
+    """Return the history of the schema as the log had it at a tick."""
+    return fold_history(event for event in list_schema_events(pipeline.lake) if event.tick <= tick)
+
+
+def prove_table(
+    pipeline: Pipeline, history: SchemaHistory, table: TableSchema, watched: TableSchema, cut: Cut
+) -> Proof:
+    """Compare one table at a cut with the source at the cut's position.
+
+    Args:
+        pipeline: the pipeline.
+        history: the schema's history at the cut.
+        table: the table.
+        watched: its watched columns at that position, by the source.
+        cut: the cut.
+    """
+    known = history.tables.get(table.name, TableHistory(table.name))
+    stored = known.schema if known.versions else table
+    compared = _compared(stored, watched, late_columns(known))
+    names = {column.name for column in compared.columns}
+    every = {column.name: None for column in (*stored.columns, *watched.columns)}
+    source = checksum(_source_rows(pipeline, compared, cut), compared)
+    lake = checksum(_lake_rows(pipeline, compared, cut), compared)
+    return Proof(
+        table=table.name,
+        source=source,
+        lake=lake,
+        differences=Differences() if source == lake else _differences(pipeline, compared, cut),
+        uncompared=tuple(name for name in every if name not in names),
+        exclusion=table_exclusions(history, known),
+    )
+
+
+def _compared(stored: TableSchema, watched: TableSchema, late: tuple[str, ...]) -> TableSchema:
+    """Return the columns that both sides know, under one type and with all values."""
+    types = {column.name: column.type for column in watched.columns}
+    both = (
+        column
+        for column in stored.columns
+        if column.name in types and same_type(column.type, types[column.name]) and column.name not in late
+    )
+    return TableSchema(stored.name, tuple(both))
 
 
 def checksum(batches: Iterable[pa.RecordBatch], table: TableSchema) -> Checksum:
@@ -94,12 +179,13 @@ def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.
     yield from scan.to_arrow_batch_reader()
 
 
-def _differing_keys(
-    source: Iterable[pa.RecordBatch], lake: Iterable[pa.RecordBatch], table: TableSchema
-) -> tuple[str, ...]:
-    left, right = _hash_by_key(source, table), _hash_by_key(lake, table)
-    differing = sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
-    return tuple(differing[:NAMED_KEYS])
+def _differences(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Differences:
+    source = _hash_by_key(_source_rows(pipeline, table, cut), table)
+    lake = _hash_by_key(_lake_rows(pipeline, table, cut), table)
+    missing, surplus = source.keys() - lake.keys(), lake.keys() - source.keys()
+    changed = {key for key in source.keys() & lake.keys() if source[key] != lake[key]}
+    keys = sorted(missing | surplus | changed)[:NAMED_KEYS]
+    return Differences(len(missing), len(surplus), len(changed), tuple(keys))
 
 
 def _hash_by_key(batches: Iterable[pa.RecordBatch], table: TableSchema) -> dict[str, list[int]]:

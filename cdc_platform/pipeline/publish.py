@@ -12,6 +12,7 @@ from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.settings import CATALOG
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.pipeline.branch import contains, finished_head, load_table
+from cdc_platform.pipeline.handover import find_handover
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.span import applied_tick, pending_span
 
@@ -41,7 +42,10 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
         _move_mains(pipeline, spark, newest)
     if mark.position_micros is None:
         return newest
-    versions = [_find_version(pipeline, table.name, mark.tick, newest) for table in pipeline.tables]
+    found = [_find_version(pipeline, table.name, mark.tick, newest) for table in pipeline.tables]
+    versions = [version for version in found if version is not None]
+    if not versions:
+        return newest
     if newest is not None and newest.tick == mark.tick and not any(version.is_new for version in versions):
         return newest
     cut = Cut(
@@ -56,8 +60,13 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
     return cut
 
 
-def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None) -> _Version:
-    found = load_table(pipeline, table)
+def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None) -> _Version | None:
+    """Return a table's version at the log; None while the table waits for its initial copy."""
+    found = pipeline.lake.table(table)
+    handover = find_handover(pipeline, found, table, newest)
+    if handover is not None and not handover.is_ready:
+        return None
+    found = found or load_table(pipeline, table)
     branch, main = finished_head(found), head(found)
     if (
         branch is not None
@@ -65,6 +74,9 @@ def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None)
         and not contains(found, branch.snapshot_id)
     ):
         return _Version(table, branch.snapshot_id, is_new=True)
+    if handover is not None:
+        # Its first version is still to be merged; the cut need not wait for it.
+        return None
     if main is None or pending_span(pipeline, table, applied_tick(found, table, newest)).changes:
         raise LakeError(f"Table `{table}` is behind the log at tick {tick}; materialise it before the cut.")
     return _Version(table, main.snapshot_id, is_new=False)

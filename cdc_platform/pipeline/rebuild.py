@@ -1,17 +1,16 @@
 """Rebuilding a table from the log, when something outside the platform has damaged it."""
 
-from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CutNotFound
-from cdc_platform.lake.commits import BRANCH, head
+from cdc_platform.lake.copies import CopyProgress
 from cdc_platform.lake.cuts import find_cut
-from cdc_platform.pipeline.branch import Attempt, load_table, reset_branch
-from cdc_platform.pipeline.merge import Build, MergeOutcome, ensure_table, merge_tables, run_builds
+from cdc_platform.pipeline.adapt import empty_version, ensure_table
+from cdc_platform.pipeline.handover import find_copy
+from cdc_platform.pipeline.merge import MergeOutcome, merge_tables, plan_build, run_builds
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
-from cdc_platform.pipeline.span import pending_span
+from cdc_platform.pipeline.span import LogSpan, pending_span, span_after
 
 
 def rebuild_table(
@@ -23,34 +22,33 @@ def rebuild_table(
         pipeline: the pipeline.
         spark: session that does the work.
         table: source table to rebuild.
-        at_cut: number of an older cut to start from; None starts from an empty table and needs
-            the whole log.
+        at_cut: number of an older cut to start from; None starts from the initial copy, or from an
+            empty table where there was none, and needs the whole log.
 
     Raises:
         CutNotFound: there is no such cut, it lacks the table, or its snapshot has expired.
     """
     schema = pipeline.table(table)
-    ensure_table(pipeline, spark, schema)
-    found = load_table(pipeline, table)
+    found = ensure_table(pipeline, spark, schema)
     if at_cut is None:
-        base, after = _empty_version(pipeline, spark, table), 0
+        copy = find_copy(pipeline, found, table)
+        base = (copy.head if copy is not None else None) or empty_version(pipeline, spark, table)
+        span = _whole_span(pipeline, table, copy)
     else:
         cut = find_cut(pipeline.lake, at_cut)
-        base, after = found.metadata.snapshot_by_id(cut.tables.get(table, -1)), cut.tick
+        base = found.metadata.snapshot_by_id(cut.tables.get(table, -1))
+        span = pending_span(pipeline, table, cut.tick)
     if base is None:
         raise CutNotFound(f"Table `{table}` has no snapshot of cut {at_cut} any more; choose a newer cut.")
-    build = Build(schema, base, pending_span(pipeline, table, after))
+    build = plan_build(pipeline, spark, schema, base, span)
     outcome = run_builds(pipeline, spark, [build])[0]
     merge_tables(pipeline, spark, [other for other in pipeline.tables if other.name != table])
     publish_cut(pipeline, spark)
     return outcome
 
 
-def _empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot | None:
-    """Return a snapshot of the table without any row, on the branch only."""
-    main = head(load_table(pipeline, table))
-    if main is not None:
-        reset_branch(pipeline, spark, Attempt(table, main, tick=0))
-    target = pipeline.lake.spark_table(table, BRANCH)
-    spark.table(target).limit(0).writeTo(target).overwrite(F.lit(True))
-    return head(load_table(pipeline, table), BRANCH)
+def _whole_span(pipeline: Pipeline, table: str, copy: CopyProgress | None) -> LogSpan:
+    """Return all of the log that lies upon the initial copy, or upon nothing where there was none."""
+    if copy is None:
+        return pending_span(pipeline, table, 0)
+    return span_after(pipeline, table, copy.plan.position_micros)

@@ -55,6 +55,10 @@ class PipelineSettings:
         lake: where the tables are.
         spark: what does the work.
         tables: source tables to materialise; None means all that the change stream watches.
+        initial_copy: whether tables that hold data already are copied before the stream takes over; None
+            means that they are where `source.start_timestamp` is not given.
+        copy_piece_rows: about how many rows one task copies of a table that Spanner does not cut itself.
+        copy_s: about how long a tick copies before it goes on with the other tables.
         max_slice_s: most source time that one tick reads; bounds a tick's size when catching up.
         idle_interval_s: pause of continuous running after a tick that found nothing.
         maintenance: how the lake is kept fast.
@@ -65,6 +69,9 @@ class PipelineSettings:
     lake: LakeSettings
     spark: SparkSettings = field(default_factory=SparkSettings)
     tables: tuple[str, ...] | None = None
+    initial_copy: bool | None = None
+    copy_piece_rows: int = 250_000
+    copy_s: float = 20.0
     max_slice_s: float | None = 3600
     idle_interval_s: float = 1.0
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
@@ -77,3 +84,14 @@ class PipelineSettings:
             )
         if self.max_slice_s is not None and self.max_slice_s <= 0:
             raise SettingError("max_slice_s", f"must be positive: {self.max_slice_s}")
+        if self.copy_piece_rows < 1:
+            raise SettingError("copy_piece_rows", f"must be at least 1: {self.copy_piece_rows}")
+        if self.copy_s < 0:
+            raise SettingError("copy_s", f"must not be negative: {self.copy_s}")
+
+    @property
+    def copies_first(self) -> bool:
+        """Whether a table that no cut has named yet begins with a copy."""
+        if self.initial_copy is None:
+            return self.source.start_timestamp is None
+        return self.initial_copy

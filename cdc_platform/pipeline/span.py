@@ -1,12 +1,12 @@
 """Which part of the log a table lacks."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyiceberg.table import Table
 
-from cdc_platform.lake.commits import STATS, TICK, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.commits import POSITION, STATS, TICK, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -18,13 +18,15 @@ UNKNOWN_CHANGES: Final = 2**62
 class LogSpan:
     """Ticks `(after_exclusive, until_inclusive]` of the log, and what they hold for one table.
 
-    ``changes`` is `UNKNOWN_CHANGES` and ``has_patches`` True where the log no longer tells.
+    ``changes`` is `UNKNOWN_CHANGES` and ``has_patches`` True where the log no longer tells. What was
+    committed until ``after_micros`` is left out; ``changes`` may count it.
     """
 
     after_exclusive: int
     until_inclusive: int
     changes: int
     has_patches: bool
+    after_micros: int | None = None
 
 
 def applied_tick(table: Table, name: str, cut: Cut | None) -> int:
@@ -46,6 +48,19 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
         return LogSpan(after_exclusive, until, UNKNOWN_CHANGES, has_patches=True)
     changes = sum(change_count for change_count, _ in told)
     return LogSpan(after_exclusive, until, changes, any(patches for _, patches in told))
+
+
+def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
+    """Return the span of the log that holds every change of a table after a position, and those only."""
+    log = pipeline.lake.system_table(LOG)
+    after = 0
+    for snapshot in ancestors_of(log, head(log)):
+        tick, position = fact(snapshot, TICK), fact(snapshot, POSITION)
+        if tick is not None and position is not None and int(position) <= position_micros:
+            # What a tick holds lies at or before its position.
+            after = int(tick)
+            break
+    return replace(pending_span(pipeline, table, after), after_micros=position_micros)
 
 
 def _told_stats(log: Table, table: str, after_exclusive: int) -> list[tuple[int, int]] | None:

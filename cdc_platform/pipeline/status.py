@@ -3,13 +3,15 @@
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_platform.lake.commits import count_rows, head, read_mark
 from cdc_platform.lake.control import load_lineage
+from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import QUARANTINED, RAW
+from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -21,6 +23,17 @@ class TableStatus:
 
     rows: int | None
     snapshot_id: int | None
+
+
+@dataclass(frozen=True)
+class CopyStatus:
+    """An initial copy that is going on; it is the ``number``-th beginning of it."""
+
+    number: int
+    position_micros: int
+    pieces: int
+    copied_pieces: int
+    copied_rows: int
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,9 @@ class Status:
     tables: Mapping[str, TableStatus]
     cut: Cut | None
     quarantined: int
+    findings: tuple[str, ...]
+    """What keeps tables from equalling the source by design."""
+    copies: Mapping[str, CopyStatus] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the status as JSON, for scripts."""
@@ -59,6 +75,17 @@ class Status:
             "cut": self.cut.cut if self.cut is not None else None,
             "cut_position": _moment(self.cut.position_micros if self.cut is not None else None),
             "quarantined": self.quarantined,
+            "findings": list(self.findings),
+            "copies": {
+                name: {
+                    "number": copy.number,
+                    "position": _moment(copy.position_micros),
+                    "pieces": copy.pieces,
+                    "copied_pieces": copy.copied_pieces,
+                    "copied_rows": copy.copied_rows,
+                }
+                for name, copy in self.copies.items()
+            },
         }
 
 
@@ -68,6 +95,7 @@ def read_status(pipeline: Pipeline) -> Status:
     lineage = load_lineage(lake)
     partitions = list(lineage.partitions.values()) if lineage is not None else []
     watermark = watermark_micros(lineage) if lineage is not None else None
+    cut = newest_cut(lake)
     return Status(
         pipeline=pipeline.name,
         tick=read_mark(lake.system_table(RAW)).tick,
@@ -79,9 +107,22 @@ def read_status(pipeline: Pipeline) -> Status:
         ),
         finished_partitions=sum(partition.is_finished for partition in partitions),
         tables={name: _table_status(pipeline, name) for name in lake.table_names()},
-        cut=newest_cut(lake),
+        cut=cut,
         quarantined=count_quarantined(pipeline),
+        findings=describe_findings(pipeline.history),
+        copies=_copies(pipeline, cut),
     )
+
+
+def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
+    found = {}
+    for name, plan in load_plans(pipeline.lake).items():
+        if cut is None or name not in cut.tables:
+            progress = read_progress(pipeline.lake.table(name), plan)
+            found[name] = CopyStatus(
+                plan.number, plan.position_micros, len(plan.pieces), len(progress.done), progress.rows
+            )
+    return found
 
 
 def count_quarantined(pipeline: Pipeline) -> int:

@@ -1,4 +1,4 @@
-"""A whole tick: read, order, merge, publish, and now and then maintain."""
+"""A whole tick: copy, read, order, merge, publish, and now and then maintain."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.cuts import Cut
+from cdc_platform.pipeline.copy import NOTHING_COPIED, CopyOutcome, copy_tables
 from cdc_platform.pipeline.maintain import is_due, maintain_lake
 from cdc_platform.pipeline.merge import MergeOutcome, merge_tables
 from cdc_platform.pipeline.order import OrderOutcome, order_changes
@@ -25,6 +26,7 @@ class TickOutcome:
     merges: tuple[MergeOutcome, ...]
     cut: Cut | None
     seconds: Mapping[str, float]
+    copy: CopyOutcome = NOTHING_COPIED
 
     @property
     def tick(self) -> int:
@@ -55,6 +57,9 @@ def run_tick(pipeline: Pipeline, spark: SparkSession) -> TickOutcome:
         CdcError: a step failed; what came before it is kept, and the next tick goes on from there.
     """
     watch = _Stopwatch()
+    # First, so that the log reaches beyond the moment of a copy that this very tick completes.
+    with watch.measure("copy"):
+        copy = copy_tables(pipeline, spark)
     with watch.measure("read"):
         read = read_generations(pipeline, spark)
     with watch.measure("order"):
@@ -66,4 +71,4 @@ def run_tick(pipeline: Pipeline, spark: SparkSession) -> TickOutcome:
     with watch.measure("maintain"):
         if is_due(pipeline):
             maintain_lake(pipeline, spark)
-    return TickOutcome(read, order, merges, cut, watch.seconds)
+    return TickOutcome(read, order, merges, cut, watch.seconds, copy)

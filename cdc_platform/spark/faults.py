@@ -14,6 +14,13 @@ FAULT = "fault"
 KEYS, VALUES = "key_texts", "value_texts"
 SHAPE_FAULT = "the record lacks a part, or a mod is not a JSON object"
 
+_HAS_SHAPE = (
+    "table_name IS NOT NULL AND mod_type IN ('INSERT', 'UPDATE', 'DELETE')"
+    " AND number_of_records_in_transaction IS NOT NULL AND server_transaction_id IS NOT NULL"
+    f" AND {KEYS} IS NOT NULL AND (mod.new_values IS NULL OR {VALUES} IS NOT NULL)"
+)
+_DECLARED = "'array<struct<name:string,type:struct<code:string,array_element_type:struct<code:string>>>>'"
+
 
 def parsed_mods() -> dict[str, Column]:
     """Return the columns that `fault_of` looks at: the texts of a mod's keys and new values by name."""
@@ -31,19 +38,8 @@ def fault_of(tables: Sequence[TableSchema]) -> Column:
     """
     by_table = [(table.name, _table_faults(table)) for table in tables]
     branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
-    unfit = F.expr(f"CASE table_name {branches} END") if branches else F.lit(None).cast("string")
-    return F.when(~F.coalesce(_has_shape(), F.lit(False)), F.lit(SHAPE_FAULT)).otherwise(unfit)
-
-
-def _has_shape() -> Column:
-    return (
-        F.col("table_name").isNotNull()
-        & F.col("mod_type").isin("INSERT", "UPDATE", "DELETE")
-        & F.col("number_of_records_in_transaction").isNotNull()
-        & F.col("server_transaction_id").isNotNull()
-        & F.col(KEYS).isNotNull()
-        & (F.col("mod.new_values").isNull() | F.col(VALUES).isNotNull())
-    )
+    unfit = f" ELSE CASE table_name {branches} END" if branches else ""
+    return F.expr(f"CASE WHEN NOT coalesce({_HAS_SHAPE}, false) THEN {quote_text(SHAPE_FAULT)}{unfit} END")
 
 
 def _table_faults(table: TableSchema) -> str | None:
@@ -67,7 +63,19 @@ def _key_fault(table: TableSchema, column: SourceColumn) -> str:
 def _value_fault(table: TableSchema, column: SourceColumn) -> str | None:
     text = f"{VALUES}[{quote_text(column.name)}]"
     unfit = unfit_expression(text, column.type)
-    return f"CASE WHEN {unfit} THEN {_told(table, column, text)} END" if unfit else None
+    return (
+        f"CASE WHEN {unfit} AND {_declares(column)} THEN {_told(table, column, text)} END" if unfit else None
+    )
+
+
+def _declares(column: SourceColumn) -> str:
+    """Return the SQL of whether the record was made when the column had its present type."""
+    element = column.type.element
+    has_type = f"c.type.code = {quote_text(column.type.code)}"
+    if element is not None:
+        has_type += f" AND c.type.array_element_type.code = {quote_text(element.code)}"
+    is_it = f"c.name = {quote_text(column.name)} AND {has_type}"
+    return f"exists(from_json(column_types, {_DECLARED}), c -> {is_it})"
 
 
 def _told(table: TableSchema, column: SourceColumn, text: str) -> str:

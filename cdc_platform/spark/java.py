@@ -27,7 +27,8 @@ def check_java() -> int:
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if program is None or not Path(program).exists():
-        raise JavaMissing(f"No Java was found {'in JAVA_HOME' if home else 'on the PATH'}. {ADVICE}")
+        place = f"in JAVA_HOME, which is {home} (no file {program})" if home else "on the PATH"
+        raise JavaMissing(f"No Java was found {place}. {ADVICE}")
     version = _major_version(program)
     if version < OLDEST_JAVA:
         raise JavaMissing(f"Java {version} is too old: {program}. {ADVICE}")

@@ -59,8 +59,12 @@ def merge_existing(
 def merge_everything(
     spark: SparkSession, view: str, target: str, table: TableSchema, stats: PatchStats, *, has_patches: bool
 ) -> None:
-    """Bring a patch in without believing which keys the table has; slower by a shuffle of the table."""
-    source = f"SELECT * FROM {view} WHERE {ACTION} <> '{NOTHING}'"
+    """Bring a patch in without believing which keys the table has; slower by a shuffle of the table.
+
+    So a key that was born and died in the patch is deleted, too, if the table has it after all.
+    """
+    columns = f"* EXCEPT ({ACTION}), CASE {ACTION} WHEN '{NOTHING}' THEN '{REMOVE}' ELSE {ACTION} END"
+    source = f"SELECT {columns} AS {ACTION} FROM {view}"
     merge = _merge_sql(source, target, table, stats, has_patches=has_patches, bounded=False)
     columns = ", ".join(quote_spark(column.name) for column in table.columns)
     values = ", ".join(quote_spark("s", column.name) for column in table.columns)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.order_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
@@ -14,8 +14,12 @@ SINGLE_TASK_RECORDS = 50_000
 """Up to so many records one task orders them: a sort over several would first sample its input."""
 
 TRANSACTION = ("record_timestamp", "server_transaction_id")
-WHOLE_ROW_CAPTURES = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
 UNSOUND = "unsound"
+
+IS_WHOLE_ROW = (
+    "coalesce(mod_type in ('INSERT', 'DELETE')"
+    " or value_capture_type in ('NEW_ROW', 'NEW_ROW_AND_OLD_VALUES'), false)"
+)
 
 
 @dataclass(frozen=True)
@@ -80,51 +84,43 @@ def order_records(
 def _explode(records: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
     exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
     found = exploded.withColumns(parsed_mods()).withColumn(FAULT, fault_of(tables))
-    return found.select(
+    # As texts, since each expression that is built here costs a few calls of Spark's JVM.
+    return found.selectExpr(
         "table_name",
-        F.lower("mod_type").alias("change_kind"),
-        F.col("record_timestamp").alias("commit_timestamp"),
-        F.col("server_transaction_id").alias("transaction_id"),
-        F.concat_ws("/", "server_transaction_id", "record_sequence").alias("record_id"),
-        F.coalesce("position", F.lit(0)).alias("mod_ordinal"),
-        F.col("number_of_records_in_transaction").alias("records_in_transaction"),
+        "lower(mod_type) as change_kind",
+        "record_timestamp as commit_timestamp",
+        "server_transaction_id as transaction_id",
+        "concat_ws('/', server_transaction_id, record_sequence) as record_id",
+        "coalesce(position, 0) as mod_ordinal",
+        "number_of_records_in_transaction as records_in_transaction",
         "partition_token",
-        F.col("mod.keys").alias("keys"),
-        F.lit(None).cast("string").alias("previous_keys"),
-        F.col("mod.new_values").alias("new_values"),
-        F.col("mod.old_values").alias("old_values"),
-        _is_whole_row().alias("is_whole_row"),
-        F.lit(None).cast("array<string>").alias("unavailable_columns"),
+        "mod.keys as keys",
+        "cast(null as string) as previous_keys",
+        "mod.new_values as new_values",
+        "mod.old_values as old_values",
+        f"{IS_WHOLE_ROW} as is_whole_row",
+        "cast(null as array<string>) as unavailable_columns",
         "is_system_transaction",
         "transaction_tag",
         "record_order",
-        F.when(
-            F.col(FAULT).isNotNull(), F.to_json(F.struct(*(F.col(name) for name in records.columns)))
-        ).alias("record"),
+        f"if({FAULT} is not null, to_json(struct({', '.join(records.columns)})), null) as record",
         FAULT,
     )
 
 
-def _is_whole_row() -> Column:
-    whole = F.col("mod_type").isin("INSERT", "DELETE") | F.col("value_capture_type").isin(*WHOLE_ROW_CAPTURES)
-    return F.coalesce(whole, F.lit(False))
-
-
 def _judge(changes: DataFrame) -> DataFrame:
-    transaction = Window.partitionBy("commit_timestamp", "transaction_id")
-    is_first = F.when(F.col("mod_ordinal") == 0, 1).otherwise(0)
-    order_key = F.concat_ws(
-        SEPARATOR,
-        F.lpad(F.unix_micros("commit_timestamp").cast("string"), COMMIT_DIGITS, "0"),
+    transaction = "partition by commit_timestamp, transaction_id"
+    order_key = (
+        f"lpad(cast(unix_micros(commit_timestamp) as string), {COMMIT_DIGITS}, '0')",
         "transaction_id",
         "record_order",
-        F.lpad(F.col("mod_ordinal").cast("string"), MOD_ORDINAL_DIGITS, "0"),
+        f"lpad(cast(mod_ordinal as string), {MOD_ORDINAL_DIGITS}, '0')",
     )
-    return changes.select(
+    return changes.selectExpr(
         "*",
-        order_key.alias("order_key"),
-        F.sum(is_first).over(transaction).alias("records_seen"),
-        F.max(F.col(FAULT).isNotNull()).over(transaction).alias(UNSOUND),
+        f"concat_ws('{SEPARATOR}', {', '.join(order_key)}) as order_key",
+        f"sum(if(mod_ordinal = 0, 1, 0)) over ({transaction}) as records_seen",
+        f"max({FAULT} is not null) over ({transaction}) as {UNSOUND}",
     )
 
 

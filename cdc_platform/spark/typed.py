@@ -9,9 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import ValueUnfit
+from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.names import quote_spark, quote_text
 from cdc_platform.model.table_schema import Column as SourceColumn
-from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.table_schema import ColumnType, TableSchema, spark_type
 from cdc_platform.spark.casts import shown_expression, strict_cast_expression
 
 KIND = "__kind"
@@ -31,8 +32,9 @@ def type_changes(log: DataFrame, table: TableSchema, *, has_patches: bool) -> Da
 
     Args:
         log: rows of the change log, of this table only.
-        table: the table's columns.
-        has_patches: whether any change may name only some columns.
+        table: the table's columns; where it is evolving, what a change says of a column counts only
+            within the column's life.
+        has_patches: whether any change may name only some columns, as all changes of an evolving table may.
 
     Returns:
         `__kind`, `__ordinal`, the key columns, the value columns and, with patches, one flag
@@ -46,19 +48,22 @@ def type_changes(log: DataFrame, table: TableSchema, *, has_patches: bool) -> Da
         F.from_json("keys", _texts(table.key_columns)).alias("k"),
         F.from_json("new_values", _texts(table.value_columns)).alias("v"),
         *([_names().alias("names")] if has_patches else []),
+        *([F.unix_micros("commit_timestamp").alias("committed")] if table.is_evolving else []),
     )
-    flags = [_is_named(column.name).alias(named(column.name)) for column in table.value_columns]
+    flags = [_is_named(column).alias(named(column.name)) for column in table.value_columns]
     return parsed.select(
         KIND,
         ORDINAL,
-        *(_cast("k", table, column) for column in table.key_columns),
-        *(_cast("v", table, column) for column in table.value_columns),
+        *(_typed("k", table, column) for column in table.key_columns),
+        *(_typed("v", table, column) for column in table.value_columns),
         *(flags if has_patches else []),
     )
 
 
 def _texts(columns: tuple[SourceColumn, ...]) -> str:
-    fields = ", ".join(f"{quote_spark(column.name)}: string" for column in columns)
+    # Several versions of a column have one name in the records.
+    names = dict.fromkeys(column.source_name for column in columns)
+    fields = ", ".join(f"{quote_spark(name)}: string" for name in names)
     return f"struct<{fields or '`_`: string'}>"
 
 
@@ -68,22 +73,67 @@ def _names() -> Column:
     return F.when(~F.col("is_whole_row"), keys)
 
 
-def _is_named(column: str) -> Column:
-    return F.col("names").isNull() | F.array_contains("names", column)
+def _is_named(column: SourceColumn) -> Column:
+    names = F.col("names").isNull() | F.array_contains("names", column.source_name)
+    if column.life is None:
+        return names
+    # A row that begins or ends has no value of what it does not know; any other keeps what it has.
+    is_row_event = F.col(KIND) != F.lit(ChangeKind.UPDATE.value)
+    return is_row_event | (names & F.expr(_within(column, with_former=True)))
 
 
-def _cast(struct: str, table: TableSchema, column: SourceColumn) -> Column:
-    text = quote_spark(struct, column.name)
+def _typed(struct: str, table: TableSchema, column: SourceColumn) -> Column:
+    return F.expr(_value(struct, table, column)).alias(column.name)
+
+
+def _cast(struct: str, table: TableSchema, column: SourceColumn) -> str:
+    text = quote_spark(struct, column.source_name)
     told = {
         "table": quote_text(table.name),
-        "column": quote_text(column.name),
+        "column": quote_text(column.source_name),
         "type_name": quote_text(column.type.text),
         "value": shown_expression(text),
         "key": KEY_TEXT,
     }
     facts = ", ".join(f"'{name}', {sql}" for name, sql in told.items())
     failure = f"concat('{UNFIT}', to_json(named_struct({facts})))"
-    return F.expr(strict_cast_expression(text, column.type, failure)).alias(column.name)
+    return strict_cast_expression(text, column.type, failure)
+
+
+def _within(column: SourceColumn, *, with_former: bool) -> str:
+    """Return the SQL for whether a change was committed in the life of a column, or of a former version."""
+    bounds = ["true"]
+    first = column
+    while with_former and first.life is not None and first.life.before is not None:
+        first = first.life.before
+    if first.life is not None and first.life.since_micros_inclusive is not None:
+        bounds.append(f"committed >= {first.life.since_micros_inclusive}")
+    if column.life is not None and column.life.until_micros_exclusive is not None:
+        bounds.append(f"committed < {column.life.until_micros_exclusive}")
+    return f"({' AND '.join(bounds)})"
+
+
+def _value(struct: str, table: TableSchema, column: SourceColumn) -> str:
+    own = _cast(struct, table, column)
+    if column.life is None:
+        return own
+    cases = f"WHEN {_within(column, with_former=False)} THEN {own}"
+    former = column.life.before
+    if former is not None:
+        converted = convert_expression(_value(struct, table, former), former.type, column.type)
+        cases += f" WHEN committed < {column.life.since_micros_inclusive} THEN {converted}"
+    return f"CASE {cases} END"
+
+
+def convert_expression(value: str, old: ColumnType, new: ColumnType) -> str:
+    """Return the SQL that converts a value as Spanner does when a column changes its type in place."""
+    source, target = spark_type(old), spark_type(new)
+    if source == target:
+        return value
+    if "PROTO" in {old.code, new.code}:
+        # Protocol buffers are kept as the text that the records have of them.
+        return f"unbase64({value})" if target == "binary" else f"base64({value})"
+    return f"cast({value} as {target})"
 
 
 @contextmanager

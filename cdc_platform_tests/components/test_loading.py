@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.components.loading import find_pipelines, load_component, load_settings
+from cdc_platform.components.loading import find_pipelines, load_definitions, load_settings
 from cdc_platform.errors import SettingError
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
@@ -54,6 +54,17 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     ({"source": {"project": "p", "instance": "i", "database": "d"}}, "source.change_stream", "is missing"),
     # a misspelled key
     ({"laek": {"path": "lake"}}, "laek", "misspelled"),
+    # the same for a required one: the misspelled key comes before the missing one
+    (
+        {"source": {"project": "p", "instance": "i", "database": "d", "change_steam": "s"}},
+        "source.change_steam",
+        "not known.*Did you mean `source.change_stream`.*`source.change_stream` is missing",
+    ),
+    ({"lake": {"pth": "lake"}}, "lake.pth", "Did you mean `lake.path`.*`lake.path` is missing"),
+    # a key that is like none
+    ({"source": {**bank_attributes()["source"], "zzz": 1}}, "source.zzz", r"misspelled\?$"),
+    # a value where a group of settings belongs
+    ({"lake": "lake"}, "lake", "group of settings: path, catalog"),
     # a word where a number belongs
     ({"max_slice_s": "an hour"}, "max_slice_s", "is not right"),
     # a value out of its range, found by the source's own settings
@@ -75,11 +86,82 @@ def test_a_bad_value_is_named(tmp_path: Path, changes: dict[str, Any], key: str,
 
 
 @pytest.mark.parametrize(
+    ("changes", "key", "problem"),
+    [
+        # where a value is required
+        ({"name": "{{ env.BANK_UNSET }}"}, "name", "is empty, since.*`BANK_UNSET` is not set"),
+        (
+            {"source": {**bank_attributes()["source"], "project": "{{env.BANK_UNSET}}"}},
+            "source.project",
+            "is empty, since.*`BANK_UNSET` is not set",
+        ),
+        ({"tables": ["accounts", "{{ env.BANK_UNSET }}"]}, "tables.1", "`BANK_UNSET` is not set"),
+        # within a text, where the word None would stand otherwise
+        ({"lake": {"path": "/lakes/{{ env.BANK_UNSET }}"}}, "lake.path", "`BANK_UNSET`.*not set.*default"),
+    ],
+)
+def test_an_unset_variable_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], key: str, problem: str
+) -> None:
+    """An error names the file, the key, and the environment variable that is not set."""
+    monkeypatch.delenv("BANK_UNSET", raising=False)
+    path = write_defs(tmp_path, bank_attributes(**changes))
+    with pytest.raises(SettingError, match=problem) as caught:
+        load_settings(path)
+    assert f"{path}: {key}" == caught.value.setting
+
+
+def test_an_unset_variable_without_default_is_named(tmp_path: Path) -> None:
+    """The function of the templates that takes a default says the same where it is given none."""
+    path = write_defs(tmp_path, bank_attributes(name="{{ env('BANK_UNSET') }}"))
+    with pytest.raises(SettingError, match=r"defs\.yaml.*BANK_UNSET is not set"):
+        load_settings(path)
+    path = write_defs(tmp_path, bank_attributes(name="{{ env('BANK_UNSET', 'spare') }}"))
+    assert load_settings(path).name == "spare"
+
+
+def write_two(folder: Path, second: str = "shop") -> Path:
+    """Write a file with two documents, as `dg scaffold` leaves behind when it appends one."""
+    path = write_defs(folder)
+    first = path.read_text(encoding="utf-8")
+    path = write_defs(folder, bank_attributes(name=second))
+    path.write_text(f"{first}---\n{path.read_text(encoding='utf-8')}", encoding="utf-8")
+    return path
+
+
+def test_a_file_may_declare_several_pipelines(tmp_path: Path) -> None:
+    """Each document is a pipeline of the code location; who needs a single one chooses it by its name."""
+    path = write_two(tmp_path)
+    assert load_settings(path, "shop").name == "shop"
+    jobs = [job.name for definitions in load_definitions(path) for job in definitions.jobs or []]
+    assert jobs == ["bank_tick", "shop_tick"]
+
+
+@pytest.mark.parametrize(
+    ("second", "name", "problem"),
+    [
+        ("shop", None, "several pipelines; choose one with `--name`: `bank`, `shop`"),
+        ("shop", "shoe", "no pipeline `shoe`, but `bank`, `shop`"),
+        ("bank", "bank", r"document 2\): name` is that of another document: bank"),
+        ("My Shop", "My Shop", r"document 2\): name` must begin"),
+    ],
+)
+def test_one_of_several_pipelines_is_chosen(
+    tmp_path: Path, second: str, name: str | None, problem: str
+) -> None:
+    """No choice, a wrong one, and mistakes in a single document are errors that say so."""
+    path = write_two(tmp_path, second)
+    with pytest.raises(SettingError, match=problem):
+        load_settings(path, name)
+
+
+@pytest.mark.parametrize(
     ("text", "setting"),
     [
         ("type: other.Component\nattributes: {}\n", "type"),  # somebody else's component
         ("- a list\n", "type"),  # no component at all
         ("type: cdc_platform.components.spanner.SpannerPipeline\n", "attributes"),  # nothing said
+        ("# nothing yet\n---\n", "type"),  # no document at all
     ],
 )
 def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path, text: str, setting: str) -> None:
@@ -87,7 +169,7 @@ def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path, text: str, settin
     path = tmp_path / "defs.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SettingError) as caught:
-        load_component(path)
+        load_settings(path)
     assert f"{path}: {setting}" == caught.value.setting
 
 
@@ -96,7 +178,7 @@ def test_text_that_is_not_yaml_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "defs.yaml"
     path.write_text("type: [", encoding="utf-8")
     with pytest.raises(SettingError, match=r"defs\.yaml.*YAML"):
-        load_component(path)
+        load_settings(path)
 
 
 def test_pipelines_are_found_below_a_folder(tmp_path: Path) -> None:

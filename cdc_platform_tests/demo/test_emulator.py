@@ -27,8 +27,9 @@ def test_setting_comes_first(tmp_path: Path) -> None:
     environment = {"CDC_PLATFORM_SPANNER_EMULATOR": str(named), "PATH": str(tmp_path / "bin")}
 
     assert find_emulator(environment) == named
-    with pytest.raises(EmulatorMissing):
-        find_emulator({**environment, "CDC_PLATFORM_SPANNER_EMULATOR": str(tmp_path / "none")})
+    wrong = str(tmp_path / "none")
+    with pytest.raises(EmulatorMissing, match=f"CDC_PLATFORM_SPANNER_EMULATOR names no program.*{wrong}"):
+        find_emulator({**environment, "CDC_PLATFORM_SPANNER_EMULATOR": wrong})
 
 
 def test_emulator_on_the_path(tmp_path: Path) -> None:
@@ -58,9 +59,19 @@ def test_message_names_the_ways(tmp_path: Path) -> None:
 
 
 def test_running_emulator_is_used(tmp_path: Path) -> None:
-    """An address in the environment is taken as it is."""
-    with open_emulator(environment={"SPANNER_EMULATOR_HOST": "there:9010", "PATH": str(tmp_path)}) as host:
-        assert host == "there:9010"
+    """An address in the environment is taken as it is, and one that does not answer is told."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        environment = {"SPANNER_EMULATOR_HOST": address, "PATH": str(tmp_path)}
+        with open_emulator(environment=environment) as host:
+            assert host == address
+    for wrong in (address, "nothing"):
+        environment = {"SPANNER_EMULATOR_HOST": wrong}
+        with (
+            pytest.raises(EmulatorMissing, match=f"SPANNER_EMULATOR_HOST, which is {wrong}"),
+            open_emulator(environment=environment),
+        ):
+            pytest.fail("it was taken")
 
 
 def test_program_that_does_not_start_is_quoted(tmp_path: Path) -> None:

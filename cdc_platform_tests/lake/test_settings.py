@@ -89,3 +89,19 @@ def test_only_local_lakes_have_a_folder(tmp_path: Path) -> None:
     assert local_folder(tmp_path.as_uri()) == tmp_path
     assert local_folder("~/lake") == Path.home() / "lake"
     assert local_folder("gs://bucket/lake") is None
+
+
+@pytest.mark.parametrize(
+    ("catalog", "expected"),
+    [
+        ({}, "/data/lake/catalog.db"),
+        ({"type": "sql", "uri": "sqlite:////data/c.db?timeout=5"}, "/data/c.db"),
+        ({"type": "sql", "uri": "postgresql+psycopg2://me@db/lake"}, None),
+        ({"type": "rest", "uri": "https://catalog"}, None),
+        ({"type": "glue"}, None),
+    ],
+)
+def test_only_a_sqlite_catalog_is_a_file(catalog: dict[str, str], expected: str | None) -> None:
+    """Whether such a lake exists can be seen without making its file."""
+    found = LakeSettings("/data/lake", catalog).catalog_file
+    assert expected == (str(found) if found is not None else None)

@@ -12,7 +12,7 @@ from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.slices import Slice
-from cdc_platform.pipeline import merge, order, publish
+from cdc_platform.pipeline import adapt, merge, order, publish
 from cdc_platform.pipeline.branch import Attempt, finished_head, load_table, reset_branch
 from cdc_platform.pipeline.merge import merge_table, merge_tables
 from cdc_platform.pipeline.order import order_changes
@@ -166,7 +166,7 @@ def test_only_one_whole_attempt_upon_its_base_is_finished(
     """Whatever two runs have left on a branch, only what one of them has made alone may be published."""
     pipeline = bank_pipeline(session_lake)
     schema = pipeline.table("accounts")
-    merge.ensure_table(pipeline, spark, schema)
+    adapt.ensure_table(pipeline, spark, schema)
     base = load_table(pipeline, "accounts").current_snapshot()
     assert base is not None
     reset_branch(pipeline, spark, Attempt("accounts", base, tick=1))

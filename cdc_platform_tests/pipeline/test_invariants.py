@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.commits import POSITION, TICK, head
+from cdc_platform.lake.commits import POSITION, TICK, Mark, head
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.lake.lake import LINEAGE, LOG
+from cdc_platform.lake.lake import LINEAGE, LOG, SCHEMA
+from cdc_platform.lake.schema_history import append_events, load_history
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.evolution import SchemaChange, SchemaEvent
 from cdc_platform.model.schemas import CHANGE_LOG
-from cdc_platform.pipeline.invariants import CHECKS, EVERYTHING, Check, newest_scope
+from cdc_platform.pipeline.invariants import CHECKS, newest_scope
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.verdict import EVERYTHING, Check
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
 from cdc_platform_tests.pipelines import START, feed, found_table, run_steps, source_of
 
@@ -70,6 +73,14 @@ def finish_root(pipeline: Pipeline, spark: "SparkSession") -> None:
     spark.sql(f"UPDATE {pipeline.lake.spark_system_table(LINEAGE)} SET state = 'finished'")
 
 
+def change_schema(pipeline: Pipeline, _spark: "SparkSession") -> None:
+    """Note that a column was added."""
+    added = SchemaEvent(
+        9, SchemaChange.COLUMN_ADDED, "accounts", "note", '{"code": "STRING"}', since_micros=START
+    )
+    append_events(pipeline.lake, load_history(pipeline.lake), Mark(9, START, 0), [added])
+
+
 def change_source(pipeline: Pipeline, _spark: "SparkSession") -> None:
     """Let the source have no row at all."""
     source_of(pipeline).rows_at = lambda _table, _micros: iter(())
@@ -84,6 +95,7 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("watermark_monotone", take_watermark_back),
     ("tables_equal_log", log_sql("UPDATE {log} SET new_values = '{{}}' WHERE keys LIKE '%\"1\"%'")),
     ("tables_equal_source", change_source),
+    ("schema_changes", change_schema),
 ]
 
 
@@ -101,7 +113,7 @@ def undo_damage(pipeline: Pipeline, spark: "SparkSession", heads: dict[str, int]
 
 def heads_of(pipeline: Pipeline) -> dict[str, int]:
     """Return the snapshots of the tables that damages change."""
-    found = {name: head(pipeline.lake.system_table(name)) for name in (LOG, LINEAGE)}
+    found = {name: head(pipeline.lake.system_table(name)) for name in (LOG, LINEAGE, SCHEMA)}
     return {name: snapshot.snapshot_id for name, snapshot in found.items() if snapshot is not None}
 
 

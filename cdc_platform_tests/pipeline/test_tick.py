@@ -11,7 +11,7 @@ from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.slices import Slice
-from cdc_platform.pipeline import merge, publish
+from cdc_platform.pipeline import adapt, merge, publish
 from cdc_platform.pipeline.merge import merge_table, merge_tables
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -31,6 +31,7 @@ from cdc_platform_tests.pipeline.bank import (
 )
 from cdc_platform_tests.pipelines import (
     START,
+    TRANSFERS,
     feed,
     found_table,
     log_rows,
@@ -195,7 +196,7 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
         order_changes(pipeline, spark)
     outcome = merge_table(pipeline, spark, "accounts")
     assert (outcome.tick, outcome.appended, outcome.updated) == (3, 3, 0)
-    merge.ensure_table(pipeline, spark, pipeline.table("transfers"))
+    adapt.ensure_table(pipeline, spark, pipeline.table("transfers"))
     with pytest.raises(LakeError, match="`transfers` is behind the log"):
         publish_cut(pipeline, spark)
     run_steps(pipeline, spark)
@@ -275,9 +276,8 @@ def test_the_source_gets_a_column(spark: "SparkSession", session_lake: LakeSetti
     wider = table(
         "accounts", {"id": "INT64"}, {"owner": "STRING(MAX)", "balance": "INT64", "tier": "STRING(9)"}
     )
+    source_of(pipeline).schemas = (wider, TRANSFERS)
     feed_tick(pipeline, 2)
-    order_changes(pipeline, spark)
-    merge.ensure_table(pipeline, spark, wider)
     run_steps(pipeline, spark)
     assert "tier" in found_table(pipeline, "accounts").schema().column_names
     assert expected_balances(2) == balances(pipeline)

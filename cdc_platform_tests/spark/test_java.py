@@ -66,8 +66,9 @@ def test_a_java_that_will_not_do_is_told(tmp_path: Path, answer: str, exit_code:
 @pytest.mark.parametrize("home", [None, "nowhere"])
 def test_a_missing_java_is_told(home: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says where it was looked for, and the ways to get one."""
+    place = "on the PATH"
     if home is not None:
         monkeypatch.setenv("JAVA_HOME", str(tmp_path / home))
-    place = "in JAVA_HOME" if home is not None else "on the PATH"
+        place = f"in JAVA_HOME, which is {tmp_path / home} "
     with pytest.raises(JavaMissing, match=f"No Java was found {place}.*spark.remote"):
         check_java()

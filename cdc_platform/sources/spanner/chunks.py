@@ -9,11 +9,13 @@ from cdc_platform.errors import RecordUnreadable
 class RowAssembler:
     """Turns partial result sets into rows of values as bytes; a value may go on in the next message.
 
-    ``fields`` has the names and types of the columns after the first message.
+    ``fields`` has the names and types of the columns after the first message. ``resume_token`` goes on
+    after the last row of the newest message that carried one: it covers all rows given before it changed.
     """
 
     def __init__(self) -> None:
         self.fields: Any = None
+        self.resume_token = b""
         self._row: list[bytes] = []
         self._pending: bytes | None = None
 
@@ -27,6 +29,8 @@ class RowAssembler:
             if self.fields is None and message.metadata:
                 self.fields = _fields(message.metadata)
             yield from self._add(message)
+            if message.resume_token and not self._row and self._pending is None:
+                self.resume_token = message.resume_token
         if self._row or self._pending is not None:
             raise RecordUnreadable("Spanner's answer ended in the middle of a row; read the slice again")
 

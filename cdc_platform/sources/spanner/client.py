@@ -6,12 +6,13 @@ metrics exporter and decodes every value; the generated client below it does non
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
 from cdc_platform.errors import AccessDenied, DialectMismatch, SourceError, SourceUnreachable
+from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.sources.spanner.chunks import RowAssembler
 from cdc_platform.sources.spanner.failures import to_source_error
 from cdc_platform.sources.spanner.query import DIALECT_QUERY, Query, to_request
@@ -53,9 +54,17 @@ class SpannerClient:
         self, query: Query, assembler: RowAssembler, deadline_s: float | None = None
     ) -> Iterator[list[bytes]]:
         """Yield the rows of one attempt through an assembler, which knows the names of the fields."""
+        return self.stream_request(
+            lambda session: to_request(query, self.settings, session), assembler, deadline_s
+        )
+
+    def stream_request(
+        self, make_request: Callable[[str], Any], assembler: RowAssembler, deadline_s: float | None = None
+    ) -> Iterator[list[bytes]]:
+        """Yield the rows of one attempt at a request that is made for the client's session."""
         messages: Any = None
         try:
-            messages = self._execute(query, deadline_s or self.settings.deadline_s)
+            messages = self._execute(make_request, deadline_s or self.settings.deadline_s)
             yield from assembler.rows(messages)
         except SourceError:
             raise
@@ -65,6 +74,51 @@ class SpannerClient:
             # A reader that stops early must not leave the query running.
             if messages is not None:
                 messages.cancel()
+
+    def begin_transaction(self, at_micros: int) -> tuple[str, bytes]:
+        """Return a new session, and in it the id of a new transaction that reads at one timestamp.
+
+        Partition tokens end when their session begins another transaction, so it has a session of its own.
+
+        Raises:
+            SourceError: It failed, or went on failing.
+        """
+        session = self._retried(lambda: (self._connected(), self._new_session())[1])
+        options = {"read_only": {"read_timestamp": to_rfc3339(at_micros)}}
+        begun = self._retried(
+            lambda: self._api.begin_transaction(
+                request={"session": session, "options": options}, **self._unary(session)
+            )
+        )
+        return session, bytes(begun.id)
+
+    def partition_query(self, sql: str, session: str, transaction: bytes) -> list[bytes]:
+        """Return the partition tokens of a query, with bounded retries.
+
+        Raises:
+            SourceError: It failed, or went on failing.
+        """
+        request = {"session": session, "transaction": {"id": transaction}, "sql": sql}
+        answer = self._retried(lambda: self._api.partition_query(request=request, **self._unary(session)))
+        return [bytes(partition.partition_token) for partition in answer.partitions]
+
+    def _unary(self, session: str) -> dict[str, Any]:
+        metadata = [*self._metadata(), _routing(session)]
+        return {"retry": None, "timeout": self.settings.deadline_s, "metadata": metadata}
+
+    def _retried(self, call: Callable[[], Any]) -> Any:
+        attempts = self.attempts()
+        while True:
+            try:
+                return self._once(call)
+            except SourceUnreachable as error:
+                attempts.failed(error)
+
+    def _once(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as error:
+            raise self._translated(error) from error
 
     def fetch(self, query: Query) -> list[list[bytes]]:
         """Return all rows of a small query, with bounded retries.
@@ -124,14 +178,10 @@ class SpannerClient:
         if api is not None:
             api.transport.close()
 
-    def _execute(self, query: Query, deadline_s: float) -> Any:
-        session = self._connected()
-        routing = ("x-goog-request-params", f"session={quote(session, safe='')}")
-        return self._call(
-            to_request(query, self.settings, session),
-            timeout=deadline_s,
-            metadata=[*self._metadata(), routing],
-        )
+    def _execute(self, make_request: Callable[[str], Any], deadline_s: float) -> Any:
+        request = make_request(self._connected())
+        metadata = [*self._metadata(), _routing(request.session)]
+        return self._call(request, timeout=deadline_s, metadata=metadata)
 
     def _connected(self) -> str:
         with self._lock:
@@ -205,6 +255,10 @@ def _streaming_call(transport: Any) -> Any:
             response_deserializer=rows_parser(),
         ),
     )
+
+
+def _routing(session: str) -> tuple[str, str]:
+    return ("x-goog-request-params", f"session={quote(session, safe='')}")
 
 
 def _text(value: bytes) -> str | None:

@@ -14,13 +14,14 @@ from cdc_platform.errors import (
     StreamWatchesNothing,
 )
 from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.information_schema import (
     INFORMATION_SCHEMAS,
     STREAM_NAMES,
     InformationSchema,
 )
+from cdc_platform.sources.spanner.query import Query
 from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
 
 DEFAULT_RETENTION_S: Final = 7 * 86_400
@@ -41,7 +42,10 @@ _FILTERS: Final = (
 
 @dataclass(frozen=True)
 class StreamDescription:
-    """A change stream as it is defined now; records that are older may have been captured otherwise."""
+    """A change stream as it is defined at a moment; older records may have been captured otherwise.
+
+    ``unwatched`` has the columns that the stream does not watch, for every table that has some.
+    """
 
     dialect: str
     value_capture_type: ValueCaptureType
@@ -49,18 +53,39 @@ class StreamDescription:
     options: Mapping[str, str]
     tables: tuple[TableSchema, ...]
     warnings: tuple[str, ...]
+    unwatched: Mapping[str, tuple[str, ...]]
 
 
-def describe_stream(client: SpannerClient) -> StreamDescription:
-    """Return what the change stream watches.
+@dataclass(frozen=True)
+class SchemaReader:
+    """Reads the information schema as it is now, or was at an exact timestamp."""
+
+    client: SpannerClient
+    at_micros: int | None = None
+
+    @property
+    def settings(self) -> SpannerSettings:
+        """What the source is told."""
+        return self.client.settings
+
+    def fetch_texts(self, query: Query) -> list[tuple[str | None, ...]]:
+        """Return the rows of a query of the information schema as texts."""
+        return self.client.fetch_texts(replace(query, read_micros=self.at_micros))
+
+
+def describe_stream(
+    source: SpannerClient, at_micros: int | None = None, *, may_watch_nothing: bool = False
+) -> StreamDescription:
+    """Return what the change stream watches, now or at a timestamp.
 
     Raises:
         SourceNotFound: There is no such stream.
         DialectMismatch: The database speaks another dialect than the setting says, or an unknown one.
         PartitionModeUnsupported: The stream moves key ranges between partitions.
-        StreamWatchesNothing: The stream watches no table.
-        SettingError: A setting names a column that is not watched, or not a timestamp.
+        StreamWatchesNothing: The stream watches no table, and may not do so.
+        RetentionExpired: The source no longer tells the schema of that timestamp.
     """
+    client = SchemaReader(source, at_micros)
     settings = client.settings
     dialect = _checked_dialect(client)
     catalog, name = INFORMATION_SCHEMAS[dialect], settings.change_stream
@@ -73,10 +98,10 @@ def describe_stream(client: SpannerClient) -> StreamDescription:
             f"The {settings.title} has partition_mode = {_MUTABLE}, which this version cannot read. Create "
             "one without this option, which is fixed at creation, and name it in `change_stream`",
         )
-    tables = _watched_tables(client, catalog, watches_all=catalog.is_true(stream[0][0]))
-    if not tables:
+    tables, unwatched = _watched_tables(client, catalog, watches_all=catalog.is_true(stream[0][0]))
+    if not tables and not may_watch_nothing:
         raise _watches_nothing(settings)
-    tables = _with_nanoseconds(tables, settings.nanosecond_columns)
+    tables = tuple(_with_nanoseconds(table, settings.nanosecond_columns) for table in tables)
     return StreamDescription(
         dialect=dialect.value,
         value_capture_type=ValueCaptureType(options.get("value_capture_type", "OLD_AND_NEW_VALUES")),
@@ -84,6 +109,7 @@ def describe_stream(client: SpannerClient) -> StreamDescription:
         options=options,
         tables=tables,
         warnings=(*_filter_warnings(options), *_type_warnings(tables)),
+        unwatched=unwatched,
     )
 
 
@@ -95,8 +121,8 @@ def retention_s(text: str | None) -> int:
     return int(match.group(1)) * _UNIT_S[match.group(2)]
 
 
-def _checked_dialect(client: SpannerClient) -> Dialect:
-    settings, dialect = client.settings, client.fetch_dialect()
+def _checked_dialect(client: SchemaReader) -> Dialect:
+    settings, dialect = client.settings, client.client.fetch_dialect()
     if settings.dialect not in (None, dialect):
         raise DialectMismatch(
             f"{settings.database_path} speaks {dialect}, but `dialect` says {settings.dialect}. Remove the "
@@ -106,29 +132,36 @@ def _checked_dialect(client: SpannerClient) -> Dialect:
 
 
 def _watched_tables(
-    client: SpannerClient, catalog: InformationSchema, *, watches_all: bool
-) -> tuple[TableSchema, ...]:
+    client: SchemaReader, catalog: InformationSchema, *, watches_all: bool
+) -> tuple[tuple[TableSchema, ...], dict[str, tuple[str, ...]]]:
+    """Return the watched tables, and the columns that are not watched of all tables that have some."""
     stream = client.settings.change_stream
     query = catalog.all_tables() if watches_all else catalog.tables(stream)
     watched = {(str(row[0]), str(row[1])): catalog.is_true(row[2]) for row in client.fetch_texts(query)}
-    if not watched:
-        return ()
     listed = defaultdict(set)
     for schema, table, column in client.fetch_texts(catalog.listed_columns(stream)):
         listed[str(schema), str(table)].add(str(column))
-    columns = defaultdict(list)
+    columns, unwatched = defaultdict(list), defaultdict(list)
     for row in client.fetch_texts(catalog.columns()):
         name = (str(row[0]), str(row[1]))
         if name in watched and _is_watched(row, None if watched[name] else listed[name]):
-            columns[name].append(_column(row, client.dialect))
-    return tuple(_table(catalog.table_name(*name), columns[name]) for name in sorted(watched))
+            columns[name].append(_column(row, client.client.dialect))
+        elif not _is_computed(row):
+            unwatched[catalog.table_name(*name)].append(str(row[2]))
+    tables = tuple(_table(catalog.table_name(*name), columns[name]) for name in sorted(watched))
+    return tables, {name: tuple(sorted(found)) for name, found in unwatched.items()}
 
 
 def _is_watched(row: tuple[str | None, ...], listed: set[str] | None) -> bool:
-    _, _, column, _, is_generated, _, key_ordinal = row
+    _, _, column, _, _, _, key_ordinal = row
     if key_ordinal is not None:
         return True
-    return is_generated != "ALWAYS" and (listed is None or column in listed)
+    return not _is_computed(row) and (listed is None or column in listed)
+
+
+def _is_computed(row: tuple[str | None, ...]) -> bool:
+    """Whether a column is a generated one outside the key, which no change stream can watch."""
+    return row[4] == "ALWAYS" and row[6] is None
 
 
 def _column(row: tuple[str | None, ...], dialect: Dialect) -> Column:
@@ -145,27 +178,31 @@ def _table(name: str, columns: Iterable[Column]) -> TableSchema:
     return TableSchema(name, tuple(in_order))
 
 
-def _with_nanoseconds(tables: tuple[TableSchema, ...], names: tuple[str, ...]) -> tuple[TableSchema, ...]:
-    """Return the tables, with these columns as text of nine digits of a second."""
-    known = {f"{table.name}.{column.name}": column.type for table in tables for column in table.columns}
-    for name in names:
-        if name not in known or known[name].with_nanoseconds() == known[name]:
-            wrong = "no column that the stream watches" if name not in known else "no timestamp"
-            raise SettingError(
-                "nanosecond_columns", f"must name timestamps as TABLE.COLUMN; {wrong}: {name!r}"
-            )
-    return tuple(
-        replace(
-            table,
-            columns=tuple(
-                replace(column, type=column.type.with_nanoseconds())
-                if f"{table.name}.{column.name}" in names
-                else column
-                for column in table.columns
-            ),
-        )
-        for table in tables
+def _with_nanoseconds(table: TableSchema, names: tuple[str, ...]) -> TableSchema:
+    """Return the table, with those timestamps that are named as text of nine digits of a second."""
+    columns = (
+        replace(column, type=column.type.with_nanoseconds())
+        if f"{table.name}.{column.name}" in names
+        else column
+        for column in table.columns
     )
+    return replace(table, columns=tuple(columns))
+
+
+def check_nanosecond_columns(description: StreamDescription, names: tuple[str, ...]) -> None:
+    """Check that a setting names timestamps; later one of them may be dropped, which is no mistake.
+
+    Raises:
+        SettingError: It names a column that is not watched, or not a timestamp.
+    """
+    known = {
+        f"{table.name}.{column.name}": column.type for table in description.tables for column in table.columns
+    }
+    for name in names:
+        if name not in known:
+            raise SettingError("nanosecond_columns", f"names no column that the stream watches: {name!r}")
+        if (known[name].element or known[name]).annotation != NANOSECONDS:
+            raise SettingError("nanosecond_columns", f"names a column that is no timestamp: {name!r}")
 
 
 def _filter_warnings(options: Mapping[str, str]) -> tuple[str, ...]:

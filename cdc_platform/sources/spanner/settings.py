@@ -36,6 +36,7 @@ class SpannerSettings:
     ``start_timestamp`` is RFC 3339 and matters only before the first tick; without it a pipeline begins
     at the source's present. ``dialect`` is detected where it is not given. ``nanosecond_columns`` are
     timestamps, as `TABLE.COLUMN`, that the lake keeps as text with nine digits of a second.
+    ``data_boost`` lets compute of its own answer the initial copy, not the instance.
     """
 
     project: str
@@ -48,6 +49,7 @@ class SpannerSettings:
     database_role: str | None = None
     heartbeat_ms: int = 2000
     priority: str = "HIGH"
+    data_boost: bool = False
     request_tag: str = "cdc_platform"
     deadline_s: float = 60.0
     connect_deadline_s: float = 8.0

@@ -71,13 +71,14 @@ def _batches(client: SpannerClient, query: Query, table: TableSchema, skip: int)
             continue
         rows.append(row)
         if len(rows) == ROWS_PER_BATCH:
-            yield _batch(table, rows)
+            yield rows_to_batch(table, rows)
             rows = []
     if rows:
-        yield _batch(table, rows)
+        yield rows_to_batch(table, rows)
 
 
-def _batch(table: TableSchema, rows: list[list[bytes]]) -> pa.RecordBatch:
+def rows_to_batch(table: TableSchema, rows: list[list[bytes]]) -> pa.RecordBatch:
+    """Return rows of a table, which has the columns in this order, as one batch."""
     columns = zip(table.columns, zip(*rows, strict=True), strict=True)
     arrays = [to_arrow(column.type, values) for column, values in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=table_arrow_schema(table))

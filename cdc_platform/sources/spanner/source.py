@@ -1,24 +1,33 @@
 """A Spanner change stream as the pipeline sees it."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cdc_platform.errors import PartitionBoundsInvalid, SettingError, SourceNotFound
+from cdc_platform.errors import (
+    PartitionBoundsInvalid,
+    RetentionExpired,
+    SettingError,
+    SourceNotFound,
+)
 from cdc_platform.model.names import ROOT_TOKEN
+from cdc_platform.model.sightings import Look
 from cdc_platform.model.slices import Slice
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.query import change_stream_query
-from cdc_platform.sources.spanner.schema import StreamDescription, describe_stream
+from cdc_platform.sources.spanner.schema import StreamDescription, check_nanosecond_columns, describe_stream
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.snapshot import clock_micros, rows_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cdc_platform.sources.spanner.copy_plan import CopyPlanner
+    from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
     from cdc_platform.sources.spanner.reader import ChangeStreamDataSource
 
 
@@ -43,6 +52,16 @@ class SpannerSource:
         self._is_described = True
         return description
 
+    def look(self, micros: int) -> Look:
+        """Return the schema at a timestamp, or the present one where the source no longer tells that."""
+        try:
+            found = describe_stream(self.client, micros, may_watch_nothing=True)
+        except RetentionExpired:
+            found, is_exact = describe_stream(self.client, may_watch_nothing=True), False
+        else:
+            is_exact = True
+        return Look(micros, found.tables, found.unwatched, found.options, is_exact=is_exact)
+
     def clock_micros(self) -> int:
         """Return the time of the source; the first call makes sure that it can be read at all.
 
@@ -60,9 +79,11 @@ class SpannerSource:
 
         Raises:
             RetentionExpired: The stream no longer has records of the start.
-            SettingError: The start lies in the future.
+            SettingError: The start lies in the future, or a setting names columns that are no timestamps.
         """
         now_micros = self.clock_micros()
+        if self.settings.nanosecond_columns:
+            check_nanosecond_columns(self.describe(), self.settings.nanosecond_columns)
         if self.settings.start_timestamp is None:
             return now_micros
         start_micros = from_rfc3339(self.settings.start_timestamp)
@@ -81,7 +102,12 @@ class SpannerSource:
             SourceNotFound: The stream does not watch the table.
             RetentionExpired: The source no longer keeps that version.
         """
-        return rows_at(self.client, self._table(table_name), micros)
+        # The columns that it had then, too.
+        watched = describe_stream(self.client, micros).tables
+        table = next((table for table in watched if table.name == table_name), None)
+        if table is None:
+            raise SourceNotFound(f"The {self.settings.title} does not watch the table `{table_name}`")
+        return rows_at(self.client, table, micros)
 
     def spark_format(self) -> "type[ChangeStreamDataSource]":
         """Return the data source to register with a Spark session."""
@@ -100,6 +126,35 @@ class SpannerSource:
             reader.SLICES_OPTION: reader.slices_to_json(slices),
         }
 
+    def plan_copies(self, at_micros: int) -> "CopyPlanner":
+        """Return what cuts tables, as they are at the moment, into pieces to copy."""
+        from cdc_platform.sources.spanner.copy_plan import CopyPlanner
+
+        return CopyPlanner(self.client, at_micros)
+
+    def copy_columns(self, table: TableSchema) -> str:
+        """Return the columns that a copy of the table has, as text for `copy_options`."""
+        from cdc_platform.sources.spanner.copy_pieces import columns_to_text
+
+        return columns_to_text(table)
+
+    def copy_format(self) -> "type[TableCopyDataSource]":
+        """Return the data source of copies, to register with a Spark session."""
+        from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
+
+        return TableCopyDataSource
+
+    def copy_options(self, columns: str, at_micros: int, pieces: Sequence[str]) -> dict[str, str]:
+        """Return the options with which Spark reads these pieces of a copy."""
+        from cdc_platform.sources.spanner import copy_source
+
+        return {
+            copy_source.SETTINGS_OPTION: self.settings.to_options(),
+            copy_source.COLUMNS_OPTION: columns,
+            copy_source.MICROS_OPTION: str(at_micros),
+            copy_source.PIECES_OPTION: json.dumps(list(pieces)),
+        }
+
     def close(self) -> None:
         """Close the connection; the next use opens another one."""
         self.client.close()
@@ -114,9 +169,3 @@ class SpannerSource:
             self.client.fetch(query)
         except PartitionBoundsInvalid as error:
             raise SettingError("start_timestamp", f"is refused by the source. {error}") from error
-
-    def _table(self, name: str) -> TableSchema:
-        for table in self.describe().tables:
-            if table.name == name:
-                return table
-        raise SourceNotFound(f"The {self.settings.title} does not watch the table `{name}`")

@@ -126,6 +126,7 @@ def rows_parser() -> Callable[[bytes], Any]:
     rows.field.add(name="metadata", number=1, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
     rows.field.add(name="values", number=2, type=field.TYPE_BYTES, label=field.LABEL_REPEATED)
     rows.field.add(name="chunked_value", number=3, type=field.TYPE_BOOL, label=field.LABEL_OPTIONAL)
+    rows.field.add(name="resume_token", number=4, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     found = message_factory.GetMessageClass(pool.FindMessageTypeByName("cdc_platform.Rows"))

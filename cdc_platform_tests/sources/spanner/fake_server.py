@@ -102,6 +102,8 @@ class Answer:
     columns: int = 1
     json: bool = False
     """Whether the only column is one of JSON, as in a PostgreSQL database."""
+    has_tokens: bool = False
+    """Whether each row's message carries a resume token: the number of rows so far, as text."""
 
     @property
     def row_type(self) -> StructType:
@@ -135,8 +137,8 @@ class FakeServer:
         self.requests.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         yield PartialResultSet(metadata={"row_type": answer.row_type})
-        for row in answer.rows:
-            message = PartialResultSet()
+        for number, row in enumerate(answer.rows, 1):
+            message = PartialResultSet(resume_token=str(number).encode() if answer.has_tokens else b"")
             PartialResultSet.pb(message).values.extend(map(to_value, row))
             yield message
         if answer.code is not None:

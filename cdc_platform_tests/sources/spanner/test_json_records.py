@@ -66,7 +66,7 @@ def test_data_change_record_keeps_every_field() -> None:
 @pytest.mark.parametrize("moment", ["2026-11-21T06:00:01.000001Z", "2026-11-21T07:00:01.000001+01:00"])
 def test_control_records_keep_every_field(moment: str) -> None:
     """Timestamps may have an offset or be in UTC; children of the first query have no parents."""
-    children = [
+    children: list[dict[str, object]] = [
         {"token": "c1", "parent_partition_tokens": ["a", None]},
         {"token": "c2", "parent_partition_tokens": []},
     ]

@@ -1,14 +1,18 @@
 """The data source in Spark, on the emulator."""
 
+import importlib
 from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import pytest
 
 from cdc_platform.demo.bank import write_transfers
 from cdc_platform.model.lineage import Lineage, begin, plan_slices, violations, watermark_micros
 from cdc_platform.model.slices import Slice, SliceOutcome
-from cdc_platform.sources.spanner.reader import slices_from_json, slices_to_json
+from cdc_platform.sources.spanner.reader import slices_from_json, slices_to_json, trust_archives
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.emulator_fixtures import make_bank
 from cdc_platform_tests.sources.spanner.ticks import apply_tick
@@ -60,3 +64,17 @@ def test_slices_survive_their_way_to_spark() -> None:
     slices = (Slice("", 1, 2), Slice('to"ken', -1, 10**15))
 
     assert slices_from_json(slices_to_json(slices)) == slices
+
+
+def test_archives_of_the_import_path_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker does not look into an archive again, although Spark has all paths read anew."""
+    archive = tmp_path / "library.jar"
+    with ZipFile(archive, "w") as file:
+        file.writestr("module_of_an_archive.py", "")
+    monkeypatch.syspath_prepend(str(archive))
+    assert find_spec("module_of_an_archive") is not None
+    trust_archives()
+    with ZipFile(archive, "a") as file:
+        file.writestr("module_added_later.py", "")
+    importlib.invalidate_caches()
+    assert find_spec("module_added_later") is None

@@ -1,0 +1,40 @@
+"""The initial copies: rows that the tables hold before the stream tells of them."""
+
+import dagster as dg
+
+from cdc_platform import metadata
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.model.schemas import COPIES
+from cdc_platform.pipeline.copy import copy_tables
+from cdc_platform.resources import find_run
+
+
+def build_copies(assets: PipelineAssets) -> dg.AssetsDefinition:
+    """Return the asset of a pipeline's initial copies."""
+
+    @dg.asset(
+        **assets.arguments(
+            assets.copies,
+            "copies",
+            {"spanner", "pyspark", "iceberg"},
+            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(COPIES)},
+        ),
+        description="How the rows that a table holds already are copied: its moment, and its pieces.\n\n"
+        "Materialising it copies for as long as `copy_s` says. A table is in no cut until its copy is "
+        "complete; then the change log takes over right after the copy's moment. What was interrupted goes "
+        "on with the pieces that are missing. A copy that cannot go on says so in the run's log and in the "
+        "metadata here, and the other tables go on.",
+    )
+    def copies(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        run = find_run(context, assets.run_key)
+        outcome = copy_tables(run.pipeline, run.spark)
+        for note in outcome.notes:
+            context.log.warning(note)
+        if outcome.failure is not None:
+            if newest_cut(run.pipeline.lake) is None:
+                raise outcome.failure
+            context.log.error("%s: %s", type(outcome.failure).__name__, outcome.failure)
+        return dg.MaterializeResult(metadata=metadata.describe_copies(outcome))
+
+    return copies

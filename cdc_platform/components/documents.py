@@ -1,0 +1,53 @@
+"""The YAML documents of a file that declare pipelines."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cdc_platform.errors import SettingError
+
+
+@dataclass(frozen=True)
+class Document:
+    """One declared pipeline; ``place`` names its file in messages, and which document it is of several."""
+
+    place: str
+    attributes: Mapping[str, Any]
+
+
+def read_documents(path: Path, type_name: str) -> tuple[Document, ...]:
+    """Return the documents of a file, which are separated by `---`; each must declare a component of a type.
+
+    Raises:
+        SettingError: the file cannot be read, or one of its documents declares something else.
+    """
+    contents = [content for content in _parse(path) if content is not None]
+    if not contents:
+        raise SettingError(f"{path}: type", f"must be {type_name}, but the file is empty")
+    return tuple(
+        _as_document(f"{path} (document {number})" if len(contents) > 1 else str(path), content, type_name)
+        for number, content in enumerate(contents, start=1)
+    )
+
+
+def _parse(path: Path) -> list[Any]:
+    try:
+        return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise SettingError(str(path), f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingError(str(path), "is not a text in UTF-8") from error
+    except yaml.YAMLError as error:
+        raise SettingError(str(path), f"is not YAML: {error}") from error
+
+
+def _as_document(place: str, content: object, type_name: str) -> Document:
+    if not isinstance(content, dict) or content.get("type") != type_name:
+        raise SettingError(f"{place}: type", f"must be {type_name}")
+    attributes = content.get("attributes")
+    if not isinstance(attributes, dict):
+        raise SettingError(f"{place}: attributes", "must hold the pipeline's settings")
+    return Document(place, attributes)

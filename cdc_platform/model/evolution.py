@@ -1,0 +1,342 @@
+"""How the source's tables have changed: a history of changes, and the columns that follow from it.
+
+A column of the source may have several versions: it was dropped and added again, or got another type. The
+newest version bears the column's name in the lake. An older one is set aside under a name of its own, such
+as `note__string`, keeps the values that it had, and takes none that are younger than it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import reduce
+from types import MappingProxyType
+from typing import Final
+
+from cdc_platform.model.table_schema import ARRAY, Column, ColumnLife, ColumnType, TableSchema, spark_type
+from cdc_platform.model.timestamps import to_rfc3339
+
+
+class SchemaChange(StrEnum):
+    """What has changed at the source."""
+
+    TABLE_ADDED = "table_added"
+    """The table is watched from here on."""
+    TABLE_DROPPED = "table_dropped"
+    """The table is gone; the lake keeps its last state."""
+    TABLE_UNWATCHED = "table_unwatched"
+    """The table exists, but the change stream no longer watches it; the lake keeps its last state."""
+    COLUMN_ADDED = "column_added"
+    """The column is watched from here on; older rows read as NULL."""
+    COLUMN_DROPPED = "column_dropped"
+    """The column was dropped or is no longer watched; the lake keeps its values."""
+    COLUMN_RETYPED = "column_retyped"
+    """The column has another type; values are converted where Spanner does so, else set aside."""
+    UNWATCHED_COLUMNS = "unwatched_columns"
+    """The columns of a watched table that the change stream does not watch are these from here on."""
+    OPTION_SET = "option_set"
+    """An option of the change stream has this value from here on."""
+
+
+@dataclass(frozen=True)
+class SchemaEvent:
+    """One change; ``since_micros`` is the first commit timestamp that it holds for.
+
+    ``name`` is that of a column or option. ``value`` and ``previous`` are a column's type or a list of
+    columns as JSON, or an option's text. A change without a time was found when the pipeline began.
+    """
+
+    tick: int
+    change: SchemaChange
+    table: str | None = None
+    name: str | None = None
+    value: str | None = None
+    previous: str | None = None
+    is_primary_key: bool = False
+    ordinal: int = 0
+    since_micros: int | None = None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """When a version began or ended: the tick of the log that found it, and the commit timestamp."""
+
+    tick: int
+    micros: int | None
+
+
+@dataclass(frozen=True)
+class ColumnVersion:
+    """A column of the lake's table; ``before`` is the position of the version that it was converted from.
+
+    ``is_late`` tells that the column existed before it was watched, so that the lake lacks older values.
+    """
+
+    name: str
+    lake_name: str
+    type: ColumnType
+    is_primary_key: bool
+    ordinal: int
+    since: Bound
+    until: Bound | None = None
+    before: int | None = None
+    is_late: bool = False
+
+
+@dataclass(frozen=True)
+class TableHistory:
+    """All versions of all columns of a source table, in the order in which they came up.
+
+    ``begun`` is set where a table of this name was dropped and made anew: older rows do not count.
+    ``has_gap`` tells that the table was not watched for a while.
+    """
+
+    name: str
+    versions: tuple[ColumnVersion, ...] = ()
+    is_watched: bool = True
+    is_dropped: bool = False
+    has_gap: bool = False
+    begun: Bound | None = None
+    unwatched: tuple[str, ...] = ()
+
+    def live(self, name: str) -> ColumnVersion | None:
+        """Return the version of a column that the source has now, None when it has none."""
+        return next((found for found in self.live_versions if found.name == name), None)
+
+    @property
+    def live_versions(self) -> tuple[ColumnVersion, ...]:
+        """The columns that the source has now."""
+        return tuple(version for version in self.versions if version.until is None)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns that the source has now, or had when the table was dropped."""
+        return _in_order(self.name, (self._column(version) for version in self.live_versions))
+
+    @property
+    def whole_schema(self) -> TableSchema:
+        """All columns of the lake's table, each under its name there."""
+        return TableSchema(self.name, tuple(self._column(version) for version in self.versions))
+
+    def schema_after(self, tick: int) -> TableSchema:
+        """Return the columns that the log's changes after a tick may set, with their lives.
+
+        A life is only told where it matters: where it begins or ends after that tick.
+        """
+        alive = [found for found in self.versions if found.until is None or found.until.tick > tick]
+        return _in_order(self.name, (self._column(version, tick) for version in alive))
+
+    def conversions_after(self, tick: int) -> tuple[tuple[ColumnVersion, ColumnVersion], ...]:
+        """Return older and newer versions whose stored values are to be converted after a tick, in order."""
+        return tuple(
+            (self.versions[version.before], version)
+            for version in self.versions
+            if version.before is not None and version.since.tick > tick
+        )
+
+    def _column(self, version: ColumnVersion, after_tick: int | None = None) -> Column:
+        is_key = version.is_primary_key and version.until is None
+        life = None if after_tick is None else self._life(version, after_tick)
+        return Column(version.lake_name, version.type, is_key, version.ordinal, life)
+
+    def _life(self, version: ColumnVersion, tick: int) -> ColumnLife | None:
+        is_young = version.since.tick > tick
+        since = version.since.micros if is_young else None
+        until = version.until.micros if version.until is not None else None
+        before = None
+        if is_young and version.before is not None:
+            before = self._column(self.versions[version.before], tick)
+        if since is None and until is None:
+            return None
+        return ColumnLife(version.name, since, until, before)
+
+
+def _in_order(name: str, columns: Iterable[Column]) -> TableSchema:
+    return TableSchema(
+        name, tuple(sorted(columns, key=lambda column: (not column.is_primary_key, column.ordinal)))
+    )
+
+
+@dataclass(frozen=True)
+class SchemaHistory:
+    """What is known of all tables and of the change stream's options, up to a tick of the log.
+
+    ``position_micros`` is the log's position at that tick. ``past_options`` holds every value that an
+    option has had.
+    """
+
+    tick: int = 0
+    position_micros: int | None = None
+    tables: Mapping[str, TableHistory] = field(default_factory=lambda: MappingProxyType({}))
+    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    past_options: frozenset[tuple[str, str]] = frozenset()
+
+    def after(self, event: SchemaEvent) -> "SchemaHistory":
+        """Return the history with one more change."""
+        if event.table is None:
+            return self._with_option(event)
+        found = self.tables.get(event.table, TableHistory(event.table))
+        return replace(self, tables={**self.tables, event.table: _CHANGES[event.change](found, event)})
+
+    def _with_option(self, event: SchemaEvent) -> "SchemaHistory":
+        name = str(event.name)
+        options = {option: value for option, value in self.options.items() if option != name}
+        if event.value is None:
+            return replace(self, options=options)
+        past = self.past_options | {(name, event.value)}
+        return replace(self, options={**options, name: event.value}, past_options=past)
+
+
+def fold_history(events: Iterable[SchemaEvent]) -> SchemaHistory:
+    """Return the history that changes make, in their order."""
+    return reduce(SchemaHistory.after, events, SchemaHistory())
+
+
+def describe_event(event: SchemaEvent) -> str:
+    """Return a change in a few words, such as `accounts`.`note` (STRING) was added at MOMENT."""
+    at = f" at {to_rfc3339(event.since_micros)}" if event.since_micros is not None else ""
+    match event.change:
+        case SchemaChange.OPTION_SET:
+            return f"option {event.name} of the change stream: {event.previous} became {event.value}{at}"
+        case SchemaChange.UNWATCHED_COLUMNS:
+            return f"columns of `{event.table}` that are not watched are {event.value or 'none'}{at}"
+        case SchemaChange.COLUMN_RETYPED:
+            types = f"from {_type_text(event.previous)} to {_type_text(event.value)}"
+            return f"`{event.table}`.`{event.name}` changed {types}{at}"
+        case SchemaChange.COLUMN_ADDED | SchemaChange.COLUMN_DROPPED:
+            verb = (
+                "added" if event.change is SchemaChange.COLUMN_ADDED else "dropped, or is no longer watched,"
+            )
+            kind = _type_text(event.value or event.previous)
+            return f"`{event.table}`.`{event.name}` ({kind}) was {verb}{at}"
+        case _:
+            verb = event.change.value.removeprefix("table_")
+            return f"table `{event.table}` was {verb}{at}"
+
+
+def _type_text(value: str | None) -> str:
+    kind = ColumnType.from_json(value or '{"code": "?"}')
+    return f"{kind.code}<{kind.element.code}>" if kind.element is not None else kind.code
+
+
+def same_type(one: ColumnType, other: ColumnType) -> bool:
+    """Whether two descriptions mean one type: records and information schema spell rare types differently."""
+    if one == other:
+        return True
+    is_rare = not {one.code, other.code} <= _COMMON
+    return is_rare and spark_type(one) == spark_type(other)
+
+
+_COMMON: Final = frozenset(
+    {
+        *("BOOL", "INT64", "FLOAT32", "FLOAT64", "NUMERIC", "STRING", "BYTES", "DATE", "TIMESTAMP"),
+        *("JSON", "PROTO", ARRAY),
+    }
+)
+
+
+def is_convertible(old: ColumnType, new: ColumnType) -> bool:
+    """Whether Spanner lets a column change between these types in place, and so converts what is stored."""
+    if old.element is not None and new.element is not None:
+        return is_convertible(old.element, new.element)
+    return (old.code, new.code) in _IN_PLACE
+
+
+_IN_PLACE: Final = frozenset(
+    {("STRING", "BYTES"), ("BYTES", "STRING"), ("PROTO", "BYTES"), ("BYTES", "PROTO")},
+)
+
+
+def _add_table(table: TableHistory, event: SchemaEvent) -> TableHistory:
+    begun = Bound(event.tick, event.since_micros) if table.is_dropped else table.begun
+    has_gap = table.has_gap or not (table.is_watched or table.is_dropped)
+    return replace(table, is_watched=True, is_dropped=False, begun=begun, has_gap=has_gap)
+
+
+def _drop_table(table: TableHistory, event: SchemaEvent) -> TableHistory:
+    return replace(table, is_watched=False, is_dropped=event.change is SchemaChange.TABLE_DROPPED)
+
+
+def _unwatch_columns(table: TableHistory, event: SchemaEvent) -> TableHistory:
+    return replace(table, unwatched=tuple(sorted(_names(event.value))))
+
+
+def _names(value: str | None) -> list[str]:
+    return [str(name) for name in json.loads(value)] if value else []
+
+
+def _add_column(table: TableHistory, event: SchemaEvent) -> TableHistory:
+    table = _claim_name(table, str(event.name), Bound(event.tick, event.since_micros))
+    added = _version_of(event, is_late=event.name in table.unwatched)
+    return replace(table, versions=(*table.versions, added))
+
+
+def _drop_column(table: TableHistory, event: SchemaEvent) -> TableHistory:
+    until = Bound(event.tick, event.since_micros)
+    versions = (
+        replace(version, until=until) if version.until is None and version.name == event.name else version
+        for version in table.versions
+    )
+    return replace(table, versions=tuple(versions))
+
+
+def _retype_column(table: TableHistory, event: SchemaEvent) -> TableHistory:
+    new = _version_of(event)
+    place = next(n for n, v in enumerate(table.versions) if v.until is None and v.name == event.name)
+    old = table.versions[place]
+    converts = is_convertible(old.type, new.type)
+    if same_type(old.type, new.type) or (converts and spark_type(old.type) == spark_type(new.type)):
+        # The lake's column stays as it is.
+        kept = replace(old, type=new.type, is_primary_key=new.is_primary_key, ordinal=new.ordinal)
+        return replace(table, versions=(*table.versions[:place], kept, *table.versions[place + 1 :]))
+    table = _claim_name(table, new.name, new.since)
+    return replace(table, versions=(*table.versions, replace(new, before=place if converts else None)))
+
+
+def _version_of(event: SchemaEvent, *, is_late: bool = False) -> ColumnVersion:
+    name = str(event.name)
+    return ColumnVersion(
+        name=name,
+        lake_name=name,
+        type=ColumnType.from_json(str(event.value)),
+        is_primary_key=event.is_primary_key,
+        ordinal=event.ordinal,
+        since=Bound(event.tick, event.since_micros),
+        is_late=is_late,
+    )
+
+
+def _claim_name(table: TableHistory, name: str, since: Bound) -> TableHistory:
+    """Set the version aside that has the name in the lake, where names differ by more than case."""
+    taken = {version.lake_name.casefold() for version in table.versions}
+    versions = [
+        replace(version, until=version.until or since, lake_name=_aside_name(version, taken))
+        if version.lake_name.casefold() == name.casefold()
+        else version
+        for version in table.versions
+    ]
+    return replace(table, versions=tuple(versions))
+
+
+def _aside_name(version: ColumnVersion, taken: set[str]) -> str:
+    kind, words = version.type, []
+    while kind.element is not None:
+        words.append(kind.code)
+        kind = kind.element
+    name = "__".join([version.name, "_".join([*words, kind.code]).lower()])
+    number = 2
+    found = name
+    while found.casefold() in taken:
+        found, number = f"{name}_{number}", number + 1
+    return found
+
+
+_CHANGES: Final = {
+    SchemaChange.TABLE_ADDED: _add_table,
+    SchemaChange.TABLE_DROPPED: _drop_table,
+    SchemaChange.TABLE_UNWATCHED: _drop_table,
+    SchemaChange.COLUMN_ADDED: _add_column,
+    SchemaChange.COLUMN_DROPPED: _drop_column,
+    SchemaChange.COLUMN_RETYPED: _retype_column,
+    SchemaChange.UNWATCHED_COLUMNS: _unwatch_columns,
+}

@@ -1,0 +1,112 @@
+"""What a change stream leaves out by its definition, and how tables differ from the source for it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from cdc_platform.model.evolution import SchemaHistory, TableHistory
+from cdc_platform.model.timestamps import to_rfc3339
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Why, and in which way, a table of the lake may rightly differ from the source.
+
+    ``missing`` rows are only in the source, ``surplus`` rows only in the lake, ``changed`` rows in both
+    with different values.
+    """
+
+    reasons: tuple[str, ...] = ()
+    missing: bool = False
+    surplus: bool = False
+    changed: bool = False
+
+    def __or__(self, other: "Exclusion") -> "Exclusion":
+        """Return both together."""
+        return Exclusion(
+            self.reasons + other.reasons,
+            self.missing or other.missing,
+            self.surplus or other.surplus,
+            self.changed or other.changed,
+        )
+
+
+NOTHING: Final = Exclusion()
+
+_OPTIONS: Final = {
+    # What is never inserted may be updated later, and then lacks columns.
+    "exclude_insert": Exclusion(missing=True, changed=True),
+    "exclude_update": Exclusion(changed=True),
+    "exclude_delete": Exclusion(surplus=True),
+    "exclude_ttl_deletes": Exclusion(surplus=True),
+    "allow_txn_exclusion": Exclusion(missing=True, surplus=True, changed=True),
+}
+
+
+def stream_exclusions(history: SchemaHistory) -> Exclusion:
+    """Return what the change stream's options leave, or have ever left, out of all tables."""
+    found = (
+        Exclusion((_told(history, name),), known.missing, known.surplus, known.changed)
+        for name, known in _OPTIONS.items()
+        if (name, "true") in {(option, value.lower()) for option, value in history.past_options}
+    )
+    return _together(found)
+
+
+def _told(history: SchemaHistory, name: str) -> str:
+    is_now = history.options.get(name, "").lower() == "true"
+    return f"the change stream {'has' if is_now else 'has had'} {name} = true"
+
+
+def table_exclusions(history: SchemaHistory, table: TableHistory) -> Exclusion:
+    """Return what is left out of one table."""
+    reasons = (f"`{table.name}` was not watched for a while",)
+    gap = Exclusion(reasons, missing=True, surplus=True, changed=True)
+    return stream_exclusions(history) | (gap if table.has_gap else NOTHING)
+
+
+def trusts_inserts(history: SchemaHistory, table: TableHistory) -> bool:
+    """Whether a row that the log sees inserted is certainly not in the table.
+
+    It may be where its deletion was left out.
+    """
+    excluded = table_exclusions(history, table)
+    return not (excluded.missing or excluded.surplus)
+
+
+def late_columns(table: TableHistory) -> tuple[str, ...]:
+    """Return the columns whose older values the lake lacks, since they were not watched at first."""
+    return tuple(version.lake_name for version in table.live_versions if version.is_late)
+
+
+def describe_findings(history: SchemaHistory) -> tuple[str, ...]:
+    """Return a sentence for each thing that keeps tables from equalling the source by design."""
+    stream = (
+        f"{reason[0].upper()}{reason[1:]}: the changes that it leaves out are missing in the tables."
+        for reason in stream_exclusions(history).reasons
+    )
+    tables = (line for table in history.tables.values() for line in _table_findings(table))
+    return (*stream, *tables)
+
+
+def _table_findings(table: TableHistory) -> Iterable[str]:
+    if table.unwatched and table.is_watched:
+        names = ", ".join(table.unwatched)
+        yield f"`{table.name}`: columns that the change stream does not watch are not in the lake: {names}."
+    if table.has_gap:
+        yield f"`{table.name}` was not watched for a while: what changed meanwhile is missing."
+    for version in table.live_versions:
+        if version.is_late:
+            since = to_rfc3339(version.since.micros) if version.since.micros is not None else "later"
+            yield (
+                f"`{table.name}`: the column `{version.name}` is watched since {since} only: "
+                "rows that have not changed since read as NULL."
+            )
+    if not table.is_watched:
+        word = "was dropped" if table.is_dropped else "is no longer watched"
+        yield f"`{table.name}` {word}; the lake keeps its last state."
+
+
+def _together(found: Iterable[Exclusion]) -> Exclusion:
+    return reduce(Exclusion.__or__, found, NOTHING)

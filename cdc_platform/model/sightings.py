@@ -1,0 +1,224 @@
+"""Finding schema changes: by what records say of their columns, and by a look at the source."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cdc_platform.model.evolution import (
+    ColumnVersion,
+    SchemaChange,
+    SchemaEvent,
+    SchemaHistory,
+    TableHistory,
+    same_type,
+)
+from cdc_platform.model.table_schema import ColumnType, TableSchema
+
+
+@dataclass(frozen=True)
+class SeenColumn:
+    """A column as a record or the source describes it."""
+
+    type: ColumnType
+    is_primary_key: bool
+    ordinal: int
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """Columns of a table at a commit timestamp; ``is_whole`` tells that the table had no others."""
+
+    micros: int
+    columns: Mapping[str, SeenColumn]
+    is_whole: bool
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the source says of its schema.
+
+    ``is_exact`` is False when it no longer tells the schema of ``micros``, but only that of a later moment.
+    ``unwatched`` has every table of the database with the columns that the change stream does not watch.
+    """
+
+    micros: int
+    tables: tuple[TableSchema, ...]
+    unwatched: Mapping[str, Sequence[str]]
+    options: Mapping[str, str]
+    is_exact: bool = True
+
+
+def parse_column_types(text: str | None) -> Mapping[str, SeenColumn] | None:
+    """Return what `column_types` of a record says; None where it does not say even the key."""
+    try:
+        listed = json.loads(text or "[]")
+        seen = {
+            str(column["name"]): SeenColumn(
+                ColumnType.from_json(column["type"]),
+                bool(column["is_primary_key"]),
+                int(column["ordinal_position"]),
+            )
+            for column in listed
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return seen if any(column.is_primary_key for column in seen.values()) else None
+
+
+def is_news(history: SchemaHistory, table: str, columns: Mapping[str, SeenColumn], *, is_whole: bool) -> bool:
+    """Whether records with these columns may tell of a change; most do not, and cost nothing further."""
+    found = history.tables.get(table)
+    if found is None or not found.is_watched:
+        return True
+    if any(_differs(found.live(name), column) for name, column in columns.items()):
+        return True
+    return is_whole and any(version.name not in columns for version in found.live_versions)
+
+
+def _differs(version: ColumnVersion | None, seen: SeenColumn) -> bool:
+    return version is None or not same_type(version.type, seen.type)
+
+
+def find_events(
+    history: SchemaHistory, tick: int, sightings: Mapping[str, Iterable[Sighting]], look: Look | None
+) -> tuple[SchemaEvent, ...]:
+    """Return what has changed since a history, in order.
+
+    Args:
+        history: what is known so far.
+        tick: tick of the log that the sightings belong to.
+        sightings: per table, in commit order.
+        look: the source's word at the log's position; None where it was not asked.
+    """
+    finder = _Finder(history, tick)
+    for table in sorted(sightings):
+        for sighting in sightings[table]:
+            finder.see(table, sighting)
+    if look is not None:
+        finder.look(look)
+    return tuple(finder.events)
+
+
+@dataclass
+class _Finder:
+    history: SchemaHistory
+    tick: int
+    events: list[SchemaEvent] = field(default_factory=list)
+    fresh: dict[str, bool] = field(default_factory=dict)
+    """Tables that came up in this window: whether a whole row of them was seen."""
+    missed: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Columns that whole rows have lacked since they were seen last, and since when."""
+
+    def see(self, table: str, sighting: Sighting, *, may_retype: bool = True) -> None:
+        known = self._watched(table, sighting.micros)
+        for name, seen in sighting.columns.items():
+            version = known.live(name)
+            if version is None:
+                self._add(table, name, seen, sighting.micros)
+            elif _differs(version, seen) and may_retype:
+                self._retype(table, version, seen, sighting.micros)
+            self.missed.pop((table, name), None)
+        if sighting.is_whole:
+            if table in self.fresh:
+                self.fresh[table] = True
+            for version in known.live_versions:
+                if version.name not in sighting.columns:
+                    self.missed.setdefault((table, version.name), sighting.micros)
+
+    def look(self, look: Look) -> None:
+        is_first = self.history.tick == 0
+        for schema in look.tables:
+            columns = {
+                column.name: SeenColumn(column.type, column.is_primary_key, column.ordinal)
+                for column in schema.columns
+            }
+            missed = {name: at for (table, name), at in self.missed.items() if table == schema.name}
+            self.see(schema.name, Sighting(look.micros, columns, is_whole=False), may_retype=look.is_exact)
+            self._drop_columns(schema.name, columns, missed, look)
+            self._unwatch(schema.name, look, is_first=is_first)
+        if look.is_exact:
+            self._drop_tables(look)
+        self._set_options(look, is_first=is_first)
+
+    def _watched(self, table: str, micros: int) -> TableHistory:
+        known = self.history.tables.get(table)
+        if known is None or not known.is_watched:
+            is_beginning = self.history.tick == 0 and known is None
+            since = None if is_beginning else micros
+            self._tell(SchemaEvent(self.tick, SchemaChange.TABLE_ADDED, table, since_micros=since))
+            if known is None:
+                self.fresh[table] = False
+        return self.history.tables[table]
+
+    def _add(self, table: str, name: str, seen: SeenColumn, micros: int) -> None:
+        # Nothing tells of a column that it was not there before, unless whole rows have lacked it.
+        since = None if self.fresh.get(table) is False else micros
+        self._tell(self._of_column(SchemaChange.COLUMN_ADDED, table, name, seen, since))
+
+    def _retype(self, table: str, version: ColumnVersion, seen: SeenColumn, micros: int) -> None:
+        gone_since = self.missed.get((table, version.name))
+        change = SchemaChange.COLUMN_RETYPED
+        if gone_since is not None:
+            # It was away in between: what it had is not converted, but gone.
+            self._drop(table, version, gone_since)
+            change = SchemaChange.COLUMN_ADDED
+        event = self._of_column(change, table, version.name, seen, micros)
+        self._tell(replace(event, previous=version.type.to_json()))
+
+    def _drop(self, table: str, version: ColumnVersion, micros: int) -> None:
+        before = version.type.to_json()
+        change = SchemaChange.COLUMN_DROPPED
+        self._tell(SchemaEvent(self.tick, change, table, version.name, None, before, since_micros=micros))
+
+    def _of_column(
+        self, change: SchemaChange, table: str, name: str, seen: SeenColumn, since: int | None
+    ) -> SchemaEvent:
+        return SchemaEvent(
+            tick=self.tick,
+            change=change,
+            table=table,
+            name=name,
+            value=seen.type.to_json(),
+            is_primary_key=seen.is_primary_key,
+            ordinal=seen.ordinal,
+            since_micros=since,
+        )
+
+    def _drop_columns(
+        self, table: str, columns: Mapping[str, SeenColumn], missed: Mapping[str, int], look: Look
+    ) -> None:
+        for version in self.history.tables[table].live_versions:
+            if version.name in columns:
+                continue
+            if look.is_exact or version.name in missed:
+                self._drop(table, version, missed.get(version.name, look.micros))
+
+    def _drop_tables(self, look: Look) -> None:
+        watched = {schema.name for schema in look.tables}
+        for name, known in sorted(self.history.tables.items()):
+            if known.is_watched and name not in watched:
+                exists = name in look.unwatched
+                change = SchemaChange.TABLE_UNWATCHED if exists else SchemaChange.TABLE_DROPPED
+                self._tell(SchemaEvent(self.tick, change, name, since_micros=look.micros))
+
+    def _unwatch(self, table: str, look: Look, *, is_first: bool) -> None:
+        now = tuple(sorted(look.unwatched.get(table, ())))
+        before = self.history.tables[table].unwatched
+        if now != before:
+            since = None if is_first else look.micros
+            value, previous = (json.dumps(names) if names else None for names in (now, before))
+            change = SchemaChange.UNWATCHED_COLUMNS
+            self._tell(SchemaEvent(self.tick, change, table, None, value, previous, since_micros=since))
+
+    def _set_options(self, look: Look, *, is_first: bool) -> None:
+        before = self.history.options
+        for name in sorted(before.keys() | look.options.keys()):
+            value, previous = look.options.get(name), before.get(name)
+            if value != previous:
+                since = None if is_first else look.micros
+                change = SchemaChange.OPTION_SET
+                self._tell(SchemaEvent(self.tick, change, None, name, value, previous, since_micros=since))
+
+    def _tell(self, event: SchemaEvent) -> None:
+        self.events.append(event)
+        self.history = self.history.after(event)

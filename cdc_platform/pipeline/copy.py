@@ -1,0 +1,278 @@
+"""Copying tables that hold data already: in waves between the steps of ticks, until the stream takes over."""
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql.types import StructType
+
+from cdc_platform import errors
+from cdc_platform.errors import CdcError, CopyExpired, LakeError, SourceError, SourceUnreachable
+from cdc_platform.lake.commits import head
+from cdc_platform.lake.copies import (
+    COPY,
+    COPY_BRANCH,
+    CopyPlan,
+    CopyProgress,
+    Wave,
+    load_plans,
+    read_progress,
+    save_plans,
+)
+from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.pipeline.adapt import ensure_table
+from cdc_platform.pipeline.branch import load_table
+from cdc_platform.pipeline.handover import is_published
+from cdc_platform.pipeline.merge import PARALLEL_TABLES
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.trace import trace_lineage
+
+FIRST_WAVE_PIECES: Final = 4
+SHORT_WAVE_S: Final = 10.0
+LONG_WAVE_S: Final = 40.0
+"""A wave shorter than the one doubles the next, one longer than the other halves it."""
+
+PLANNERS: Final = 8
+"""How many tables are planned at a time: the source answers several small questions about each."""
+
+_TOLD_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
+
+
+@dataclass(frozen=True)
+class CopyOutcome:
+    """What one step has copied, and where the copies stand that it found unfinished.
+
+    ``unplanned`` are tables that the source could not tell how to cut. ``failure`` is what a wave or a plan
+    has met: the other tables go on, and the next step tries again. ``notes`` tell of copies that began anew.
+    """
+
+    copies: tuple[CopyProgress, ...] = ()
+    rows: int = 0
+    unplanned: tuple[str, ...] = ()
+    failure: CdcError | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether rows are still missing."""
+        return bool(self.unplanned) or any(not progress.is_complete for progress in self.copies)
+
+
+NOTHING_COPIED: Final = CopyOutcome()
+
+
+def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
+    """Copy what is missing of the tables that no cut has named yet, for about as long as the settings say.
+
+    Whatever is interrupted, a piece is copied once: its rows and the note that it is done are one commit.
+
+    Raises:
+        CommitConflict: another run has planned the same copies.
+    """
+    end_s = time.monotonic() + pipeline.settings.copy_s
+    fresh = _find_fresh(pipeline)
+    if not fresh:
+        return NOTHING_COPIED
+    planned = _plan_missing(pipeline, spark, fresh)
+    found = [read_progress(pipeline.lake.table(plan.table), plan) for plan in planned.plans]
+    run = _Run(pipeline, spark, [progress for progress in found if not progress.is_complete])
+    while (wave := run.next_tables()) and run.failure is None:
+        run.copy(wave)
+        if time.monotonic() >= end_s:
+            break
+    rows = sum(progress.rows for progress in run.copies.values()) - sum(progress.rows for progress in found)
+    failure = run.failure or planned.failure
+    return CopyOutcome(tuple(run.copies.values()), max(0, rows), planned.failed, failure, tuple(run.notes))
+
+
+class _Run:
+    """One step's work: waves over several tables, those with the least left first."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, copies: Sequence[CopyProgress]) -> None:
+        self.pipeline, self.spark = pipeline, spark
+        self.copies = {progress.plan.table: progress for progress in copies}
+        self.failure: CdcError | None = None
+        self.notes: list[str] = []
+        self._began_anew: set[str] = set()
+        if copies:
+            spark.dataSource.register(pipeline.source.copy_format())
+
+    def next_tables(self) -> list[CopyProgress]:
+        """Return the copies that the next wave goes on with."""
+        unfinished = [progress for progress in self.copies.values() if not progress.is_complete]
+        return sorted(unfinished, key=lambda progress: len(progress.missing))[:PARALLEL_TABLES]
+
+    def copy(self, wave: Sequence[CopyProgress]) -> None:
+        """Copy the next pieces of some tables, each by a Spark job of its own."""
+        with ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool:
+            results = list(pool.map(self._try_copy, wave))
+        for result in results:
+            if isinstance(result, CopyProgress):
+                self.copies[result.plan.table] = result
+            else:
+                self.failure = result
+
+    def _try_copy(self, progress: CopyProgress) -> CopyProgress | CdcError:
+        try:
+            try:
+                return copy_pieces(self.pipeline, self.spark, progress)
+            except CopyExpired as error:
+                if progress.plan.table in self._began_anew:
+                    raise
+                return self._begin_anew(progress, error)
+        except CdcError as error:
+            return error
+
+    def _begin_anew(self, progress: CopyProgress, error: CopyExpired) -> CopyProgress:
+        """Plan a copy again at the source's present; once a step, so that what fails for good shows."""
+        table = progress.plan.table
+        self._began_anew.add(table)
+        planned = _make_plans(self.pipeline, [self.pipeline.table(table)], {table: progress.plan})
+        if planned.failure is not None:
+            raise planned.failure
+        self.notes.append(
+            f"The copy of `{table}` begins anew after {len(progress.done)} of "
+            f"{len(progress.plan.pieces)} pieces. {error}"
+        )
+        return read_progress(load_table(self.pipeline, table), planned.plans[0])
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """Plans that are kept in the lake, the tables for which there is none, and why."""
+
+    plans: tuple[CopyPlan, ...]
+    failed: tuple[str, ...] = ()
+    failure: SourceError | None = None
+
+
+def _find_fresh(pipeline: Pipeline) -> list[TableSchema]:
+    """Return the tables that no cut has named yet."""
+    cut, lake = newest_cut(pipeline.lake), pipeline.lake
+    if cut is not None and all(table.name in cut.tables for table in pipeline.tables):
+        return []
+    return [table for table in pipeline.tables if not is_published(lake.table(table.name), table.name, cut)]
+
+
+def _plan_missing(pipeline: Pipeline, spark: SparkSession, tables: Sequence[TableSchema]) -> _Planned:
+    """Return the plans of tables, made now where need be; none for those that the log alone makes."""
+    known = load_plans(pipeline.lake)
+    plans = tuple(known[table.name] for table in tables if table.name in known)
+    missing = [table for table in tables if table.name not in known]
+    if not missing or not pipeline.settings.copies_first:
+        return _Planned(plans)
+    for table in missing:
+        ensure_table(pipeline, spark, table)
+    made = _make_plans(pipeline, missing, {})
+    return replace(made, plans=plans + made.plans)
+
+
+def _make_plans(
+    pipeline: Pipeline, tables: Sequence[TableSchema], before: Mapping[str, CopyPlan]
+) -> _Planned:
+    """Plan the copies of some tables at one moment, the source's present, and keep the plans."""
+    # The stream must begin before the copy, or changes between the two would be in neither.
+    trace_lineage(pipeline)
+    position_micros = pipeline.source.clock_micros() - 1
+
+    planner = pipeline.source.plan_copies(position_micros)
+
+    def plan(table: TableSchema) -> CopyPlan | SourceError:
+        try:
+            pieces = planner.pieces(table, pipeline.settings.copy_piece_rows)
+        except SourceError as error:
+            return error
+        number = before[table.name].number + 1 if table.name in before else 1
+        columns = pipeline.source.copy_columns(table)
+        return CopyPlan(table.name, number, position_micros, time.time_ns() // 1000, columns, pieces)
+
+    with ThreadPoolExecutor(max_workers=PLANNERS) as pool:
+        made = list(pool.map(plan, tables))
+    plans = tuple(found for found in made if isinstance(found, CopyPlan))
+    save_plans(pipeline.lake, plans)
+    failures = {table.name: found for table, found in zip(tables, made, strict=True) if found not in plans}
+    errors_met = [found for found in failures.values() if isinstance(found, SourceError)]
+    return _Planned(plans, tuple(failures), errors_met[0] if errors_met else None)
+
+
+def copy_pieces(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> CopyProgress:
+    """Copy the next pieces of a table in one commit on its branch `copy`, and return where it stands then.
+
+    Raises:
+        CopyExpired: the source no longer keeps the version that the copy reads.
+        SourceError: some piece could not be read; nothing was committed.
+    """
+    plan, begun_micros = progress.plan, time.time_ns() // 1000
+    base = _level_branch(pipeline, spark, progress)
+    own = progress.missing[: _wave_pieces(progress)]
+    wave = Wave(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
+    options = pipeline.source.copy_options(
+        plan.columns, plan.position_micros, [plan.pieces[piece] for piece in own]
+    )
+    rows = spark.read.format(pipeline.source.copy_format().name()).options(**options).load()
+    target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
+    fitted = rows.select(*_fitted(rows, spark.table(target).schema))
+    with _source_errors():
+        fitted.writeTo(target).option(f"snapshot-property.{COPY}", wave.to_text()).append()
+    return read_progress(load_table(pipeline, plan.table), plan)
+
+
+def _level_branch(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> int:
+    """Point the branch at the newest commit that counts, and return that snapshot."""
+    table = progress.plan.table
+    base = progress.head or head(load_table(pipeline, table))
+    if base is None:
+        raise LakeError(f"Table `{table}` has no snapshot to copy upon.")
+    if progress.head is None or progress.is_mixed:
+        spark.sql(
+            f"ALTER TABLE {pipeline.lake.spark_table(table)} "
+            f"CREATE OR REPLACE BRANCH {COPY_BRANCH} AS OF VERSION {base.snapshot_id}"
+        )
+    return base.snapshot_id
+
+
+def _wave_pieces(progress: CopyProgress) -> int:
+    """Return how many pieces the next wave has: as many as keep a wave neither short nor long."""
+    last = Wave.of(progress.head) if progress.head is not None else None
+    if last is None or progress.head is None:
+        return FIRST_WAVE_PIECES
+    seconds = progress.head.timestamp_ms / 1e3 - last.begun_micros / 1e6
+    if seconds < SHORT_WAVE_S:
+        return 2 * last.own
+    return max(1, last.own // 2) if seconds > LONG_WAVE_S else last.own
+
+
+def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:
+    """Yield the table's columns; the source may have got and lost some since the copy was planned."""
+    copied = {field.name: field.dataType for field in rows.schema.fields}
+    for field in target.fields:
+        value = F.col(quote_spark(field.name)) if field.name in copied else F.lit(None)
+        fits = copied.get(field.name) == field.dataType
+        yield value if fits else value.cast(field.dataType).alias(field.name)
+
+
+@contextmanager
+def _source_errors() -> Iterator[None]:
+    """Raise the error of the source that a task met, which reaches us as text, as itself.
+
+    Raises:
+        SourceError: it.
+    """
+    try:
+        yield
+    except Exception as error:
+        told = _TOLD_ERROR.findall(str(error))
+        if not told:
+            raise
+        name, message = told[-1]
+        kind = getattr(errors, name, SourceUnreachable)
+        is_ours = isinstance(kind, type) and issubclass(kind, SourceError)
+        raise (kind if is_ours else SourceUnreachable)(message) from error

@@ -1,0 +1,168 @@
+"""Following the source's schema: what records and source say of it becomes the history that tables follow.
+
+It is derived from what is committed, on from where the stored history ends, so that it can be done again.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.lake.commits import STATS, Mark, fact, read_mark, ticks_between
+from cdc_platform.lake.lake import LOG, RAW
+from cdc_platform.lake.schema_history import append_events, at_mark, load_history
+from cdc_platform.model.evolution import SchemaEvent, SchemaHistory
+from cdc_platform.model.exclusions import describe_findings
+from cdc_platform.model.records import RecordKind, ValueCaptureType
+from cdc_platform.model.sightings import SeenColumn, Sighting, find_events, is_news, parse_column_types
+from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.pipeline import Pipeline
+
+SAVE_EVERY_TICKS: Final = 20
+"""After so many ticks without a change that is committed, too, so that a new process need not look there."""
+
+COLUMNS: Final = ("record_timestamp", "table_name", "mod_type", "value_capture_type", "column_types")
+SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
+WHOLE_ROWS: Final = (ValueCaptureType.NEW_ROW.value, ValueCaptureType.NEW_ROW_AND_OLD_VALUES.value)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What records of one form say of their table."""
+
+    table: str
+    columns: Mapping[str, SeenColumn]
+    is_whole: bool
+
+
+def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
+    """Bring the history of the source's schema up to the log, and return what is new; needs no Spark.
+
+    Raises:
+        CommitConflict: another run did the same at the same time; the next tick goes on.
+        SourceError: the source does not tell its schema.
+    """
+    log = pipeline.lake.system_table(LOG)
+    mark, history = read_mark(log), pipeline.history
+    if mark.position_micros is None or mark.tick <= history.tick:
+        return ()
+    stats = [fact(snapshot, STATS) for snapshot in ticks_between(log, history.tick, mark.tick)]
+    if history.tick and all(told in {None, "{}"} for told in stats):
+        pipeline.know(at_mark(history, mark))
+        return ()
+    stored = load_history(pipeline.lake)
+    if stored.tick > history.tick:
+        pipeline.know(stored)
+        return evolve_tables(pipeline)
+    events = _find(pipeline, history, mark)
+    if events or history.tick == 0 or mark.tick - stored.tick >= SAVE_EVERY_TICKS:
+        append_events(pipeline.lake, stored, mark, events)
+    for event in events:
+        history = history.after(event)
+    pipeline.know(at_mark(history, mark))
+    return events
+
+
+def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return what keeps tables from equalling the source by design, by the lake and by a look at the source.
+
+    Raises:
+        SourceError: the source does not tell its schema.
+    """
+    history = pipeline.history
+    look = pipeline.source.look(pipeline.source.clock_micros())
+    return describe_findings(
+        reduce(SchemaHistory.after, find_events(history, history.tick, {}, look), history)
+    )
+
+
+def known_through(pipeline: Pipeline, tick: int) -> SchemaHistory:
+    """Return the history of the schema, after making sure that it covers the log up to a tick.
+
+    Raises:
+        CommitConflict: another run has extended the log meanwhile.
+    """
+    if pipeline.history.tick < tick:
+        evolve_tables(pipeline)
+    return pipeline.history
+
+
+def _find(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> tuple[SchemaEvent, ...]:
+    assert mark.position_micros is not None
+    window = _window(history.position_micros, mark.position_micros)
+    shapes = {shape for batch in _batches(pipeline, window) for shape in _shapes(batch)}
+    parsed = {shape: _parse(pipeline, shape) for shape in shapes}
+    tables = {
+        found.table
+        for found in parsed.values()
+        if found is not None and is_news(history, found.table, found.columns, is_whole=found.is_whole)
+    }
+    sightings = _sightings(pipeline, window, tables) if tables else {}
+    return find_events(history, mark.tick, sightings, pipeline.source.look(mark.position_micros))
+
+
+def _window(after_micros: int | None, until_micros: int) -> str:
+    until = to_datetime(until_micros).isoformat()
+    condition = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp <= '{until}'"
+    if after_micros is None:
+        return condition
+    return f"{condition} and record_timestamp > '{to_datetime(after_micros).isoformat()}'"
+
+
+def _batches(pipeline: Pipeline, window: str) -> Iterator[pa.Table]:
+    scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=(*COLUMNS, "kind"))
+    for batch in scan.to_arrow_batch_reader():
+        yield pa.Table.from_batches([batch]).select(list(COLUMNS))
+
+
+ShapeKey = tuple[str | None, str | None, str | None, str | None]
+
+
+def _shapes(batch: pa.Table) -> Iterator[ShapeKey]:
+    for row in batch.group_by(list(SHAPE)).aggregate([]).to_pylist():
+        yield (row["table_name"], row["mod_type"], row["value_capture_type"], row["column_types"])
+
+
+def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
+    table, mod_type, capture, text = key
+    columns = parse_column_types(text)
+    if table is None or columns is None:
+        return None
+    kept = pipeline.settings.source.nanosecond_columns
+    columns = {
+        name: replace(seen, type=seen.type.with_nanoseconds()) if f"{table}.{name}" in kept else seen
+        for name, seen in columns.items()
+    }
+    is_whole = mod_type == "INSERT" or (mod_type == "UPDATE" and capture in WHOLE_ROWS)
+    return _Shape(table, columns, is_whole)
+
+
+def _sightings(pipeline: Pipeline, window: str, tables: set[str]) -> dict[str, list[Sighting]]:
+    """Return, per table and in commit order, where the shape of its records changes."""
+    numbers: dict[ShapeKey, int] = {}
+    rows: list[tuple[int, int]] = []
+    for batch in _batches(pipeline, window):
+        found = batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables))))
+        for key, micros in _moments(found):
+            rows.append((micros, numbers.setdefault(key, len(numbers))))
+    shapes = [_parse(pipeline, key) for key in numbers]
+    sightings: defaultdict[str, list[Sighting]] = defaultdict(list)
+    newest: dict[str, _Shape] = {}
+    for micros, number in sorted(rows):
+        shape = shapes[number]
+        if shape is not None and newest.get(shape.table) != shape:
+            newest[shape.table] = shape
+            sightings[shape.table].append(Sighting(micros, shape.columns, shape.is_whole))
+    return dict(sightings)
+
+
+def _moments(batch: pa.Table) -> Iterator[tuple[ShapeKey, int]]:
+    """Yield the shapes of a batch with each moment at which a record had it."""
+    distinct = batch.group_by([*SHAPE, "record_timestamp"]).aggregate([])
+    micros = distinct["record_timestamp"].cast(pa.int64()).to_pylist()
+    columns = (distinct[name].to_pylist() for name in SHAPE)
+    yield from zip(zip(*columns, strict=True), micros, strict=True)

@@ -1,0 +1,74 @@
+"""Checks that have to do with the source as it is defined: equality with it, and changes of its schema."""
+
+from collections import Counter
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.lake.copies import load_plans
+from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.schema_history import list_schema_events
+from cdc_platform.model.evolution import describe_event
+from cdc_platform.model.exclusions import describe_findings
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.proof import Proof, prove_tables
+from cdc_platform.pipeline.status import count_quarantined
+from cdc_platform.pipeline.verdict import Fact, Scope, Verdict
+
+
+def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+    """Compare every table at the newest cut with a strong read of the source at its position."""
+    cut = newest_cut(pipeline.lake)
+    if cut is None:
+        return without_cut(pipeline)
+    proofs, unwatched = prove_tables(pipeline, cut)
+    facts: dict[str, Fact] = {"cut": cut.cut}
+    for proof in proofs:
+        facts[f"{proof.table}_source_rows"] = proof.source.rows
+        facts[f"{proof.table}_lake_rows"] = proof.lake.rows
+    facts["quarantined"] = count_quarantined(pipeline)
+    facts["columns_of_unknown_type"] = sum(len(table.unknown_columns) for table in pipeline.tables)
+    equal = [proof for proof in proofs if proof.is_equal]
+    told = [describe_proof(proof) for proof in proofs if not proof.is_equal]
+    rows = sum(proof.lake.rows for proof in equal)
+    told += [f"cut {cut.cut}: {rows} rows in {len(equal)} tables equal the source"] if equal else []
+    told += [
+        f"not compared: {', '.join(proof.uncompared)} of `{proof.table}`"
+        for proof in proofs
+        if proof.uncompared
+    ]
+    told += [f"`{name}` is not watched there, so its last state was not compared" for name in unwatched]
+    if facts["quarantined"] and len(equal) < len(proofs):
+        told += [f"{facts['quarantined']} records in quarantine are missing from the tables"]
+    return Verdict(all(proof.holds for proof in proofs), "; ".join(told), facts)
+
+
+def without_cut(pipeline: Pipeline) -> Verdict:
+    """Before the first cut there is nothing to compare: right while tables are copied, too early else."""
+    copying = len(load_plans(pipeline.lake))
+    if copying:
+        return Verdict(True, f"nothing is published yet, {copying} tables are being copied", {})
+    return Verdict(passed=False, summary="there is no cut yet to compare; run a tick first", facts={})
+
+
+def describe_proof(proof: Proof) -> str:
+    """Return a sentence on how a table differs from the source, and whether it has to."""
+    found = proof.differences
+    counts = f"{found.missing} rows missing, {found.surplus} too many, {found.changed} different"
+    if proof.holds:
+        reasons = ", ".join(proof.exclusion.reasons)
+        return f"`{proof.table}` differs as expected, since {reasons}: {counts}"
+    return f"`{proof.table}` differs at {', '.join(found.keys)}: {counts}"
+
+
+def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Verdict:
+    """Tell what has changed in the source's schema, and what keeps tables from equalling the source."""
+    events = [
+        event
+        for event in list_schema_events(pipeline.lake)
+        if event.since_micros is not None and event.tick > scope.after_tick
+    ]
+    findings = describe_findings(pipeline.history)
+    told = [describe_event(event) for event in events] + list(findings)
+    counts = Counter(event.change.value for event in events)
+    facts: dict[str, Fact] = {"changes": len(events), "findings": len(findings), **counts}
+    return Verdict(not told, "; ".join(told) or "no change of the schema, nothing is left out", facts)

@@ -1,0 +1,47 @@
+"""What a check is, what it looks at, and what it finds."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.pipeline.pipeline import Pipeline
+
+Fact = int | float | str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found; ``facts`` are numbers and names for the record."""
+
+    passed: bool
+    summary: str
+    facts: Mapping[str, Fact]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The part of the log that a check looks at: everything after a tick and its watermark."""
+
+    after_tick: int = 0
+    after_micros: int | None = None
+
+
+EVERYTHING = Scope()
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise.
+
+    ``asset`` is the layer it belongs to. ``every_tick`` is False for what reads whole tables and
+    is meant for CI and schedules rather than for every tick. ``is_warning`` marks what may well be as it
+    should, but is to be known: it stops nothing, and fails no command.
+    """
+
+    name: str
+    asset: str
+    description: str
+    every_tick: bool
+    run: Callable[[Pipeline, SparkSession, Scope], Verdict]
+    is_warning: bool = False

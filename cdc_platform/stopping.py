@@ -1,0 +1,102 @@
+"""Ending on a signal: after the step at hand or in its midst, with a word and never with a trace."""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+import click
+
+from cdc_platform.errors import CdcError, SetupError
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+SIGNAL_EXIT: Final = 128
+"""Programs that a signal has ended exit with this plus its number, by custom."""
+
+
+@dataclass
+class Stop:
+    """Whether a signal has asked for the end, and which one."""
+
+    quieten: Callable[[], None]
+    number: int | None = None
+
+    def is_not_asked(self) -> bool:
+        """Return whether to go on."""
+        return self.number is None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a program that has not reached its goal because of the signal."""
+        return SIGNAL_EXIT + (self.number or signal.SIGINT)
+
+    def ask(self, number: int, _frame: FrameType | None = None) -> None:
+        """Ask for the end after the step at hand; a second time, end at once."""
+        if self.number is not None:
+            raise KeyboardInterrupt
+        self.number = number
+        # A signal to the whole process group ends Spark, too: what it and its client say of that is noise.
+        self.quieten()
+        logging.disable()
+        click.echo("Ending after the step at hand; a second signal ends at once.", err=True)
+
+
+@contextmanager
+def stop_signals(quieten: Callable[[], None] = lambda: None) -> Iterator[Stop]:
+    """Yield whether to go on; what breaks after a signal ends the program with a line that says so.
+
+    Args:
+        quieten: called at the first signal; makes others silent who would tell of the end at length.
+
+    Raises:
+        CdcError: the step at hand failed for a reason that the platform knows, and that is no consequence.
+        SystemExit: the step at hand was broken off.
+    """
+    stop = Stop(quieten)
+    with _seen_signals() as seen, _handlers(stop):
+        try:
+            yield stop
+        except (Exception, KeyboardInterrupt) as error:
+            number = stop.number or seen()
+            is_known = isinstance(error, CdcError) and not isinstance(error, SetupError)
+            if number is None or is_known:
+                raise
+            click.echo("Stopped in the middle of a step; the next start goes on from there.", err=True)
+            sys.exit(SIGNAL_EXIT + number)
+
+
+@contextmanager
+def _handlers(stop: Stop) -> Iterator[None]:
+    before = {number: signal.signal(number, stop.ask) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _seen_signals() -> Iterator[Callable[[], int | None]]:
+    """Yield which signal has come first, whoever handled it: Spark does while its session starts."""
+    read_end, write_end = os.pipe()
+    for end in (read_end, write_end):
+        os.set_blocking(end, False)
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+
+    def seen() -> int | None:
+        try:
+            return next((number for number in os.read(read_end, 1024) if number in SIGNALS), None)
+        except BlockingIOError:
+            return None
+
+    try:
+        yield seen
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(read_end)
+        os.close(write_end)

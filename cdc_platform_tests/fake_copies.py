@@ -1,0 +1,93 @@
+"""Initial copies from a source in memory: pieces that carry their rows, and Spark's way to them."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from cdc_platform.errors import AccessDenied, CopyExpired
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.sources.spanner.copy_pieces import columns_from_text
+from cdc_platform.sources.spanner.snapshot import table_arrow_schema
+
+RowsAt = Callable[[str, int], Iterator[pa.RecordBatch]]
+"""Table and moment to its rows."""
+
+EXPIRED = "expired"
+
+
+@dataclass
+class FakePlans:
+    """The moments that were planned, and what is to go wrong: tables by name."""
+
+    moments: list[int] = field(default_factory=list)
+    expiring: set[str] = field(default_factory=set)
+    denied: set[str] = field(default_factory=set)
+
+
+class FakePlanner:
+    """Cuts tables into pieces of so many rows."""
+
+    def __init__(self, rows_at: RowsAt, plans: FakePlans, at_micros: int) -> None:
+        self.rows_at, self.plans, self.at_micros = rows_at, plans, at_micros
+        plans.moments.append(at_micros)
+
+    def pieces(self, table: TableSchema, piece_rows: int) -> tuple[str, ...]:
+        """Return the pieces of a table at the moment; those that expire do so at the second one."""
+        if table.name in self.plans.denied:
+            raise AccessDenied(f"nobody may read {table.name}")
+        rows = pa.Table.from_batches(
+            self.rows_at(table.name, self.at_micros), schema=table_arrow_schema(table)
+        )
+        pieces = [_to_text(rows.slice(first, piece_rows)) for first in range(0, len(rows), piece_rows)]
+        if table.name in self.plans.expiring:
+            self.plans.expiring.remove(table.name)
+            pieces[-1] = EXPIRED
+        return tuple(pieces)
+
+
+def _to_text(rows: pa.Table) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return base64.b64encode(sink.getvalue().to_pybytes()).decode()
+
+
+class FakeCopyDataSource(DataSource):
+    """Rows that come along as options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "fake_table_copy"
+
+    def schema(self) -> Any:
+        """Return the columns of the table."""
+        return from_arrow_schema(table_arrow_schema(columns_from_text(self.options["columns"])))
+
+    def reader(self, schema: Any) -> "FakeCopyReader":  # noqa: ARG002  Spark passes it
+        """Return the reader."""
+        return FakeCopyReader(json.loads(self.options["pieces"]))
+
+
+class FakeCopyReader(DataSourceReader):
+    """Yields the rows of the pieces."""
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self.pieces = pieces
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return one partition per piece."""
+        return [InputPartition(piece) for piece in self.pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield Arrow batches."""
+        if partition.value == EXPIRED:
+            raise CopyExpired("the version is gone")
+        with pa.ipc.open_stream(base64.b64decode(partition.value)) as stream:
+            yield from stream

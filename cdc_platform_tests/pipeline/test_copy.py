@@ -1,0 +1,280 @@
+"""Initial copies: rows as of a moment, from which the stream takes over exactly."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.errors import AccessDenied, LakeError
+from cdc_platform.lake.copies import COPY_BRANCH, load_plans, read_progress
+from cdc_platform.lake.cuts import Cut, list_cuts
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.pipeline import copy
+from cdc_platform.pipeline.copy import CopyOutcome, copy_tables
+from cdc_platform.pipeline.invariants import check_fold
+from cdc_platform.pipeline.maintain import maintain_lake
+from cdc_platform.pipeline.merge import merge_tables
+from cdc_platform.pipeline.order import order_changes
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.publish import publish_cut
+from cdc_platform.pipeline.rebuild import rebuild_table
+from cdc_platform.pipeline.status import CopyStatus, read_status
+from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.sources.spanner.snapshot import table_arrow_schema
+from cdc_platform_tests.fake_stream import Slicing, raw_rows
+from cdc_platform_tests.history import History, tables_at
+from cdc_platform_tests.pipeline.bank import SECOND, balances, closing, opening, transfer
+from cdc_platform_tests.pipeline.test_conflicts import interrupt_once
+from cdc_platform_tests.pipelines import (
+    ACCOUNTS,
+    START,
+    TRANSFERS,
+    append_raw,
+    feed,
+    found_table,
+    make_pipeline,
+    rows_of,
+    source_of,
+)
+from cdc_platform_tests.strategies import streams
+from cdc_platform_tests.typed_values import sorted_by_key, typed_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+NOW = START + 10 * SECOND
+
+
+def bank_of(lake: LakeSettings, accounts: int, *tables: TableSchema, piece_rows: int = 2) -> Pipeline:
+    """Return a pipeline that begins when the bank has accounts already, and watches what is named."""
+    pipeline = make_pipeline(lake, tables or (ACCOUNTS,), copy_piece_rows=piece_rows)
+    source = source_of(pipeline)
+    source.now_micros = NOW
+
+    def rows_at(table: str, _micros: int) -> Iterator[pa.RecordBatch]:
+        rows = [{"id": key, "owner": f"owner {key}", "balance": 100} for key in range(1, accounts + 1)]
+        schema = table_arrow_schema(ACCOUNTS if table == "accounts" else TRANSFERS)
+        yield pa.RecordBatch.from_pylist(rows if table == "accounts" else [], schema)
+
+    source.rows_at = rows_at
+    return pipeline
+
+
+def step(pipeline: Pipeline, spark: "SparkSession") -> tuple[CopyOutcome, Cut | None]:
+    """Do everything of a tick but the reading."""
+    copied = copy_tables(pipeline, spark)
+    order_changes(pipeline, spark)
+    merge_tables(pipeline, spark, pipeline.tables)
+    return copied, publish_cut(pipeline, spark)
+
+
+def copied_ids(pipeline: Pipeline) -> list[int]:
+    """Return the keys of the rows on the branch of the copy, repeated ones as often as they are there."""
+    table = found_table(pipeline, "accounts")
+    snapshot_id = table.metadata.refs[COPY_BRANCH].snapshot_id
+    return [row["id"] for row in rows_of(pipeline, "accounts", snapshot_id)]
+
+
+@settings(
+    max_examples=3,
+    derandomize=True,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(stream=streams(max_transactions=6), data=st.data())
+def test_every_cut_equals_the_history_wherever_the_stream_takes_over(
+    spark: "SparkSession", session_lake: LakeSettings, stream: tuple[History, Slicing], data: st.DataObject
+) -> None:
+    """Copies begin at any tick and moment, go on for several ticks, and changes before them count once."""
+    history, slicing = stream
+    batches = raw_rows(history, slicing)
+    pipeline = make_pipeline(
+        session_lake, history.tables, first_micros=slicing.tree.start_micros, copy_piece_rows=1
+    )
+    begins_at = data.draw(st.integers(0, len(batches) - 1))
+    source = source_of(pipeline)
+    earliest = batches[begins_at - 1].watermark_micros if begins_at else slicing.tree.start_micros - 1
+    source.now_micros = 1 + data.draw(st.integers(earliest, batches[-1].watermark_micros))
+    source.rows_at = rows_of_history(history)
+    event(f"copy at tick {begins_at} of {len(batches)}")
+    for number, batch in enumerate(batches):
+        append_raw(pipeline, batch.tick, batch.rows, position_micros=0)
+        # Every second tick is merged: a step over several is the same, and half as long.
+        if number >= begins_at and (number - begins_at) % 2 == 0:
+            step(pipeline, spark)
+    while step(pipeline, spark)[0].is_going_on:
+        continue
+    cuts = list_cuts(pipeline.lake)
+    assert {table.name for table in history.tables} == set(cuts[-1].tables)
+    for cut in cuts:
+        for name, snapshot_id in cut.tables.items():
+            table = history.table(name)
+            expected = typed_rows(table, tables_at(history, cut.position_micros)[name])
+            assert expected == sorted_by_key(table, rows_of(pipeline, name, snapshot_id))
+            assert load_plans(pipeline.lake)[name].position_micros <= cut.position_micros
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+
+
+def rows_of_history(history: History) -> Callable[[str, int], Iterator[pa.RecordBatch]]:
+    """Return the reads of a source that has this history."""
+
+    def rows_at(name: str, micros: int) -> Iterator[pa.RecordBatch]:
+        table = history.table(name)
+        rows = typed_rows(table, tables_at(history, micros)[name])
+        yield pa.RecordBatch.from_pylist(rows, table_arrow_schema(table))
+
+    return rows_at
+
+
+def test_the_stream_takes_over_right_after_the_copy(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """A change at the copy's moment is in the copy; the next one comes from the log, and each counts once."""
+    pipeline = bank_of(session_lake, 3)
+    position = NOW - 1
+    before = [opening(3, 100, position), *transfer({1: 100, 2: 100}, position - 1)]
+    feed(pipeline, position + 5, *before, *transfer({1: 90, 2: 110}, position + 1), closing(3, position + 2))
+    step(pipeline, spark)
+
+    assert balances(pipeline) == {1: 90, 2: 110}
+    assert [merge.fell_back for merge in merge_tables(pipeline, spark, pipeline.tables)] == [False]
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+    rebuilt = rebuild_table(pipeline, spark, "accounts")
+    assert (rebuilt.updated, rebuilt.deleted, rebuilt.fell_back) == (2, 1, False)
+    assert balances(pipeline) == {1: 90, 2: 110}
+    maintain_lake(pipeline, spark, thorough=True)
+    assert copied_ids(pipeline) == [1, 2, 3]
+
+
+def test_a_table_waits_for_its_copy_and_for_the_log(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """No cut names a table whose rows are missing, nor one whose copy is later than the cut."""
+    pipeline = bank_of(session_lake, 9)
+    feed(pipeline, NOW - 2)
+    first, none = step(pipeline, spark)
+    assert (first.is_going_on, first.rows, none) == (True, 8, None)
+    assert {"accounts": CopyStatus(1, NOW - 1, 5, 4, 8)} == read_status(pipeline).copies
+    second, still_none = step(pipeline, spark)
+    assert (second.is_going_on, second.rows, still_none) == (False, 1, None)
+    feed(pipeline, NOW - 1)
+    cut = step(pipeline, spark)[1]
+
+    assert cut is not None
+    assert (cut.position_micros, len(balances(pipeline))) == (NOW - 1, 9)
+    assert read_status(pipeline).copies == {}
+    assert copy_tables(pipeline, spark) == CopyOutcome()
+
+
+def test_a_table_is_added_without_stopping_the_others(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """While it is copied, also in vain, cuts of the others go on; then it joins them."""
+    pipeline = bank_of(session_lake, 10, TRANSFERS)
+    feed(pipeline, NOW, *transfer({1: 99, 2: 101}, NOW - 5))
+    assert {"transfers"} == set(_cut(step(pipeline, spark)).tables)
+
+    source = source_of(pipeline)
+    source.schemas, source.now_micros = (ACCOUNTS, TRANSFERS), NOW + 10
+    source.plans.denied = {"accounts"}
+    pipeline.forget_tables()
+    feed(pipeline, NOW + 10, *transfer({1: 98, 2: 102}, NOW + 5))
+    failed, cut = step(pipeline, spark)
+    assert (failed.unplanned, isinstance(failed.failure, AccessDenied)) == (("accounts",), True)
+    assert ({"transfers"}, NOW + 10) == (set(_cut((failed, cut)).tables), _cut((failed, cut)).position_micros)
+
+    source.plans.denied, source.now_micros = set(), NOW + 20
+    feed(pipeline, NOW + 20, *transfer({1: 97, 2: 103}, NOW + 20))
+    assert {"transfers"} == set(_cut(step(pipeline, spark)).tables)
+    assert {"accounts", "transfers"} == set(_cut(step(pipeline, spark)).tables)
+    assert {key: balance for key, balance in balances(pipeline).items() if key < 3} == {1: 97, 2: 103}
+    assert len(balances(pipeline)) == 10
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+
+
+def _cut(stepped: tuple[CopyOutcome, Cut | None]) -> Cut:
+    assert stepped[1] is not None
+    return stepped[1]
+
+
+def test_an_expired_copy_begins_anew(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """When the source no longer keeps the copy's version, all is copied again, as it is at a later moment."""
+    pipeline = bank_of(session_lake, 9)
+    source = source_of(pipeline)
+    source.plans.expiring = {"accounts"}
+    feed(pipeline, NOW + 50)
+    copy_tables(pipeline, spark)
+    source.now_micros = NOW + 20
+    outcome = step(pipeline, spark)[0]
+    assert "begins anew after 4 of 5 pieces" in outcome.notes[0]
+    assert (outcome.copies[0].plan.number, outcome.copies[0].plan.position_micros) == (2, NOW + 19)
+    while step(pipeline, spark)[0].is_going_on:
+        continue
+
+    assert list(range(1, 10)) == copied_ids(pipeline)
+    assert len(balances(pipeline)) == 9
+
+
+def test_two_runs_copy_every_piece_once(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wave that another run has come before does not count, and neither has copied a row twice."""
+    pipeline = bank_of(session_lake, 20)
+    feed(pipeline, NOW)
+    copy_tables(pipeline, spark)
+    interrupt_once(monkeypatch, copy, "_fitted", lambda: copy_tables(pipeline, spark))
+    copy_tables(pipeline, spark)
+    progress = read_progress(found_table(pipeline, "accounts"), load_plans(pipeline.lake)["accounts"])
+    assert (progress.is_complete, progress.is_mixed) == (True, True)
+    step(pipeline, spark)
+
+    assert list(range(1, 21)) == sorted(balances(pipeline))
+
+
+def test_a_kill_between_waves_loses_and_repeats_nothing(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends right before or right after a commit of the copy leaves nothing half done."""
+    pipeline = bank_of(session_lake, 20)
+    feed(pipeline, NOW)
+    for name in ("_level_branch", "_fitted", "read_progress"):
+        with monkeypatch.context() as patch:
+            calls = iter([None] if name == "read_progress" else [])
+            original: Callable[..., Any] = getattr(copy, name)
+
+            def dying(
+                *args: Any, calls: Iterator[None] = calls, original: Callable[..., Any] = original
+            ) -> Any:
+                for _ in calls:
+                    return original(*args)
+                raise KeyboardInterrupt
+
+            patch.setattr(copy, name, dying)
+            with pytest.raises(KeyboardInterrupt):
+                copy_tables(pipeline, spark)
+    while step(pipeline, spark)[0].is_going_on:
+        continue
+
+    assert list(range(1, 21)) == copied_ids(pipeline) == sorted(balances(pipeline))
+
+
+def test_a_copy_that_is_gone_is_said_to_be(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Without the branch of the copy neither the check nor a rebuild pretends that the log were enough."""
+    pipeline = bank_of(session_lake, 2)
+    feed(pipeline, NOW)
+    step(pipeline, spark)
+    spark.sql(f"ALTER TABLE {pipeline.lake.spark_table('accounts')} DROP BRANCH {COPY_BRANCH}")
+
+    for action in (
+        lambda: check_fold(pipeline, spark, EVERYTHING),
+        lambda: rebuild_table(pipeline, spark, "accounts"),
+    ):
+        with pytest.raises(LakeError, match="1 of 1 pieces are missing on its branch `copy`"):
+            action()

@@ -1,0 +1,40 @@
+"""Which source tables a pipeline materialises."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.pipelines import make_pipeline
+
+WATCHED = ("transfers", "accounts", "Accounts")
+
+
+def choosing(folder: Path, *names: str) -> Pipeline:
+    """Return a pipeline whose stream watches three tables, and that is told to take some of them."""
+    schemas = [table(name, {"id": "INT64"}, {}) for name in WATCHED]
+    pipeline = make_pipeline(LakeSettings(str(folder)), schemas)
+    return replace(pipeline, settings=replace(pipeline.settings, tables=names or None))
+
+
+def test_chosen_tables_are_sorted(tmp_path: Path) -> None:
+    """The order in the file does not matter."""
+    assert [found.name for found in choosing(tmp_path, *WATCHED[:2]).tables] == ["accounts", "transfers"]
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (("accounts", "loans"), "does not watch: 'loans'. It watches Accounts, accounts, transfers"),
+        (WATCHED, "differ by case only.*'Accounts' and 'accounts'"),
+        ((), "differ by case only.*'Accounts' and 'accounts'"),
+    ],
+)
+def test_tables_that_cannot_be_had_are_refused(tmp_path: Path, names: tuple[str, ...], problem: str) -> None:
+    """A table that the stream does not watch, and two that one catalog would take for one, are errors."""
+    with pytest.raises(SettingError, match=problem):
+        _ = choosing(tmp_path, *names).tables
