@@ -12,6 +12,7 @@ from cdc_platform.errors import AccessDenied, LakeError
 from cdc_platform.lake.copies import COPY_BRANCH, load_plans, read_progress
 from cdc_platform.lake.cuts import Cut, list_cuts
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.sightings import Look
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline import copy
 from cdc_platform.pipeline.copy import CopyOutcome, copy_tables
@@ -177,10 +178,11 @@ def test_a_table_is_added_without_stopping_the_others(
 ) -> None:
     """While it is copied, also in vain, cuts of the others go on; then it joins them."""
     pipeline = bank_of(session_lake, 10, TRANSFERS)
+    source = source_of(pipeline)
+    source.look_at = lambda micros: Look(micros, source.schemas, {"accounts": (), "transfers": ()}, {})
     feed(pipeline, NOW, *transfer({1: 99, 2: 101}, NOW - 5))
     assert {"transfers"} == set(_cut(step(pipeline, spark)).tables)
 
-    source = source_of(pipeline)
     source.schemas, source.now_micros = (ACCOUNTS, TRANSFERS), NOW + 10
     feed(pipeline, NOW + 10, *transfer({1: 98, 2: 102}, NOW + 5))
     # The first tick that has changes tells of the new table; the next one begins to copy it.

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pytest
 
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType, ValueCaptureType
-from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform.pipeline.verdict import EVERYTHING
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
+WARNINGS: Final = {check.name for check in CHECKS if check.is_warning}
 NULL: Final[Forms] = (None, None)
 FormRow = dict[str, Forms]
 CLOCK: Final = itertools.count(1)
@@ -121,12 +122,14 @@ class Writer:
         return dict(to_batch(0, "", [tuple(row) for row in decode(value)]).to_pylist()[0])
 
     def _row_value(self, table: TableSchema, fields: dict[str, Any]) -> Plain:
-        types = [(column.name, type_json(column.type), column.is_primary_key) for column in table.columns]
+        types = [(column.name, told_type(column.type), column.is_primary_key) for column in table.columns]
         if self.dialect is Dialect.POSTGRESQL:
             named = ("name", "type", "is_primary_key", "ordinal_position")
             described = [dict(zip(named, (*about, n), strict=True)) for n, about in enumerate(types, start=1)]
             return json.dumps({"data_change_record": {**fields, "column_types": described}})
-        columns = [[name, json.dumps(kind), is_key, "1"] for name, kind, is_key in types]
+        columns = [
+            [name, json.dumps(kind), is_key, str(n)] for n, (name, kind, is_key) in enumerate(types, start=1)
+        ]
         mods = [[json.dumps(part) for part in mod.values()] for mod in fields["mods"]]
         texts = {"number_of_records_in_transaction": "1", "number_of_partitions_in_transaction": "1"}
         record = {**fields, **texts, "column_types": columns, "mods": mods}
@@ -140,6 +143,15 @@ class Writer:
             for column in table.columns
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=table_arrow_schema(table))
+
+
+def told_type(column_type: ColumnType) -> dict[str, Any]:
+    """Return a type as records tell it: they know nothing of the setting for nanoseconds."""
+    if column_type.element is not None:
+        return {"code": column_type.code, "array_element_type": told_type(column_type.element)}
+    if column_type.annotation == NANOSECONDS:
+        return {"code": column_type.code}
+    return type_json(column_type)
 
 
 def value_rows(dialect: Dialect) -> Iterator[FormRow]:
@@ -202,6 +214,9 @@ def test_every_type_arrives_as_the_source_has_it(spark: "SparkSession", session_
         for table in (values_table(dialect), keys_table(dialect))
     }
     pipeline = make_pipeline(session_lake, [table for table, _ in tables.values()])
+    kept = [f"{name}.{text}" for name in tables for text in ("nanoseconds", "nanosecondss")]
+    told = replace(pipeline.settings.source, nanosecond_columns=tuple(kept))
+    pipeline = replace(pipeline, settings=replace(pipeline.settings, source=told))
     source = source_of(pipeline)
     source.rows_at = lambda name, _micros: iter([tables[name][1].batch(tables[name][0])])
     for records in (first_records, later_records):
@@ -210,7 +225,9 @@ def test_every_type_arrives_as_the_source_has_it(spark: "SparkSession", session_
         run_steps(pipeline, spark)
         assert [row["reason"] for row in quarantined_rows(pipeline)] == []
     verdicts = {check.name: check.run(pipeline, spark, EVERYTHING) for check in CHECKS}
-    assert [(name, found.summary) for name, found in verdicts.items() if not found.passed] == []
+    assert [
+        (name, found.summary) for name, found in verdicts.items() if not found.passed and name not in WARNINGS
+    ] == []
     for name, (table, writer) in tables.items():
         expected = writer.batch(table)
         assert expected.num_rows > 10

@@ -203,7 +203,12 @@ def test_faults_tell_what_does_not_fit(spark: "SparkSession") -> None:
     schemas = [table(f"t{n}", {"id": "INT64"}, {"it's": text}) for n, (text, _, _) in enumerate(every)]
     rows = [
         data_change(
-            f"t{n}", ModType.INSERT, ({"id": "1"}, {"it's": json.loads(value)}), at_micros=n, transaction="t"
+            f"t{n}",
+            ModType.INSERT,
+            ({"id": "1"}, {"it's": json.loads(value)}),
+            at_micros=n,
+            transaction="t",
+            schema=schemas[n],
         )
         for n, (_, value, _) in enumerate(every)
     ]

@@ -100,10 +100,10 @@ class Answer:
     code: "grpc.StatusCode | None" = None
     text: str = ""
     columns: int = 1
-    has_tokens: bool = False
-    """Whether each row's message carries a resume token: the number of rows so far, as text."""
     json: bool = False
     """Whether the only column is one of JSON, as in a PostgreSQL database."""
+    has_tokens: bool = False
+    """Whether each row's message carries a resume token: the number of rows so far, as text."""
 
     @property
     def row_type(self) -> StructType:
