@@ -16,7 +16,6 @@ from cdc_platform.model.sightings import Look
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline import copy
 from cdc_platform.pipeline.copy import CopyOutcome, copy_tables
-from cdc_platform.pipeline.invariants import check_fold
 from cdc_platform.pipeline.maintain import maintain_lake
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.order import order_changes
@@ -24,6 +23,7 @@ from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.rebuild import rebuild_table
 from cdc_platform.pipeline.status import CopyStatus, read_status
+from cdc_platform.pipeline.table_checks import check_fold
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.spanner.snapshot import table_arrow_schema
 from cdc_platform_tests.fake_stream import Slicing, raw_rows
