@@ -40,16 +40,15 @@ def append_events(lake: Lake, known: SchemaHistory, mark: Mark, events: Sequence
         CommitConflict: another run has committed changes since that history was loaded.
     """
     table = lake.system_table(SCHEMA)
+    conflict = "Another run has written the schema's history meanwhile; the next tick goes on."
     if read_mark(table).tick > known.tick:
-        raise CommitConflict("Another run has written the schema's history meanwhile; the next tick goes on.")
+        raise CommitConflict(conflict)
     rows = [_as_row(number, event) for number, event in enumerate(events)]
     properties = {TICK: str(mark.tick), POSITION: str(mark.position_micros or 0)}
     try:
         table.append(pa.Table.from_pylist(rows, SCHEMA_CHANGES), snapshot_properties=properties)
     except CommitFailedException as error:
-        raise CommitConflict(
-            "Another run has written the schema's history meanwhile; the next tick goes on."
-        ) from error
+        raise CommitConflict(conflict) from error
 
 
 def _list_events(table: Table) -> tuple[SchemaEvent, ...]:

@@ -94,7 +94,7 @@ def known_through(pipeline: Pipeline, tick: int) -> SchemaHistory:
 
 def _find(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> tuple[SchemaEvent, ...]:
     assert mark.position_micros is not None
-    window = _window(history.position_micros, mark.position_micros)
+    window = data_changes_between(history.position_micros, mark.position_micros)
     shapes = {shape for batch in _batches(pipeline, window) for shape in _shapes(batch)}
     parsed = {shape: _parse(pipeline, shape) for shape in shapes}
     tables = {
@@ -106,7 +106,8 @@ def _find(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> tuple[Schem
     return find_events(history, mark.tick, sightings, pipeline.source.look(mark.position_micros))
 
 
-def _window(after_micros: int | None, until_micros: int) -> str:
+def data_changes_between(after_micros: int | None, until_micros: int) -> str:
+    """Return the filter of the raw records that lie between two positions of the log."""
     until = to_datetime(until_micros).isoformat()
     condition = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp <= '{until}'"
     if after_micros is None:
