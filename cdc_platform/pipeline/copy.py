@@ -30,7 +30,7 @@ from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import ensure_table
 from cdc_platform.pipeline.branch import load_table
-from cdc_platform.pipeline.handover import is_made_by_log, is_published
+from cdc_platform.pipeline.handover import current_plans, is_made_by_log, is_published
 from cdc_platform.pipeline.merge import PARALLEL_TABLES
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
@@ -160,16 +160,20 @@ class _Planned:
 
 
 def _find_fresh(pipeline: Pipeline) -> list[TableSchema]:
-    """Return the tables that no cut has named yet."""
+    """Return the tables that no cut has named yet, and that the source has."""
     cut, lake = newest_cut(pipeline.lake), pipeline.lake
-    if cut is not None and all(table.name in cut.tables for table in pipeline.tables):
-        return []
-    return [table for table in pipeline.tables if not is_published(lake.table(table.name), table.name, cut)]
+    gone = {name for name, known in pipeline.history.tables.items() if not known.is_watched}
+    unnamed = [table for table in pipeline.tables if cut is None or table.name not in cut.tables]
+    return [
+        table
+        for table in unnamed
+        if table.name not in gone and not is_published(lake.table(table.name), table.name, cut)
+    ]
 
 
 def _plan_missing(pipeline: Pipeline, spark: SparkSession, tables: Sequence[TableSchema]) -> _Planned:
     """Return the plans of tables, made now where need be; none for those that the log alone makes."""
-    known = load_plans(pipeline.lake)
+    known = current_plans(pipeline)
     plans = tuple(known[table.name] for table in tables if table.name in known)
     missing = [
         table for table in tables if table.name not in known and not is_made_by_log(pipeline, table.name)
@@ -178,7 +182,7 @@ def _plan_missing(pipeline: Pipeline, spark: SparkSession, tables: Sequence[Tabl
         return _Planned(plans)
     for table in missing:
         ensure_table(pipeline, spark, table)
-    made = _make_plans(pipeline, missing, {})
+    made = _make_plans(pipeline, missing, load_plans(pipeline.lake))
     return replace(made, plans=plans + made.plans)
 
 
