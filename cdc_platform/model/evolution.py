@@ -6,7 +6,7 @@ as `note__string`, keeps the values that it had, and takes none that are younger
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from types import MappingProxyType
@@ -40,6 +40,12 @@ class ColumnVersion:
     until: Bound | None = None
     before: int | None = None
     is_late: bool = False
+
+    def exists_at(self, micros: int) -> bool:
+        """Whether the source had this version at a moment, as far as it is known."""
+        is_begun = self.since.micros is None or self.since.micros <= micros
+        is_over = self.until is not None and (self.until.micros or 0) <= micros
+        return is_begun and not is_over
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,33 @@ class TableHistory:
             if version.before is not None and version.since.tick > tick
         )
 
+    def version_held(
+        self, name: str, type_text: str, copied_micros: int | None, aside: Container[str] = ()
+    ) -> ColumnVersion | None:
+        """Return the version whose values a column bears that has the source's name.
+
+        What was copied may be younger than the oldest version that the log tells of: the type decides,
+        then the moment of the copy.
+
+        Args:
+            name: the column's name at the source.
+            type_text: the column's type as Spark writes it.
+            copied_micros: the moment of the table's copy, None where there is none.
+            aside: names in lower case of what the table has set aside already.
+        """
+        named = [
+            version
+            for version in self.versions
+            if version.name.casefold() == name.casefold()
+            and (version.lake_name.casefold() == name.casefold() or version.lake_name.casefold() not in aside)
+        ]
+        fitting = [found for found in named if _plain_type(spark_type(found.type)) == _plain_type(type_text)]
+        candidates = fitting or named
+        there = [
+            found for found in candidates if copied_micros is not None and found.exists_at(copied_micros)
+        ]
+        return next(iter(there or candidates), None)
+
     def _column(self, version: ColumnVersion, after_tick: int | None = None) -> Column:
         is_key = version.is_primary_key and version.until is None
         life = None if after_tick is None else self._life(version, after_tick)
@@ -110,6 +143,10 @@ class TableHistory:
         if since is None and until is None:
             return None
         return ColumnLife(version.name, since, until, before)
+
+
+def _plain_type(text: str) -> str:
+    return text.replace(" ", "").lower()
 
 
 def _in_order(name: str, columns: Iterable[Column]) -> TableSchema:

@@ -1,5 +1,7 @@
 """Adapting a table of the lake to the history of its source table's columns."""
 
+from collections.abc import Container, Iterator
+
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
@@ -7,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import BRANCH, head
+from cdc_platform.lake.copies import load_plans
 from cdc_platform.model.evolution import Bound, ColumnVersion, TableHistory
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_schema import TableSchema, spark_type
@@ -36,7 +39,7 @@ def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
         # A branch can only be reset to a snapshot.
         spark.table(target).limit(0).writeTo(target).append()
         found = load_table(pipeline, schema.name)
-    statements = _missing_steps(found, known, target)
+    statements = _missing_steps(pipeline, spark, found, known)
     if not statements:
         return found
     try:
@@ -64,23 +67,38 @@ def _plain_history(schema: TableSchema) -> TableHistory:
     )
 
 
-def _missing_steps(found: Table, known: TableHistory, target: str) -> list[str]:
+def _missing_steps(pipeline: Pipeline, spark: SparkSession, found: Table, known: TableHistory) -> list[str]:
     """Return the statements that give a table the columns of all versions."""
+    target = pipeline.lake.spark_table(known.name)
     there = {field.name.casefold() for field in found.schema().fields}
-    steps, added = [], []
-    for version in known.versions:
-        if version.lake_name.casefold() in there:
-            continue
-        if version.lake_name != version.name and version.name.casefold() in there:
-            old, new = quote_spark(version.name), quote_spark(version.lake_name)
-            steps.append(f"ALTER TABLE {target} RENAME COLUMN {old} TO {new}")
-            there.remove(version.name.casefold())
-        else:
-            added.append(f"{quote_spark(version.lake_name)} {spark_type(version.type)}")
-        there.add(version.lake_name.casefold())
+    if all(version.lake_name.casefold() in there for version in known.versions):
+        return []
+    steps = []
+    for version in _held_versions(pipeline, spark, known, there):
+        old, new = quote_spark(version.name), quote_spark(version.lake_name)
+        steps.append(f"ALTER TABLE {target} RENAME COLUMN {old} TO {new}")
+        there = (there - {version.name.casefold()}) | {version.lake_name.casefold()}
+    added = [
+        f"{quote_spark(version.lake_name)} {spark_type(version.type)}"
+        for version in known.versions
+        if version.lake_name.casefold() not in there
+    ]
     if added:
         steps.append(f"ALTER TABLE {target} ADD COLUMNS ({', '.join(added)})")
     return steps
+
+
+def _held_versions(
+    pipeline: Pipeline, spark: SparkSession, known: TableHistory, there: Container[str]
+) -> Iterator[ColumnVersion]:
+    """Yield the versions that are to be set aside, and whose values the table has under their old names."""
+    plan = load_plans(pipeline.lake).get(known.name)
+    copied_micros = plan.position_micros if plan is not None else None
+    for field in spark.table(pipeline.lake.spark_table(known.name)).schema.fields:
+        text = field.dataType.simpleString()
+        held = known.version_held(field.name, text, copied_micros, aside=there)
+        if held is not None and held.lake_name.casefold() != field.name.casefold():
+            yield held
 
 
 def convert_stored(

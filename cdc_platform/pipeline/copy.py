@@ -226,7 +226,7 @@ def copy_pieces(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     )
     rows = spark.read.format(pipeline.source.copy_format().name()).options(**options).load()
     target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
-    fitted = rows.select(*_fitted(rows, spark.table(target).schema))
+    fitted = rows.select(*_fitted(_renamed(pipeline, plan, rows), spark.table(target).schema))
     with _source_errors():
         fitted.writeTo(target).option(f"snapshot-property.{COPY}", wave.to_text()).append()
     return read_progress(load_table(pipeline, plan.table), plan)
@@ -255,6 +255,22 @@ def _wave_pieces(progress: CopyProgress) -> int:
     if seconds < SHORT_WAVE_S:
         return 2 * last.own
     return max(1, last.own // 2) if seconds > LONG_WAVE_S else last.own
+
+
+def _renamed(pipeline: Pipeline, plan: CopyPlan, rows: DataFrame) -> DataFrame:
+    """Give columns the names that the lake has for the versions that the source had at the copy's moment."""
+    known = pipeline.history.tables.get(plan.table)
+    if known is None:
+        return rows
+    held = [
+        known.version_held(field.name, field.dataType.simpleString(), plan.position_micros)
+        for field in rows.schema.fields
+    ]
+    names = [
+        version.lake_name if version is not None else field.name
+        for field, version in zip(rows.schema.fields, held, strict=True)
+    ]
+    return rows.toDF(*names)
 
 
 def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:

@@ -39,6 +39,16 @@ class RecordBatchBuilder:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How far the read has come: it grows with every record that is new."""
+        return self.complete_micros, self.counts.total() + len(self._rows)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a record has told that none can follow in this slice; children do not: others may."""
+        return self.complete_micros >= self._slice.end_inclusive_micros
+
     def add(self, rows: Iterable[RecordRow]) -> None:
         """Take records; those after the end of the slice are left out, for the next slice brings them.
 
@@ -49,6 +59,7 @@ class RecordBatchBuilder:
         for row in rows:
             micros = row.record_timestamp
             if micros > end_micros:
+                self._complete(end_micros)
                 continue
             if micros > self.complete_micros + 1:
                 self._complete(micros - 1)
