@@ -1,18 +1,22 @@
 """Reader, lineage and log together, over simulated streams: what may go wrong loses and doubles nothing."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
 from cdc_platform.errors import RetentionExpired
-from cdc_platform.model.lineage import violations
+from cdc_platform.lake.control import load_lineage, save_lineage
+from cdc_platform.lake.lake import Lake
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.lineage import PartitionState, violations
 from cdc_platform.model.slices import Slice, SliceOutcome
 from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.slice_reader import read_slice
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated
-from cdc_platform_tests.simulator.in_process import Reading, churning, reading
+from cdc_platform_tests.simulator.in_process import InProcessClient, Reading, churning, reading
 from cdc_platform_tests.strategies import traffics
 
 every_dialect = pytest.mark.parametrize("dialect", list(Dialect))
@@ -33,7 +37,7 @@ def begun(seconds: float = 0.5, **chosen: Any) -> tuple[Reading, str]:
 
 
 @given(traffics())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tuple[float, ...]]) -> None:
     """At each tick's watermark the log is the true history up to there, whatever churns and breaks."""
     chosen, pauses_s = traffic
@@ -98,16 +102,43 @@ def test_a_child_that_starts_where_the_slice_ends() -> None:
         assert whole.log == found.log
 
 
+def test_a_restart_between_two_announcements_starts_the_child_once(tmp_path: Path) -> None:
+    """One parent of a merge has announced the child, the other runs on, and all memory is lost."""
+    whole = reading(churning())
+    whole.catch_up()
+    merged = next(found for found in whole.lineage.partitions.values() if len(found.parent_tokens) > 1)
+    found = reading(churning())
+    found.database.now_micros = merged.start_micros - 1
+    found.catch_up()
+    found.database.now_micros = merged.start_micros + 2
+    found.tick(skipped=merged.parent_tokens[1])
+    assert PartitionState.CREATED is found.lineage.partitions[merged.token].state
+
+    lake = Lake(LakeSettings(str(tmp_path)), "restarted")
+    save_lineage(lake, found.lineage)
+    loaded = load_lineage(lake)
+    assert loaded is not None
+    found.lineage, found.client = loaded, InProcessClient(found.database)
+    found.tick()
+    assert PartitionState.SCHEDULED is found.lineage.partitions[merged.token].state
+    found.database.now_micros = whole.database.now_micros
+    found.catch_up()
+    assert whole.log == found.log
+    assert violations(found.lineage) == []
+
+
 @every_dialect
 def test_a_stalled_partition_is_asked_anew_once(dialect: Dialect) -> None:
     """A query that goes silent is replaced by a fresh one, which goes on where the first one was."""
-    found, token = begun(dialect=dialect, stall_s=60.0)
-    demand(found, Fault.STALLED, 1, token)
-    asked = found.client.asked[token]
-    found.database.now_micros = ORIGIN + 3 * SECOND
-    assert {SliceOutcome.COMPLETE} == {report.outcome for report in found.tick()}
-    assert asked + 2 == found.client.asked[token]
-    assert found.truth() == found.log
+    asked = []
+    for stalls in (0, 1):
+        found, token = begun(dialect=dialect, stall_s=60.0)
+        demand(found, Fault.STALLED, stalls, token)
+        found.database.now_micros = ORIGIN + 3 * SECOND
+        assert {SliceOutcome.COMPLETE} == {report.outcome for report in found.tick()}
+        assert found.truth() == found.log
+        asked.append(found.client.asked[token])
+    assert asked[0] + 1 == asked[1]
 
 
 def test_a_partition_that_stays_silent_holds_the_watermark() -> None:
