@@ -54,7 +54,7 @@ class Bench:
             origin_micros=ORIGIN,
         )
         with Simulator(settings, clock=lambda: self.now_micros) as simulator:
-            source = SpannerSettings(**{**simulator.names(), "stuck_after_s": 0.5, "heartbeat_ms": 100})
+            source = SpannerSettings(**simulator.names(), stuck_after_s=0.5, heartbeat_ms=100)  # type: ignore[arg-type] # mypy takes the texts for any of the fields
             pipeline = open_pipeline(
                 PipelineSettings(f"trouble_{self.dialect.value}_{id(self)}", source, self.lake)
             )
@@ -81,7 +81,7 @@ def test_a_stuck_partition_is_noticed(
     bench = Bench(session_lake, Dialect.GOOGLESQL)
     check = next(check for check in CHECKS if check.name == "partitions_alive")
     with bench.open() as (simulator, pipeline):
-        first = bench.tick(pipeline, spark, 0)
+        first = bench.tick(pipeline, spark, 4)
         stuck = partition_of(pipeline)
         simulator.inject(Fault.STALLED, times=2, token=stuck.token)
         with caplog.at_level(logging.WARNING):
@@ -111,7 +111,7 @@ def test_lost_retention_stops_the_pipeline(
     """The error tells the operator what to choose from; the next start says the same, and skips nothing."""
     bench = Bench(session_lake, dialect)
     with bench.open() as (simulator, pipeline):
-        first = bench.tick(pipeline, spark, 0)
+        first = bench.tick(pipeline, spark, 4)
         simulator.inject(Fault.EXPIRED, token=partition_of(pipeline).token)
         for _ in range(2):
             with pytest.raises(RetentionExpired, match="begin a new lake folder") as caught:
