@@ -255,6 +255,7 @@ def describe_status(found: "Status") -> str:
         f"lag         {found.lag_s if found.lag_s is not None else '-'} s",
         partitions,
         *(f"            {key}" for key in found.live_partitions),
+        *(f"            {stuck.describe()}" for stuck in found.stuck_partitions),
         f"cut         {cut}",
         f"quarantine  {found.quarantined} records",
         "tables",

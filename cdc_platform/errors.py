@@ -9,6 +9,7 @@
     + SparkUnreachable          the named Spark server does not answer
   x SourceError               the source could not be read
     + SourceUnreachable         no answer in time (retry)
+      - PartitionStuck            neither records nor heartbeats of a partition (retry)
     + AccessDenied              the credentials may not read it
     + SourceNotFound            no such instance, database or change stream
     + StreamWatchesNothing      the change stream watches no table
@@ -77,6 +78,10 @@ class SourceUnreachable(SourceError):
     """The source gave no answer in time."""
 
     retryable = True
+
+
+class PartitionStuck(SourceUnreachable):
+    """A partition sends neither records nor heartbeats, and did not when it was asked anew."""
 
 
 class AccessDenied(SourceError):

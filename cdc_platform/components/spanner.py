@@ -52,6 +52,13 @@ class Source(dg.Model, dg.Resolvable):
     heartbeat_ms: Annotated[
         int, says("Milliseconds after which an idle partition says that it is alive.")
     ] = 2000
+    stuck_after_s: Annotated[
+        float | None,
+        says(
+            "Seconds without any record or heartbeat after which a partition counts as stuck: it is asked "
+            "anew once, and then left to the next tick; empty means ten heartbeats, but at least 20 s."
+        ),
+    ] = None
     priority: Annotated[
         Literal["LOW", "MEDIUM", "HIGH"], says("Priority of the reads within the instance.")
     ] = "HIGH"

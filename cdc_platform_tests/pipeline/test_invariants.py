@@ -6,19 +6,28 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.commits import POSITION, TICK, Mark, head
+from cdc_platform.lake.commits import POSITION, TICK, Mark, head, read_mark
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.lake.lake import LINEAGE, LOG, SCHEMA
+from cdc_platform.lake.lake import LINEAGE, LOG, RAW, SCHEMA
 from cdc_platform.lake.schema_history import append_events, load_history
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schemas import CHANGE_LOG
+from cdc_platform.model.slices import Slice, SliceOutcome
 from cdc_platform.pipeline.invariants import CHECKS, newest_scope
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.verdict import EVERYTHING, Check
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
-from cdc_platform_tests.pipelines import START, feed, found_table, run_steps, source_of
+from cdc_platform_tests.pipelines import (
+    START,
+    append_raw,
+    feed,
+    found_table,
+    run_steps,
+    slice_row,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +70,15 @@ def log_sql(statement: str) -> Damage:
     return damage
 
 
+def silence_a_partition(pipeline: Pipeline, _spark: "SparkSession") -> None:
+    """Commit a tick in which the source said nothing of the only partition, though it was asked twice."""
+    mark = read_mark(pipeline.lake.system_table(RAW))
+    position = mark.position_micros or START
+    report = slice_row(Slice("", position, position), SliceOutcome.INTERRUPTED)
+    report["slice"]["error"] = "PartitionStuck: it has sent neither records nor heartbeats"
+    append_raw(pipeline, mark.tick + 1, [report], position + 30 * SECOND)
+
+
 def take_watermark_back(pipeline: Pipeline, _spark: "SparkSession") -> None:
     """Commit an older watermark."""
     properties = {TICK: "2", POSITION: str(START)}
@@ -98,6 +116,7 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("transactions_whole", log_sql("UPDATE {log} SET records_in_transaction = 2 WHERE keys LIKE '%\"1\"%'")),
     ("transactions_whole", log_sql("UPDATE {log} SET ordinal = 100 WHERE keys LIKE '%\"1\"%'")),
     ("lineage_sound", finish_root),
+    ("partitions_alive", silence_a_partition),
     ("watermark_monotone", take_watermark_back),
     ("tables_equal_log", log_sql("UPDATE {log} SET new_values = '{{}}' WHERE keys LIKE '%\"1\"%'")),
     ("tables_equal_source", change_source),
@@ -121,7 +140,7 @@ def undo_damage(pipeline: Pipeline, spark: "SparkSession", heads: dict[str, int]
 
 def heads_of(pipeline: Pipeline) -> dict[str, int]:
     """Return the snapshots of the tables that damages change."""
-    found = {name: head(pipeline.lake.system_table(name)) for name in (LOG, LINEAGE, SCHEMA)}
+    found = {name: head(pipeline.lake.system_table(name)) for name in (RAW, LOG, LINEAGE, SCHEMA)}
     return {name: snapshot.snapshot_id for name, snapshot in found.items() if snapshot is not None}
 
 
