@@ -16,6 +16,9 @@ from cdc_platform.pipeline.settings import PipelineSettings
 TYPE: Final = f"{SpannerPipeline.__module__}.{SpannerPipeline.__name__}"
 FILE_NAMES: Final = ("defs.yaml", "defs.yml")
 
+SECTIONS: Final = {"Options": "table_options"}
+"""Settings whose part of the file is not named like their model."""
+
 
 def load_settings(path: Path) -> PipelineSettings:
     """Return the settings of a pipeline that a YAML file declares.
@@ -51,7 +54,8 @@ def load_component(path: Path) -> SpannerPipeline:
 
 def _as_setting_error(path: Path, error: ValidationError) -> SettingError:
     first = error.errors()[0]
-    nested = [] if error.title.startswith(SpannerPipeline.__name__) else [error.title.lower()]
+    section = SECTIONS.get(error.title, error.title.lower())
+    nested = [] if error.title.startswith(SpannerPipeline.__name__) else [section]
     key = ".".join([*nested, *_setting_names(first["loc"])]) or "attributes"
     return SettingError(f"{path}: {key}", _problem(first["type"], first["msg"]))
 

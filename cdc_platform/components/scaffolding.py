@@ -36,6 +36,10 @@ attributes:
   # Tables to materialise; without the list all that the change stream watches.
   # tables: [accounts, transfers]
 
+  # Every version of every row in a table of its own, and deleted rows that stay in the table with a mark.
+  # table_options:
+  #   accounts: {{history: true, soft_delete: true}}
+
   # spark:
   #   master: local[2]
   #   driver_memory: 2g

@@ -13,11 +13,15 @@ from cdc_platform.lake.cuts import list_cuts, newest_cut
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
 from cdc_platform.model.lineage import violations, watermark_micros
 from cdc_platform.model.records import RecordKind
+from cdc_platform.model.table_options import history_name, keeps_deleted
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.history_check import find_faults
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.proof import prove_table
+from cdc_platform.pipeline.soft_delete import stored_at
 from cdc_platform.spark.fold import ACTION, APPEND, fold_changes
+from cdc_platform.spark.soft_delete import fold_softly
 from cdc_platform.spark.typed import type_changes
 
 Fact = int | float | str
@@ -185,7 +189,9 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
         return Verdict(passed=False, summary="there is no cut yet to compare; run a tick first", facts={})
     log = spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") <= cut.tick)
     differing = {
-        table.name: _count_differences(pipeline, spark, table, cut.tables[table.name], log)
+        table.name: _count_differences(
+            pipeline, spark, stored_at(pipeline, table, cut.tables[table.name]), cut.tables[table.name], log
+        )
         for table in pipeline.tables
         if table.name in cut.tables
     }
@@ -198,15 +204,44 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
 def _count_differences(
     pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int, log: DataFrame
 ) -> int:
-    changes = type_changes(log.where(F.col("table_name") == table.name), table, has_patches=True)
+    changes = log.where(F.col("table_name") == table.name)
     names = [F.col(f"`{column.name}`") for column in table.columns]
-    folded = fold_changes(changes, table, has_patches=True).where(F.col(ACTION) == APPEND).select(*names)
+    if keeps_deleted(table):
+        patch = fold_softly(changes, table)
+    else:
+        patch = fold_changes(type_changes(changes, table, has_patches=True), table, has_patches=True)
+    folded = patch.where(F.col(ACTION) == APPEND).select(*names)
     stored = (
         spark.read.option("versionAsOf", str(snapshot_id))
         .table(pipeline.lake.spark_table(table.name))
         .select(*names)
     )
     return folded.exceptAll(stored).count() + stored.exceptAll(folded).count()
+
+
+def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+    """Compare every history at the newest cut with its own rules, with its table and with the whole log."""
+    cut = newest_cut(pipeline.lake)
+    kept = [
+        table for table in pipeline.histories if cut is not None and history_name(table.name) in cut.tables
+    ]
+    if cut is None or not kept:
+        return Verdict(passed=True, summary="no table of a cut keeps a history", facts={"histories": 0})
+    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") <= cut.tick)
+    faults = {table.name: find_faults(pipeline, spark, table, cut, log) for table in kept}
+    facts: dict[str, Fact] = {"histories": len(kept)}
+    for name, found in faults.items():
+        facts[f"{name}_versions"] = found.versions
+        facts[f"{name}_overlapping"] = found.overlapping
+        facts[f"{name}_current_differing"] = found.current_differing
+        facts[f"{name}_log_differing"] = found.log_differing
+    total = sum(found.total for found in faults.values())
+    versions = sum(found.versions for found in faults.values())
+    return Verdict(
+        total == 0,
+        f"cut {cut.cut}: {versions} versions in {len(kept)} histories, {total} of them wrong",
+        facts,
+    )
 
 
 def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
@@ -278,6 +313,13 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut equals the fold of the log up to it.",
         every_tick=False,
         run=check_fold,
+    ),
+    Check(
+        "histories_sound",
+        "cut",
+        "The versions of a row follow each other, the current ones are the table, and all are in the log.",
+        every_tick=False,
+        run=check_histories,
     ),
     Check(
         "tables_equal_source",

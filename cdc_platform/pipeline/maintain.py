@@ -34,7 +34,7 @@ class MaintenanceOutcome:
 
 def is_due(pipeline: Pipeline) -> bool:
     """Whether some table has taken so many ticks since its last compaction that another one pays."""
-    return any(_is_fragmented(pipeline, table.name) for table in pipeline.tables)
+    return any(_is_fragmented(pipeline, name) for name in pipeline.lake_tables)
 
 
 def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = False) -> MaintenanceOutcome:
@@ -48,7 +48,7 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
     Raises:
         LakeError: a compaction has changed the number of rows; it should be reported.
     """
-    tables = [table.name for table in pipeline.tables if _is_published(pipeline, table.name)]
+    tables = [name for name in pipeline.lake_tables if _is_published(pipeline, name)]
     minor = sum(
         _compact_table(pipeline, spark, table)
         for table in tables

@@ -17,11 +17,13 @@ from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.writes import conflicts_as
 from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_options import keeps_deleted
 from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.branch import (
     FELL_BACK,
     Attempt,
     count_matched,
+    empty_version,
     finished_head,
     load_table,
     marked_commits,
@@ -30,6 +32,7 @@ from cdc_platform.pipeline.branch import (
     verify_attempt,
 )
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.soft_delete import fold_with_deleted, lacks_deleted, tell_of_rebuild
 from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
 from cdc_platform.spark.merge import append_born, create_table_sql, merge_everything, merge_existing
@@ -96,7 +99,7 @@ def merge_tables(
     pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
 ) -> tuple[MergeOutcome, ...]:
     """Bring tables up to the log, several at a time; see `merge_table`."""
-    planned = [_plan(pipeline, spark, schema) for schema in schemas]
+    planned = [_plan(pipeline, spark, pipeline.stored(schema.name)) for schema in schemas]
     builds = [build for build in planned if isinstance(build, Build)]
     built = {outcome.table: outcome for outcome in run_builds(pipeline, spark, builds)}
     return tuple(built[plan.schema.name] if isinstance(plan, Build) else plan for plan in planned)
@@ -108,14 +111,22 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     ensure_table(pipeline, spark, schema)
     cut = newest_cut(pipeline.lake)
     found = load_table(pipeline, table)
-    span = pending_span(pipeline, table, applied_tick(found, table, cut))
+    base = published_head(found, cut.tables.get(table) if cut is not None else None)
+    is_anew = lacks_deleted(found, base, schema)
+    span = pending_span(pipeline, table, 0 if is_anew else applied_tick(found, table, cut))
     if span.changes == 0:
         return MergeOutcome(table, span.until_inclusive)
     done = finished_head(found)
-    if done is not None and read_mark(found, BRANCH).tick == span.until_inclusive:
+    if (
+        done is not None
+        and read_mark(found, BRANCH).tick == span.until_inclusive
+        and not lacks_deleted(found, done, schema)
+    ):
         fell_back = fact(done, FELL_BACK) == "true"
         return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
-    base = published_head(found, cut.tables.get(table) if cut is not None else None)
+    if is_anew:
+        tell_of_rebuild(schema)
+        base = empty_version(pipeline, spark, table)
     if base is None:
         raise LakeError(f"Table `{table}` has no snapshot to build upon.")
     return Build(schema, base, span)
@@ -175,16 +186,24 @@ def _folded(pipeline: Pipeline, spark: SparkSession, build: Build) -> Iterator[P
     )
     if build.span.changes <= SINGLE_TASK_CHANGES:
         log = log.coalesce(1)
-    typed = type_changes(log, build.schema, has_patches=build.span.has_patches)
-    frame = fold_changes(typed, build.schema, has_patches=build.span.has_patches).persist()
+    frame = _fold(pipeline, spark, log, build).persist()
     view = f"patch_{uuid4().hex}"
     frame.createOrReplaceTempView(view)
     try:
         stats = measure_patch(frame, build.schema)
-        yield Patch(view, frame, stats, build.schema, build.span.has_patches)
+        has_patches = build.span.has_patches or keeps_deleted(build.schema)
+        yield Patch(view, frame, stats, build.schema, has_patches)
     finally:
         spark.catalog.dropTempView(view)
         frame.unpersist()
+
+
+def _fold(pipeline: Pipeline, spark: SparkSession, log: DataFrame, build: Build) -> DataFrame:
+    if keeps_deleted(build.schema):
+        is_small = build.span.changes <= SINGLE_TASK_CHANGES
+        return fold_with_deleted(pipeline, spark, log, build.schema, build.base, is_small=is_small)
+    typed = type_changes(log, build.schema, has_patches=build.span.has_patches)
+    return fold_changes(typed, build.schema, has_patches=build.span.has_patches)
 
 
 def _split_build(

@@ -8,12 +8,15 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, EqualTo
 from pyiceberg.table import Table
 
 from cdc_platform.lake.cuts import Cut
+from cdc_platform.model.table_options import DELETED, keeps_deleted
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.soft_delete import stored_at
 
 NAMED_KEYS: Final = 10
 """How many differing keys a failed proof names."""
@@ -90,7 +93,10 @@ def _source_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[p
 def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:
     found: Table = load_table(pipeline, table.name)
     columns = tuple(column.name for column in table.columns)
-    scan = found.scan(snapshot_id=cut.tables[table.name], selected_fields=columns)
+    # Deleted rows that stay are the lake's alone.
+    has_deleted = keeps_deleted(stored_at(pipeline, table, cut.tables[table.name]))
+    lives = EqualTo(DELETED, False) if has_deleted else AlwaysTrue()
+    scan = found.scan(lives, snapshot_id=cut.tables[table.name], selected_fields=columns)
     yield from scan.to_arrow_batch_reader()
 
 

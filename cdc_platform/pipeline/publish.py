@@ -41,7 +41,7 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
         _move_mains(pipeline, spark, newest)
     if mark.position_micros is None:
         return newest
-    versions = [_find_version(pipeline, table.name, mark.tick, newest) for table in pipeline.tables]
+    versions = [_find_version(pipeline, name, mark.tick, newest) for name in pipeline.lake_tables]
     if newest is not None and newest.tick == mark.tick and not any(version.is_new for version in versions):
         return newest
     cut = Cut(
@@ -65,7 +65,8 @@ def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None)
         and not contains(found, branch.snapshot_id)
     ):
         return _Version(table, branch.snapshot_id, is_new=True)
-    if main is None or pending_span(pipeline, table, applied_tick(found, table, newest)).changes:
+    source_table = pipeline.lake_tables[table]
+    if main is None or pending_span(pipeline, source_table, applied_tick(found, table, newest)).changes:
         raise LakeError(f"Table `{table}` is behind the log at tick {tick}; materialise it before the cut.")
     return _Version(table, main.snapshot_id, is_new=False)
 

@@ -9,6 +9,9 @@ from cdc_platform.model.table_schema import ColumnType, TableSchema, spark_type
 
 KIND = "__kind"
 ORDINAL = "__ordinal"
+COMMITTED = "__committed"
+TRANSACTION = "__transaction"
+ORIGIN = {COMMITTED: "commit_timestamp", TRANSACTION: "transaction_id"}
 
 
 def named(column: str) -> str:
@@ -16,21 +19,26 @@ def named(column: str) -> str:
     return f"__names_{column}"
 
 
-def type_changes(log: DataFrame, table: TableSchema, *, has_patches: bool) -> DataFrame:
+def type_changes(
+    log: DataFrame, table: TableSchema, *, has_patches: bool, has_origin: bool = False
+) -> DataFrame:
     """Return one table's changes with typed columns.
 
     Args:
         log: rows of the change log, of this table only.
         table: the table's columns.
         has_patches: whether any change may name only some columns.
+        has_origin: whether it matters which transaction made a change.
 
     Returns:
-        `__kind`, `__ordinal`, the key columns, the value columns and, with patches, one flag
-        `__names_COLUMN` for each value column.
+        `__kind`, `__ordinal`, with origin `__committed` and `__transaction`, the key columns, the value
+        columns and, with patches, one flag `__names_COLUMN` for each value column.
     """
+    origin = ORIGIN if has_origin else {}
     parsed = log.select(
         F.col("change_kind").alias(KIND),
         F.col("ordinal").alias(ORDINAL),
+        *(F.col(column).alias(name) for name, column in origin.items()),
         F.from_json("keys", _texts(table.key_columns)).alias("k"),
         F.from_json("new_values", _texts(table.value_columns)).alias("v"),
         *([_names().alias("names")] if has_patches else []),
@@ -39,6 +47,7 @@ def type_changes(log: DataFrame, table: TableSchema, *, has_patches: bool) -> Da
     return parsed.select(
         KIND,
         ORDINAL,
+        *origin,
         *(_cast("k", column.name, column.type) for column in table.key_columns),
         *(_cast("v", column.name, column.type) for column in table.value_columns),
         *(flags if has_patches else []),
