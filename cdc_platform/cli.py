@@ -1,4 +1,4 @@
-"""The command line: `cdc-platform demo`, `sync`, `status` and `check`."""
+"""The command line: `cdc-platform demo`, `sync`, `status` and `check`; further ones are in commands/."""
 
 import signal
 import sys
@@ -13,6 +13,11 @@ from xml.etree import ElementTree as ET
 
 import click
 
+from cdc_platform.commands.common import DEFS
+from cdc_platform.commands.common import examples as _examples
+from cdc_platform.commands.common import start_spark as _start_spark
+from cdc_platform.commands.cuts import cuts
+from cdc_platform.commands.explain import explain
 from cdc_platform.errors import CdcError
 from cdc_platform.model.timestamps import to_rfc3339
 
@@ -21,7 +26,6 @@ if TYPE_CHECKING:
 
     from cdc_platform.pipeline.invariants import Check, Verdict
     from cdc_platform.pipeline.pipeline import Pipeline
-    from cdc_platform.pipeline.settings import PipelineSettings
     from cdc_platform.pipeline.status import Status, TableStatus
     from cdc_platform.pipeline.tick import TickOutcome
 
@@ -37,17 +41,13 @@ Declare a pipeline of yours, and run it:
   cdc-platform status examples/my_bank/defs.yaml
   cdc-platform check examples/my_bank/defs.yaml
 \b
+Ask how a row came to be, and which moments of the past can be read:
+  cdc-platform explain examples/my_bank/defs.yaml accounts 42
+  cdc-platform cuts examples/my_bank/defs.yaml
+\b
 Run it with Dagster's UI and the pipeline's sensor:
   CDC_PLATFORM_DEFS=examples/my_bank/defs.yaml dagster dev -w workspace.yaml
 """
-
-
-def _examples(*lines: str) -> str:
-    # The control character keeps click from making one paragraph of the lines.
-    return "\n".join(("\b", "Examples:", *(f"  cdc-platform {line}" for line in lines)))
-
-
-DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
 class Commands(click.Group):
@@ -289,22 +289,6 @@ def as_junit(pipeline: str, results: "list[tuple[Check, Verdict, float]]") -> st
     return ET.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
-def _start_spark(settings: "PipelineSettings") -> "SparkSession":
-    """Start the session, and say what takes long: the first start fetches Spark's packages."""
-    from cdc_platform.resources import spark_session
-
-    begun = time.monotonic()
-    click.echo(f"Starting Spark ({settings.spark.remote or settings.spark.master}) ...", err=True)
-
-    def report(line: str) -> None:
-        if "downloading http" in line.lower():
-            click.echo(f"  {line.strip()}", err=True)
-
-    session = spark_session(settings, report)
-    click.echo(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
-    return session
-
-
 @contextmanager
 def _stop_signals() -> "Iterator[Callable[[], bool]]":
     """Yield whether to go on: the first interrupt ends after the step at hand, the second at once."""
@@ -324,6 +308,10 @@ def _stop_signals() -> "Iterator[Callable[[], bool]]":
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+main.add_command(explain)
+main.add_command(cuts)
 
 
 if __name__ == "__main__":

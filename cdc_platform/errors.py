@@ -7,6 +7,7 @@
     + JarsUnavailable           Spark's packages could not be fetched
     + EmulatorMissing           no Spanner emulator was found
     + SparkUnreachable          the named Spark server does not answer
+    + LibraryMissing            an optional library is not installed
   x SourceError               the source could not be read
     + SourceUnreachable         no answer in time (retry)
     + AccessDenied              the credentials may not read it
@@ -23,6 +24,8 @@
     + CommitConflict            another run committed first (retry)
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
+    + TableNotFound             the lake has no such table of the pipeline
+    + RowNotFound               no change of such a row is in the change log
 """
 
 from typing import ClassVar
@@ -63,6 +66,10 @@ class EmulatorMissing(SetupError):
 
 class SparkUnreachable(SetupError):
     """The named Spark server does not answer."""
+
+
+class LibraryMissing(SetupError):
+    """An optional library is not installed."""
 
 
 class SourceError(CdcError):
@@ -139,3 +146,11 @@ class LakeFormatUnknown(LakeError):
 
 class CutNotFound(LakeError):
     """The cut does not exist, or its snapshots have expired."""
+
+
+class TableNotFound(LakeError):
+    """The lake has no such table of the pipeline."""
+
+
+class RowNotFound(LakeError):
+    """No change of such a row is in the change log."""

@@ -21,7 +21,8 @@ DAGSTER_FILES: Final = frozenset(
         *("resources", "sensors"),
     },
 )
-EVERYTHING: Final = STEPS | DAGSTER_FILES | {"demo", "cli"}
+COMMAND_LINE: Final = frozenset({"cli", "commands"})
+EVERYTHING: Final = STEPS | DAGSTER_FILES | COMMAND_LINE | {"demo", "read"}
 
 LAYERS: Final[dict[str, frozenset[str]]] = {
     # a folder or file of the package: what else of the package it may import
@@ -32,14 +33,16 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "spark": CORE | {"lake.settings"},  # a session is configured for one lake
     "pipeline": ENGINES,
     "demo": STEPS,
-    **dict.fromkeys(DAGSTER_FILES, EVERYTHING - {"cli"}),
+    **dict.fromkeys(DAGSTER_FILES, EVERYTHING - COMMAND_LINE),
+    "read": CORE | {"lake", "components.loading"},  # what readers install needs no step of a tick
+    "commands": EVERYTHING - {"cli"},
     "cli": EVERYTHING,
 }
 
 FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     # a library: the only parts of the package that may import it
-    "dagster": DAGSTER_FILES | {"cli", "demo"},
-    "dagster_pyspark": DAGSTER_FILES | {"cli"},
+    "dagster": DAGSTER_FILES | COMMAND_LINE | {"demo"},
+    "dagster_pyspark": DAGSTER_FILES | COMMAND_LINE,
     "google": frozenset({"sources.spanner", "demo"}),
     "grpc": frozenset({"sources.spanner", "demo"}),
     "pyspark": EVERYTHING - {"model", "errors"},

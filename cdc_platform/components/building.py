@@ -9,6 +9,7 @@ from dagster_shared.utils.warnings import BetaWarning
 
 from cdc_platform.assets.change_log import build_change_log
 from cdc_platform.assets.cut import build_cut
+from cdc_platform.assets.histories import build_history
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.lineage import build_partition_lineage
 from cdc_platform.assets.maintenance import build_maintenance
@@ -17,6 +18,7 @@ from cdc_platform.assets.tables import build_table
 from cdc_platform.checks.invariants import build_checks, proofs, tick_checks
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError
+from cdc_platform.model.table_options import PLAIN, without_histories
 from cdc_platform.pipeline.pipeline import open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.resources import run_resource
@@ -29,7 +31,9 @@ DISCOVERY_DEADLINE_S = 5.0
 
 def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitions:
     """Return the assets, checks, job, sensor and resource of one pipeline."""
-    assets = PipelineAssets(settings.name, find_tables(settings), running.owners)
+    tables = find_tables(settings)
+    histories = tuple(name for name in tables if settings.table_options.get(name, PLAIN).history)
+    assets = PipelineAssets(settings.name, tables, running.owners, histories)
     wanted = Wanted(assets, tick_checks(assets), proofs(assets))
     job = dg.define_asset_job(
         f"{settings.name}_tick",
@@ -45,6 +49,7 @@ def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitio
             build_partition_lineage(assets),
             build_change_log(assets),
             *(build_table(assets, table) for table in assets.tables),
+            *(build_history(assets, table) for table in assets.histories),
             build_cut(assets),
             build_maintenance(assets),
         ],
@@ -71,7 +76,7 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
     try:
         return tuple(table.name for table in pipeline.tables)
     except CdcError as error:
-        known = pipeline.lake.table_names()
+        known = without_histories(pipeline.lake.table_names())
         LOG.warning(
             "Pipeline %s: the source cannot tell its tables, so only those of the lake are shown (%s); "
             "reload the code location when it can, or name them in the setting `tables`. %s",

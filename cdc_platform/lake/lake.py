@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 
-from cdc_platform.errors import LakeFormatUnknown, SettingError
+from cdc_platform.errors import LakeFormatUnknown, SettingError, TableNotFound
 from cdc_platform.lake.settings import CATALOG, LakeSettings, local_folder
 from cdc_platform.model.names import lake_table_name, quote_spark
 from cdc_platform.model.schemas import (
@@ -57,6 +57,8 @@ class Lake:
 
     settings: LakeSettings
     pipeline: str
+    is_reader: bool = False
+    """Whether nothing may be made that is not there yet."""
 
     @property
     def system_namespace(self) -> str:
@@ -65,7 +67,14 @@ class Lake:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The catalog, with both namespaces and the platform's own tables in it."""
+        """The catalog, with both namespaces and the platform's own tables in it.
+
+        Raises:
+            SettingError: the lake's folder cannot be made; for a reader, it is not there.
+            TableNotFound: for a reader, the pipeline has never run.
+        """
+        if self.is_reader:
+            return self._existing_catalog()
         folder = local_folder(self.settings.path)
         if folder is not None:
             try:
@@ -79,6 +88,18 @@ class Lake:
             catalog.create_namespace_if_not_exists(namespace)
         for name, schema in SYSTEM_TABLES.items():
             _ensure(catalog, f"{self.system_namespace}.{name}", schema)
+        return catalog
+
+    def _existing_catalog(self) -> Catalog:
+        folder = local_folder(self.settings.path)
+        if folder is not None and not folder.is_dir():
+            raise SettingError("lake.path", f"names a folder that is not there: {folder}")
+        catalog = load_catalog(CATALOG, **self.settings.pyiceberg_properties())
+        if not catalog.table_exists(f"{self.system_namespace}.{CUT}"):
+            raise TableNotFound(
+                f"The lake knows no pipeline `{self.pipeline}`; run a tick first, or name another lake: "
+                f"{self.settings.path}"
+            )
         return catalog
 
     def system_table(self, name: str) -> Table:

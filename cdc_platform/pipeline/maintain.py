@@ -148,7 +148,10 @@ def _expire_table(
     pipeline: Pipeline, spark: SparkSession, identifier: str, before_micros: int, *, thorough: bool
 ) -> int:
     settings = pipeline.settings.maintenance
-    snapshots = pipeline.lake.catalog.load_table(identifier).metadata.snapshots
+    metadata = pipeline.lake.catalog.load_table(identifier).metadata
+    # Branches and tags, which promised cuts are, outlast expiry.
+    kept = {pointer.snapshot_id for pointer in metadata.refs.values()}
+    snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in kept]
     old = sum(snapshot.timestamp_ms * 1000 < before_micros for snapshot in snapshots)
     expendable = min(old, len(snapshots) - settings.keep_snapshots)
     if expendable < (1 if thorough else settings.expire_every_ticks):
