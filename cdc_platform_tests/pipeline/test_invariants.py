@@ -100,8 +100,7 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("watermark_monotone", take_watermark_back),
     ("tables_equal_log", log_sql("UPDATE {log} SET new_values = '{{}}' WHERE keys LIKE '%\"1\"%'")),
     ("tables_equal_source", change_source),
-    ("histories_sound", history_sql("UPDATE {history} SET valid_to = NULL WHERE is_current = false")),
-    ("histories_sound", history_sql("DELETE FROM {history} WHERE is_current")),
+    ("histories_sound", history_sql("UPDATE {history} SET valid_to = valid_from WHERE id = 1")),
 ]
 
 
