@@ -7,6 +7,7 @@
     + JarsUnavailable           Spark's packages could not be fetched
     + EmulatorMissing           no Spanner emulator was found
     + SparkUnreachable          the named Spark server does not answer
+    + LibraryMissing            an optional library is not installed
   x SourceError               the source could not be read
     + SourceUnreachable         no answer in time (retry)
     + AccessDenied              the credentials may not read it
@@ -27,6 +28,8 @@
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
     + ValueUnfit                a value of the log does not fit the type of its column
+    + TableNotFound             the lake has no such table of the pipeline
+    + RowNotFound               no change of such a row is in the change log
 """
 
 from typing import ClassVar
@@ -67,6 +70,10 @@ class EmulatorMissing(SetupError):
 
 class SparkUnreachable(SetupError):
     """The named Spark server does not answer."""
+
+
+class LibraryMissing(SetupError):
+    """An optional library is not installed."""
 
 
 class SourceError(CdcError):
@@ -171,3 +178,11 @@ class ValueUnfit(LakeError):
             f"{type_name}. It was captured before the column had this type. Give the column a type in the "
             f"source that takes both, or begin a new lake after the change. Value: {value}"
         )
+
+
+class TableNotFound(LakeError):
+    """The lake has no such table of the pipeline."""
+
+
+class RowNotFound(LakeError):
+    """No change of such a row is in the change log."""

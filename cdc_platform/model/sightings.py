@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.evolution import (
+    ColumnHistory,
     ColumnVersion,
     SchemaChange,
     SchemaEvent,
     SchemaHistory,
-    TableHistory,
     same_type,
 )
 from cdc_platform.model.table_schema import ColumnType, TableSchema
@@ -140,7 +140,7 @@ class _Finder:
             self._drop_tables(look)
         self._set_options(look, is_first=is_first)
 
-    def _watched(self, table: str, micros: int) -> TableHistory:
+    def _watched(self, table: str, micros: int) -> ColumnHistory:
         known = self.history.tables.get(table)
         if known is None or not known.is_watched:
             is_beginning = self.history.tick == 0 and known is None

@@ -27,6 +27,7 @@ from cdc_platform.lake.copies import (
 )
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_options import DELETED
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import ensure_table
 from cdc_platform.pipeline.branch import load_table
@@ -254,7 +255,8 @@ def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:
     """Yield the table's columns; the source may have got and lost some since the copy was planned."""
     copied = {field.name: field.dataType for field in rows.schema.fields}
     for field in target.fields:
-        value = F.col(quote_spark(field.name)) if field.name in copied else F.lit(None)
+        missing = F.lit(False) if field.name == DELETED else F.lit(None)
+        value = F.col(quote_spark(field.name)) if field.name in copied else missing
         fits = copied.get(field.name) == field.dataType
         yield value if fits else value.cast(field.dataType).alias(field.name)
 

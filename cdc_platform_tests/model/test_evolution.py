@@ -6,10 +6,10 @@ from functools import reduce
 import pytest
 
 from cdc_platform.model.evolution import (
+    ColumnHistory,
     SchemaChange,
     SchemaEvent,
     SchemaHistory,
-    TableHistory,
     describe_event,
     fold_history,
     is_convertible,
@@ -75,7 +75,7 @@ def changes(events: list[SchemaEvent]) -> list[Change]:
     return [(event.change, event.name, event.since_micros) for event in events if event.since_micros]
 
 
-def lake_columns(known: TableHistory) -> dict[str, str]:
+def lake_columns(known: ColumnHistory) -> dict[str, str]:
     """Return the lake's columns with the codes of their types."""
     return {version.lake_name: version.type.code for version in known.versions}
 
