@@ -185,7 +185,7 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None,
                 click.echo(line)
             if done == ticks or (ticks is None and not continuous and _is_caught_up(outcome, target_micros)):
                 return
-        click.echo("Stopped; the next start goes on from here.", err=True)
+        stop.say("Stopped; the next start goes on from here.")
         sys.exit(0 if continuous else stop.exit_code)
 
 

@@ -175,8 +175,9 @@ class ValueUnfit(LakeError):
         self.table, self.column, self.type_name, self.value, self.key = table, column, type_name, value, key
         super().__init__(
             f"Table `{table}`, key {key}: the value of the column `{column}` does not fit the type "
-            f"{type_name}. It was captured before the column had this type. Give the column a type in the "
-            f"source that takes both, or begin a new lake after the change. Value: {value}"
+            f"{type_name}, and its record does not say that the column had this type then. Nothing of the "
+            "tick is published. Report it with the raw record; to go on without it, begin a new lake. "
+            f"Value: {value}"
         )
 
 

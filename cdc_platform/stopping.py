@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, TextIO
 
 import click
 
@@ -24,6 +25,7 @@ class Stop:
     """Whether a signal has asked for the end, and which one."""
 
     quieten: Callable[[], None]
+    terminal: TextIO
     number: int | None = None
 
     def is_not_asked(self) -> bool:
@@ -40,10 +42,16 @@ class Stop:
         if self.number is not None:
             raise KeyboardInterrupt
         self.number = number
-        # A signal to the whole process group ends Spark, too: what it and its client say of that is noise.
+        # A signal to the whole process group ends Spark, too: what it and its client's threads say of that,
+        # through Spark's own output, loggers and traces, is noise.
         self.quieten()
         logging.disable()
-        click.echo("Ending after the step at hand; a second signal ends at once.", err=True)
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  open until the end
+        self.say("Ending after the step at hand; a second signal ends at once.")
+
+    def say(self, line: str) -> None:
+        """Tell the user something, also when everybody else is silent."""
+        click.echo(line, file=self.terminal)
 
 
 @contextmanager
@@ -57,7 +65,8 @@ def stop_signals(quieten: Callable[[], None] = lambda: None) -> Iterator[Stop]:
         CdcError: the step at hand failed for a reason that the platform knows, and that is no consequence.
         SystemExit: the step at hand was broken off.
     """
-    stop = Stop(quieten)
+    before = sys.stderr
+    stop = Stop(quieten, _own_stream())
     with _seen_signals() as seen, _handlers(stop):
         try:
             yield stop
@@ -65,9 +74,18 @@ def stop_signals(quieten: Callable[[], None] = lambda: None) -> Iterator[Stop]:
             number = stop.number or seen()
             is_known = isinstance(error, CdcError) and not isinstance(error, SetupError)
             if number is None or is_known:
+                sys.stderr = before
                 raise
-            click.echo("Stopped in the middle of a step; the next start goes on from there.", err=True)
+            stop.say("Stopped in the middle of a step; the next start goes on from there.")
             sys.exit(SIGNAL_EXIT + number)
+
+
+def _own_stream() -> TextIO:
+    """Return the error stream, also for the time in which what Spark's launcher writes to it is collected."""
+    try:
+        return os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1, errors="replace")
+    except (OSError, ValueError):
+        return sys.stderr
 
 
 @contextmanager

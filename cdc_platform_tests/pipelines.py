@@ -35,7 +35,7 @@ from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.fake_copies import FakeCopyDataSource, FakePlanner, FakePlans, RowsAt
-from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.history import RawRow, type_json
 
 Mod = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Keys and new values."""
@@ -190,8 +190,9 @@ def data_change(  # noqa: PLR0913  a record has many parts, and most tests leave
     records: int = 1,
     capture: ValueCaptureType = ValueCaptureType.OLD_AND_NEW_VALUES,
     token: str = "",
+    schema: TableSchema | None = None,
 ) -> RawRow:
-    """Return a data change record as the reader writes it, without its tick."""
+    """Return a data change record as the reader writes it, without its tick; it tells types of a schema."""
     return {
         "kind": RecordKind.DATA_CHANGE.value,
         "partition_token": token,
@@ -203,7 +204,7 @@ def data_change(  # noqa: PLR0913  a record has many parts, and most tests leave
         "table_name": table,
         "mod_type": mod_type.value,
         "value_capture_type": capture.value,
-        "column_types": "[]",
+        "column_types": json.dumps(_described(schema)),
         "mods": [
             {"keys": json.dumps(keys), "new_values": json.dumps(values), "old_values": "{}"}
             for keys, values in mods
@@ -213,6 +214,18 @@ def data_change(  # noqa: PLR0913  a record has many parts, and most tests leave
         "transaction_tag": "",
         "is_system_transaction": False,
     }
+
+
+def _described(schema: TableSchema | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": column.name,
+            "type": type_json(column.type),
+            "is_primary_key": column.is_primary_key,
+            "ordinal_position": column.ordinal,
+        }
+        for column in (schema.columns if schema is not None else ())
+    ]
 
 
 def slice_row(planned: Slice, outcome: SliceOutcome = SliceOutcome.COMPLETE, records: int = 0) -> RawRow:

@@ -15,7 +15,7 @@ from typing import Final
 from cdc_platform.demo.processes import end_leftovers
 
 ENVIRONMENT: Final = {**os.environ}
-"""As it was before the first test: the bank's client leaves an emulator's address in the environment."""
+"""As it was before the first test, whatever tests have set since."""
 
 COMMAND_LINE: Final = "cdc_platform.cli"
 BANK: Final = "cdc_platform.demo.bank"

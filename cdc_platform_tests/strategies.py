@@ -64,12 +64,31 @@ def json_values(column_type: ColumnType) -> st.SearchStrategy[JsonValue]:
         "BYTES": lambda: st.binary(max_size=6).map(lambda raw: base64.b64encode(raw).decode()),
         "DATE": lambda: st.dates(min_value=date(1600, 1, 1)).map(str),
         "TIMESTAMP": lambda: micros(0, START_MICROS).map(to_rfc3339),
+        "FLOAT32": lambda: st.floats(width=32, allow_nan=False, allow_infinity=False),
+        "ENUM": lambda: st.integers(-(2**31), 2**31 - 1).map(str),
+        "PROTO": lambda: st.binary(max_size=6).map(lambda raw: base64.b64encode(raw).decode()),
+        "UUID": lambda: st.uuids().map(str),
+        "INTERVAL": lambda: st.from_regex(r"P-?[0-9]{1,4}Y-?[0-9]{1,2}M-?[0-9]{1,5}DT0S", fullmatch=True),
         "JSON": lambda: st.dictionaries(TEXTS, st.integers() | st.none(), max_size=2).map(json.dumps),
         "STRING": lambda: TEXTS,
     }
     if column_type.element is not None:
         return st.lists(st.none() | json_values(column_type.element), max_size=3)
     return by_code[column_type.code]()
+
+
+def column_types() -> st.SearchStrategy[ColumnType]:
+    """Every type of the source whose values are told apart, and arrays of them."""
+    codes = "INT64 BOOL FLOAT32 FLOAT64 NUMERIC STRING BYTES DATE TIMESTAMP JSON UUID INTERVAL ENUM PROTO"
+    scalars = st.sampled_from([ColumnType(code) for code in codes.split()])
+    return scalars | scalars.map(lambda element: ColumnType("ARRAY", element))
+
+
+@st.composite
+def typed_json_values(draw: st.DrawFn) -> tuple[ColumnType, list[JsonValue]]:
+    """A type, and values of it, NULL among them."""
+    column_type = draw(column_types())
+    return column_type, draw(st.lists(st.none() | json_values(column_type), max_size=5))
 
 
 def rows(table: TableSchema) -> st.SearchStrategy[Row]:

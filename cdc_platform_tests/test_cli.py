@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cdc_platform.pipeline.pipeline import Pipeline
 
-COMMANDS = ("demo", "sync", "status", "check", "explain", "cuts")
+COMMANDS = ("demo", "simulate", "sync", "status", "check", "explain", "cuts")
 START = 1_800_000_000_000_000
 
 

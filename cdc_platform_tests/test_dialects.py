@@ -139,7 +139,7 @@ def test_tables_equal_the_source_in_every_dialect(
     create(bank, dialect)
     source = SpannerSettings(bank.project, bank.instance, bank.database, "s", emulator_host=still_emulator)
     pipeline = open_pipeline(PipelineSettings(f"types_{dialect.value}", source, session_lake))
-    assert run_tick(pipeline, spark).cut is not None
+    catch_up(pipeline, spark)
     first, *others = SCRIPTS[dialect].transactions
     for transactions in ([first], others):
         for statements in transactions:
@@ -151,9 +151,9 @@ def test_tables_equal_the_source_in_every_dialect(
         proofs, _ = prove_tables(pipeline, cut)
         assert [proof for proof in proofs if not proof.is_equal] == []
     pipeline.source.close()
-    keys: dict[Dialect, dict[str, list[tuple[object, ...]]]] = {
+    expected: dict[Dialect, dict[str, list[tuple[Any, ...]]]] = {
         Dialect.GOOGLESQL: {"wide": [(1, "k"), (2, "k")]},
         Dialect.POSTGRESQL: {"wide": [(1, "K"), (1, "k")], "shop.orders": [(1, None)]},
     }
-    for table, expected in keys[dialect].items():
-        assert expected == sorted(tuple(row.values())[:2] for row in rows_of(pipeline, table))
+    for table, rows in expected[dialect].items():
+        assert rows == sorted(tuple(row.values())[:2] for row in rows_of(pipeline, table))

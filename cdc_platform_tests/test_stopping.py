@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,8 +16,9 @@ TERMINATED = 143
 
 
 @pytest.fixture(autouse=True)
-def logging_stays() -> Iterator[None]:
-    """The first signal silences all loggers of the process."""
+def others_speak_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The first signal silences all loggers of the process, and whoever writes to its error stream."""
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
     yield
     logging.disable(logging.NOTSET)
 
@@ -29,23 +31,24 @@ def exits_with(code: int) -> Iterator[None]:
     assert code == caught.value.code
 
 
-def test_the_first_signal_lets_the_step_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_signal_lets_the_step_end(capfd: pytest.CaptureFixture[str]) -> None:
     """It says so, makes others silent, and the program goes on until it asks."""
     quiet: list[str] = []
     with stop_signals(lambda: quiet.append("asked")) as stop:
         assert stop.is_not_asked()
         signal.raise_signal(signal.SIGTERM)
         assert not stop.is_not_asked()
+        print("a thread of Spark's", file=sys.stderr)  # noqa: T201  what others do
     assert (stop.exit_code, quiet) == (TERMINATED, ["asked"])
-    assert capsys.readouterr().err == "Ending after the step at hand; a second signal ends at once.\n"
+    assert capfd.readouterr().err == "Ending after the step at hand; a second signal ends at once.\n"
 
 
-def test_the_second_signal_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_second_signal_ends_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     """The exit code is that of the first one, and the last line says what comes next."""
     with exits_with(TERMINATED), stop_signals():
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
-    assert capsys.readouterr().err.endswith(
+    assert capfd.readouterr().err.endswith(
         "\nStopped in the middle of a step; the next start goes on from there.\n"
     )
 

@@ -12,9 +12,12 @@ from cdc_platform_tests.history import JsonValue, Key, Row
 
 _FROM_JSON: Final[Mapping[str, Callable[[Any], Any]]] = {
     "INT64": int,
+    "ENUM": int,
+    "FLOAT32": float,
     "FLOAT64": float,
     "NUMERIC": Decimal,
     "BYTES": base64.b64decode,
+    "PROTO": base64.b64decode,
     "DATE": date.fromisoformat,
     "TIMESTAMP": lambda text: to_datetime(from_rfc3339(text)),
 }

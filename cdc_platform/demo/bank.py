@@ -17,9 +17,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cdc_platform.demo.emulator import HOST_VARIABLE
 from cdc_platform.demo.ledger import ACCOUNT_COLUMNS, ACCOUNTS, TRANSFERS, Booking, Ledger, account_row
-from cdc_platform.sources.spanner.settings import keep_out_of_forks
+from cdc_platform.sources.spanner.settings import EMULATOR_VARIABLE, keep_out_of_forks
 
 # Timestamps are written with whole seconds and arrays without NULL: the emulator's change streams
 # falsify others.
@@ -73,16 +72,27 @@ class Written:
 def open_client(settings: BankSettings) -> Iterator[Any]:
     """Yield the stock client of the bank's project."""
     keep_out_of_forks()
-    # The stock client takes an emulator's address from the environment alone.
-    os.environ[HOST_VARIABLE] = settings.host
     os.environ["no_grpc_proxy"] = settings.host.rpartition(":")[0]  # noqa: SIM112 - gRPC reads lower case
     from google.cloud import spanner
 
-    client = spanner.Client(project=settings.project, disable_builtin_metrics=True)
+    # The stock client takes an emulator's address from the environment alone, when it is made.
+    before = os.environ.get(EMULATOR_VARIABLE)
+    os.environ[EMULATOR_VARIABLE] = settings.host
+    try:
+        client = spanner.Client(project=settings.project, disable_builtin_metrics=True)
+    finally:
+        _restore(EMULATOR_VARIABLE, before)
     try:
         yield client
     finally:
         client.close()
+
+
+def _restore(variable: str, value: str | None) -> None:
+    if value is None:
+        del os.environ[variable]
+    else:
+        os.environ[variable] = value
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from cdc_platform.demo.live import balances_at_all_cuts, describe_live, show
 from cdc_platform.demo.processes import Children
 from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_writer
 from cdc_platform.errors import SetupError
+from cdc_platform.pipeline.evolve import find_exclusions
 from cdc_platform.pipeline.follow import follow_source, pause
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
@@ -99,6 +100,7 @@ def _for_seconds(seconds: float | None, wants_more: Callable[[], bool]) -> Calla
 def _run_here(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     settings = stage.tools.load_settings(stage.home.defs)
     pipeline, spark = open_pipeline(settings), stage.tools.start_spark(settings)
+    _tell_exclusions(pipeline)
     for _outcome in follow_source(pipeline, spark, stage.wants_more, _tell_error):
         stage.children.check()
         show(describe_live(pipeline))
@@ -110,6 +112,7 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     remote = _start_connect_server(stage, settings)
     settings = replace(settings, spark=replace(settings.spark, remote=remote))
     pipeline = open_pipeline(settings)
+    _tell_exclusions(pipeline)
     _start_dagster(stage, remote)
     while stage.wants_more():
         stage.children.check()
@@ -124,6 +127,11 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     finally:
         # Otherwise the client would go on looking for its server after we have stopped it.
         spark.stop()
+
+
+def _tell_exclusions(pipeline: Pipeline) -> None:
+    for finding in find_exclusions(pipeline):
+        click.secho(f"Note: {finding}", fg="yellow")
 
 
 def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:

@@ -17,11 +17,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from cdc_platform.errors import EmulatorMissing
+from cdc_platform.sources.spanner.settings import EMULATOR_VARIABLE
 
 PROGRAM_VARIABLE: Final = "CDC_PLATFORM_SPANNER_EMULATOR"
 """Environment variable with the path of `emulator_main`."""
-HOST_VARIABLE: Final = "SPANNER_EMULATOR_HOST"
-"""Environment variable with the address of an emulator that runs already."""
 PROGRAM: Final = "emulator_main"
 LOOPBACK: Final = "127.0.0.1"
 
@@ -47,7 +46,7 @@ def find_emulator(environment: Mapping[str, str] = os.environ) -> Path:
         + "No Spanner emulator was found. Either run `gcloud components install cloud-spanner-emulator` "
         "(with gcloud from a package manager: install its package google-cloud-cli-spanner-emulator), "
         f"or set {PROGRAM_VARIABLE} to the path of `{PROGRAM}` or put it on the PATH, "
-        f"or start one anywhere and set {HOST_VARIABLE} to its address, such as localhost:9010",
+        f"or start one anywhere and set {EMULATOR_VARIABLE} to its address, such as localhost:9010",
     )
 
 
@@ -73,7 +72,7 @@ def open_emulator(
     Raises:
         EmulatorMissing: There is neither, or the one that is named does not answer.
     """
-    if host := environment.get(HOST_VARIABLE):
+    if host := environment.get(EMULATOR_VARIABLE):
         _probe(host)
         yield host
         return
@@ -88,7 +87,7 @@ def _probe(host: str) -> None:
         socket.create_connection((name, int(port)), _PROBE_S).close()
     except (OSError, ValueError) as error:
         raise EmulatorMissing(
-            f"No Spanner emulator answers at the address in {HOST_VARIABLE}, which is {host} ({error}). "
+            f"No Spanner emulator answers at the address in {EMULATOR_VARIABLE}, which is {host} ({error}). "
             "Start one there, or unset the variable to have one started.",
         ) from error
 

@@ -1,6 +1,7 @@
 """The stored history of the source's schema."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,8 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import POSITION, TICK, Mark, read_mark
 from cdc_platform.lake.lake import SCHEMA, Lake
-from cdc_platform.model.evolution import SchemaChange, SchemaEvent, SchemaHistory, fold_history
+from cdc_platform.model.evolution import SchemaHistory, fold_history
+from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schemas import SCHEMA_CHANGES
 from cdc_platform.model.timestamps import from_datetime, to_datetime
 
@@ -28,9 +30,7 @@ def load_history(lake: Lake) -> SchemaHistory:
 
 def at_mark(history: SchemaHistory, mark: Mark) -> SchemaHistory:
     """Return the history with the word that nothing else has changed up to a mark of the log."""
-    return SchemaHistory(
-        mark.tick, mark.position_micros, history.tables, history.options, history.past_options
-    )
+    return replace(history, tick=mark.tick, position_micros=mark.position_micros)
 
 
 def append_events(lake: Lake, known: SchemaHistory, mark: Mark, events: Sequence[SchemaEvent]) -> None:
@@ -40,16 +40,15 @@ def append_events(lake: Lake, known: SchemaHistory, mark: Mark, events: Sequence
         CommitConflict: another run has committed changes since that history was loaded.
     """
     table = lake.system_table(SCHEMA)
+    conflict = "Another run has written the schema's history meanwhile; the next tick goes on."
     if read_mark(table).tick > known.tick:
-        raise CommitConflict("Another run has written the schema's history meanwhile; the next tick goes on.")
+        raise CommitConflict(conflict)
     rows = [_as_row(number, event) for number, event in enumerate(events)]
     properties = {TICK: str(mark.tick), POSITION: str(mark.position_micros or 0)}
     try:
         table.append(pa.Table.from_pylist(rows, SCHEMA_CHANGES), snapshot_properties=properties)
     except CommitFailedException as error:
-        raise CommitConflict(
-            "Another run has written the schema's history meanwhile; the next tick goes on."
-        ) from error
+        raise CommitConflict(conflict) from error
 
 
 def _list_events(table: Table) -> tuple[SchemaEvent, ...]:

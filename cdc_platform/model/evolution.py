@@ -8,53 +8,12 @@ as `note__string`, keeps the values that it had, and takes none that are younger
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import reduce
 from types import MappingProxyType
 from typing import Final
 
+from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
 from cdc_platform.model.table_schema import ARRAY, Column, ColumnLife, ColumnType, TableSchema, spark_type
-from cdc_platform.model.timestamps import to_rfc3339
-
-
-class SchemaChange(StrEnum):
-    """What has changed at the source."""
-
-    TABLE_ADDED = "table_added"
-    """The table is watched from here on."""
-    TABLE_DROPPED = "table_dropped"
-    """The table is gone; the lake keeps its last state."""
-    TABLE_UNWATCHED = "table_unwatched"
-    """The table exists, but the change stream no longer watches it; the lake keeps its last state."""
-    COLUMN_ADDED = "column_added"
-    """The column is watched from here on; older rows read as NULL."""
-    COLUMN_DROPPED = "column_dropped"
-    """The column was dropped or is no longer watched; the lake keeps its values."""
-    COLUMN_RETYPED = "column_retyped"
-    """The column has another type; values are converted where Spanner does so, else set aside."""
-    UNWATCHED_COLUMNS = "unwatched_columns"
-    """The columns of a watched table that the change stream does not watch are these from here on."""
-    OPTION_SET = "option_set"
-    """An option of the change stream has this value from here on."""
-
-
-@dataclass(frozen=True)
-class SchemaEvent:
-    """One change; ``since_micros`` is the first commit timestamp that it holds for.
-
-    ``name`` is that of a column or option. ``value`` and ``previous`` are a column's type or a list of
-    columns as JSON, or an option's text. A change without a time was found when the pipeline began.
-    """
-
-    tick: int
-    change: SchemaChange
-    table: str | None = None
-    name: str | None = None
-    value: str | None = None
-    previous: str | None = None
-    is_primary_key: bool = False
-    ordinal: int = 0
-    since_micros: int | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +46,7 @@ class ColumnVersion:
 class ColumnHistory:
     """All versions of all columns of a source table, in the order in which they came up.
 
+    ``is_created`` is set where the table was made while the stream was read, so that the log has all of it.
     ``beginnings`` has each time at which a table of this name was made anew after it was dropped: of its
     rows none counts that is older than the newest of them.
     ``has_gap`` tells that the table was not watched for a while.
@@ -96,6 +56,7 @@ class ColumnHistory:
     versions: tuple[ColumnVersion, ...] = ()
     is_watched: bool = True
     is_dropped: bool = False
+    is_created: bool = False
     has_gap: bool = False
     beginnings: tuple[Bound, ...] = ()
     unwatched: tuple[str, ...] = ()
@@ -168,7 +129,7 @@ class SchemaHistory:
     """What is known of all tables and of the change stream's options, up to a tick of the log.
 
     ``position_micros`` is the log's position at that tick. ``past_options`` holds every value that an
-    option has had.
+    option has had. ``others`` are tables that exist and are not watched.
     """
 
     tick: int = 0
@@ -176,9 +137,12 @@ class SchemaHistory:
     tables: Mapping[str, ColumnHistory] = field(default_factory=lambda: MappingProxyType({}))
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     past_options: frozenset[tuple[str, str]] = frozenset()
+    others: frozenset[str] = frozenset()
 
     def after(self, event: SchemaEvent) -> "SchemaHistory":
         """Return the history with one more change."""
+        if event.change is SchemaChange.OTHER_TABLES:
+            return replace(self, others=frozenset(_names(event.value)))
         if event.table is None:
             return self._with_option(event)
         found = self.tables.get(event.table, ColumnHistory(event.table))
@@ -196,33 +160,6 @@ class SchemaHistory:
 def fold_history(events: Iterable[SchemaEvent]) -> SchemaHistory:
     """Return the history that changes make, in their order."""
     return reduce(SchemaHistory.after, events, SchemaHistory())
-
-
-def describe_event(event: SchemaEvent) -> str:
-    """Return a change in a few words, such as `accounts`.`note` (STRING) was added at MOMENT."""
-    at = f" at {to_rfc3339(event.since_micros)}" if event.since_micros is not None else ""
-    match event.change:
-        case SchemaChange.OPTION_SET:
-            return f"option {event.name} of the change stream: {event.previous} became {event.value}{at}"
-        case SchemaChange.UNWATCHED_COLUMNS:
-            return f"columns of `{event.table}` that are not watched are {event.value or 'none'}{at}"
-        case SchemaChange.COLUMN_RETYPED:
-            types = f"from {_type_text(event.previous)} to {_type_text(event.value)}"
-            return f"`{event.table}`.`{event.name}` changed {types}{at}"
-        case SchemaChange.COLUMN_ADDED | SchemaChange.COLUMN_DROPPED:
-            verb = (
-                "added" if event.change is SchemaChange.COLUMN_ADDED else "dropped, or is no longer watched,"
-            )
-            kind = _type_text(event.value or event.previous)
-            return f"`{event.table}`.`{event.name}` ({kind}) was {verb}{at}"
-        case _:
-            verb = event.change.value.removeprefix("table_")
-            return f"table `{event.table}` was {verb}{at}"
-
-
-def _type_text(value: str | None) -> str:
-    kind = ColumnType.from_json(value or '{"code": "?"}')
-    return f"{kind.code}<{kind.element.code}>" if kind.element is not None else kind.code
 
 
 def same_type(one: ColumnType, other: ColumnType) -> bool:
@@ -256,8 +193,14 @@ _IN_PLACE: Final = frozenset(
 def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     anew = (Bound(event.tick, event.since_micros),) if table.is_dropped else ()
     has_gap = table.has_gap or not (table.is_watched or table.is_dropped)
+    created = table.is_created or event.value == CREATED
     return replace(
-        table, is_watched=True, is_dropped=False, beginnings=table.beginnings + anew, has_gap=has_gap
+        table,
+        is_watched=True,
+        is_dropped=False,
+        is_created=created,
+        has_gap=has_gap,
+        beginnings=table.beginnings + anew,
     )
 
 

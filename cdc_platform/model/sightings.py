@@ -4,14 +4,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cdc_platform.model.evolution import (
-    ColumnHistory,
-    ColumnVersion,
-    SchemaChange,
-    SchemaEvent,
-    SchemaHistory,
-    same_type,
-)
+from cdc_platform.model.evolution import ColumnHistory, ColumnVersion, SchemaHistory, same_type
+from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
 from cdc_platform.model.table_schema import ColumnType, TableSchema
 
 
@@ -90,7 +84,7 @@ def find_events(
         sightings: per table, in commit order.
         look: the source's word at the log's position; None where it was not asked.
     """
-    finder = _Finder(history, tick)
+    finder = _Finder(history, tick, before=history, tells_births=_tells_births(history, look))
     for table in sorted(sightings):
         for sighting in sightings[table]:
             finder.see(table, sighting)
@@ -99,10 +93,20 @@ def find_events(
     return tuple(finder.events)
 
 
+def _tells_births(history: SchemaHistory, look: Look | None) -> bool:
+    """Whether a table that comes up was certainly made since the last look, and not just renamed."""
+    if history.tick == 0 or look is None or not look.is_exact:
+        return False
+    exist = {*look.unwatched, *(schema.name for schema in look.tables)}
+    return all(name in exist for name, known in history.tables.items() if known.is_watched)
+
+
 @dataclass
 class _Finder:
     history: SchemaHistory
     tick: int
+    before: SchemaHistory
+    tells_births: bool
     events: list[SchemaEvent] = field(default_factory=list)
     fresh: dict[str, bool] = field(default_factory=dict)
     """Tables that came up in this window: whether a whole row of them was seen."""
@@ -138,6 +142,7 @@ class _Finder:
             self._unwatch(schema.name, look, is_first=is_first)
         if look.is_exact:
             self._drop_tables(look)
+            self._name_others(look, is_first=is_first)
         self._set_options(look, is_first=is_first)
 
     def _watched(self, table: str, micros: int) -> ColumnHistory:
@@ -145,7 +150,10 @@ class _Finder:
         if known is None or not known.is_watched:
             is_beginning = self.history.tick == 0 and known is None
             since = None if is_beginning else micros
-            self._tell(SchemaEvent(self.tick, SchemaChange.TABLE_ADDED, table, since_micros=since))
+            is_born = self.tells_births and known is None and table not in self.before.others
+            value = CREATED if is_born else None
+            change = SchemaChange.TABLE_ADDED
+            self._tell(SchemaEvent(self.tick, change, table, None, value, since_micros=since))
             if known is None:
                 self.fresh[table] = False
         return self.history.tables[table]
@@ -200,6 +208,15 @@ class _Finder:
                 exists = name in look.unwatched
                 change = SchemaChange.TABLE_UNWATCHED if exists else SchemaChange.TABLE_DROPPED
                 self._tell(SchemaEvent(self.tick, change, name, since_micros=look.micros))
+
+    def _name_others(self, look: Look, *, is_first: bool) -> None:
+        watched = {schema.name for schema in look.tables}
+        others = sorted(look.unwatched.keys() - watched)
+        if set(others) != self.history.others:
+            since = None if is_first else look.micros
+            value, previous = (json.dumps(names) for names in (others, sorted(self.history.others)))
+            change = SchemaChange.OTHER_TABLES
+            self._tell(SchemaEvent(self.tick, change, None, None, value, previous, since_micros=since))
 
     def _unwatch(self, table: str, look: Look, *, is_first: bool) -> None:
         now = tuple(sorted(look.unwatched.get(table, ())))

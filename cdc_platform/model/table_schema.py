@@ -72,12 +72,13 @@ class ColumnType:
 
     def to_json(self) -> str:
         """Return the JSON text that `from_json` reads."""
-        return json.dumps(self._fields())
+        return json.dumps(self.to_fields())
 
-    def _fields(self) -> dict[str, Any]:
+    def to_fields(self) -> dict[str, Any]:
+        """Return the type as a REST `Type` object."""
         fields: dict[str, Any] = {"code": self.code}
         if self.element is not None:
-            fields["array_element_type"] = self.element._fields()
+            fields["array_element_type"] = self.element.to_fields()
         if self.annotation is not None:
             fields["type_annotation"] = self.annotation
         return fields
@@ -190,3 +191,8 @@ class TableSchema:
     def is_evolving(self) -> bool:
         """Whether some of the changes at hand do not know all columns, or know them under other types."""
         return any(column.life is not None for column in self.columns)
+
+    @property
+    def unknown_columns(self) -> tuple[Column, ...]:
+        """The columns of types that this version does not know, which are kept as text."""
+        return tuple(column for column in self.columns if not column.type.is_known)

@@ -112,13 +112,14 @@ def _missing_steps(found: Table, known: ColumnHistory, whole: TableSchema, targe
 def convert_stored(
     pipeline: Pipeline, spark: SparkSession, table: str, old: ColumnVersion, new: ColumnVersion
 ) -> int:
-    """Fill a column on the branch with the converted values of the version before it.
+    """Fill a column on the branch, where it has no value, with the converted one of the version before it.
 
     Returns:
         the number of commits: none where the table has no row.
     """
-    value = convert_expression(quote_spark(old.lake_name), old.type, new.type)
-    return _update_all(pipeline, spark, table, f"{quote_spark(new.lake_name)} = {value}")
+    column = quote_spark(new.lake_name)
+    value = convert_expression(quote_spark(old.lake_name), new.type)
+    return _update_all(pipeline, spark, table, f"{column} = coalesce({column}, {value})")
 
 
 def mark_living(pipeline: Pipeline, spark: SparkSession, table: str) -> int:

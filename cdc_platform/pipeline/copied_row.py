@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from functools import reduce
 from typing import Any
 
-from pyiceberg.expressions import And, BooleanExpression, EqualTo, IsNull
+from pyiceberg.expressions import BooleanExpression
 
 from cdc_platform.lake.copies import load_plans, read_progress
+from cdc_platform.lake.filters import all_of, equals
 from cdc_platform.model.row_key import KeyColumn, RowKey
 from cdc_platform.model.table_options import DELETED, DELETED_AT
 from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
@@ -50,11 +50,12 @@ def find_copied_row(pipeline: Pipeline, table: str, key: RowKey) -> CopiedRow | 
 
 
 def _is_key(key: RowKey) -> BooleanExpression:
-    conditions: list[BooleanExpression] = [
-        IsNull(column.name) if value is None else EqualTo(column.name, _literal(column, value))
-        for column, value in zip(key.columns, key.values, strict=True)
-    ]
-    return reduce(And, conditions)
+    return all_of(
+        *(
+            equals(column.name, None if value is None else _literal(column, value))
+            for column, value in zip(key.columns, key.values, strict=True)
+        )
+    )
 
 
 def _literal(column: KeyColumn, value: Any) -> Any:

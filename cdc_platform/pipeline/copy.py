@@ -31,7 +31,7 @@ from cdc_platform.model.table_options import DELETED
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import ensure_table
 from cdc_platform.pipeline.branch import load_table
-from cdc_platform.pipeline.handover import is_published
+from cdc_platform.pipeline.handover import is_made_by_log, is_published
 from cdc_platform.pipeline.merge import PARALLEL_TABLES
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
@@ -84,14 +84,19 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
         return NOTHING_COPIED
     planned = _plan_missing(pipeline, spark, fresh)
     found = [read_progress(pipeline.lake.table(plan.table), plan) for plan in planned.plans]
-    run = _Run(pipeline, spark, [progress for progress in found if not progress.is_complete])
+    unfinished = [progress for progress in found if not progress.is_complete]
+    run = _Run(pipeline, spark, unfinished)
     while (wave := run.next_tables()) and run.failure is None:
         run.copy(wave)
         if time.monotonic() >= end_s:
             break
-    rows = sum(progress.rows for progress in run.copies.values()) - sum(progress.rows for progress in found)
+    copies = tuple(run.copies.values())
+    for progress in [*copies, *(progress for progress in found if progress.is_complete)]:
+        if progress.is_complete and progress.is_mixed:
+            _level_branch(pipeline, spark, progress)
+    before, after = (sum(progress.rows for progress in some) for some in (unfinished, copies))
     failure = run.failure or planned.failure
-    return CopyOutcome(tuple(run.copies.values()), max(0, rows), planned.failed, failure, tuple(run.notes))
+    return CopyOutcome(copies, max(0, after - before), planned.failed, failure, tuple(run.notes))
 
 
 class _Run:
@@ -167,7 +172,9 @@ def _plan_missing(pipeline: Pipeline, spark: SparkSession, tables: Sequence[Tabl
     """Return the plans of tables, made now where need be; none for those that the log alone makes."""
     known = load_plans(pipeline.lake)
     plans = tuple(known[table.name] for table in tables if table.name in known)
-    missing = [table for table in tables if table.name not in known]
+    missing = [
+        table for table in tables if table.name not in known and not is_made_by_log(pipeline, table.name)
+    ]
     if not missing or not pipeline.settings.copies_first:
         return _Planned(plans)
     for table in missing:

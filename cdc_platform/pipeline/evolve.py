@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from cdc_platform.lake.commits import STATS, Mark, fact, read_mark, ticks_between
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.schema_history import append_events, at_mark, load_history
-from cdc_platform.model.evolution import SchemaEvent, SchemaHistory
+from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.records import RecordKind, ValueCaptureType
+from cdc_platform.model.schema_events import SchemaEvent
 from cdc_platform.model.sightings import SeenColumn, Sighting, find_events, is_news, parse_column_types
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -93,7 +94,7 @@ def known_through(pipeline: Pipeline, tick: int) -> SchemaHistory:
 
 def _find(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> tuple[SchemaEvent, ...]:
     assert mark.position_micros is not None
-    window = _window(history.position_micros, mark.position_micros)
+    window = data_changes_between(history.position_micros, mark.position_micros)
     shapes = {shape for batch in _batches(pipeline, window) for shape in _shapes(batch)}
     parsed = {shape: _parse(pipeline, shape) for shape in shapes}
     tables = {
@@ -105,7 +106,8 @@ def _find(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> tuple[Schem
     return find_events(history, mark.tick, sightings, pipeline.source.look(mark.position_micros))
 
 
-def _window(after_micros: int | None, until_micros: int) -> str:
+def data_changes_between(after_micros: int | None, until_micros: int) -> str:
+    """Return the filter of the raw records that lie between two positions of the log."""
     until = to_datetime(until_micros).isoformat()
     condition = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp <= '{until}'"
     if after_micros is None:

@@ -5,19 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyiceberg.expressions import (
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThanOrEqual,
-    In,
-    LessThanOrEqual,
-)
 from pyiceberg.table import Table
 
 from cdc_platform.errors import RowNotFound, TableNotFound
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import Cut, cuts_since
+from cdc_platform.lake.filters import all_of, between, equals, is_any
 from cdc_platform.lake.lake import LOG, QUARANTINED
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.row_key import KeyColumn, RowKey, parse_key
@@ -160,8 +153,8 @@ def _find_table(pipeline: Pipeline, table: str) -> Table:
 
 def _find_ordinals(log: Table, table: str, key: RowKey) -> set[int]:
     """Return the ordinals of a key's changes: as the source spells keys, else however this one is spelled."""
-    of_table = EqualTo("table_name", table)
-    likely = And(of_table, In("keys", set(key.spellings())))
+    of_table = equals("table_name", table)
+    likely = all_of(of_table, is_any("keys", key.spellings()))
     found = log.scan(likely, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist()
     if found:
         return set(found)
@@ -173,13 +166,9 @@ def _read_changes(log: Table, table: str, ordinals: Collection[int]) -> list[Log
     if not ordinals:
         return []
     # The log is in this order, so that most of its files are not read.
-    where: BooleanExpression = And(
-        EqualTo("table_name", table),
-        GreaterThanOrEqual("ordinal", min(ordinals)),
-        LessThanOrEqual("ordinal", max(ordinals)),
-    )
+    where = all_of(equals("table_name", table), between("ordinal", min(ordinals), max(ordinals)))
     if len(ordinals) <= NAMED_ORDINALS:
-        where = And(where, In("ordinal", ordinals))
+        where = all_of(where, is_any("ordinal", ordinals))
     rows = [
         row
         for batch in log.scan(where).to_arrow_batch_reader()
@@ -214,6 +203,6 @@ def _first_cuts(pipeline: Pipeline, table: str, steps: Sequence[Step]) -> dict[i
 def _count_quarantined(pipeline: Pipeline, table: str) -> int:
     """Count records: the quarantine has a row for each mod."""
     held = pipeline.lake.system_table(QUARANTINED).scan(
-        EqualTo("table_name", table), selected_fields=("record_id",)
+        equals("table_name", table), selected_fields=("record_id",)
     )
     return len(set(held.to_arrow()["record_id"].to_pylist()))

@@ -39,13 +39,21 @@ def find_handover(pipeline: Pipeline, found: Table | None, name: str, cut: Cut |
         return None
     plan = load_plans(pipeline.lake).get(name)
     if plan is None:
-        return Handover(is_ready=False) if pipeline.settings.copies_first else None
+        waits = pipeline.settings.copies_first and not is_made_by_log(pipeline, name)
+        return Handover(is_ready=False) if waits else None
     progress = read_progress(found, plan)
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
-    is_ready = progress.is_complete and reached is not None and reached >= plan.position_micros
+    is_whole = progress.is_complete and not progress.is_mixed
+    is_ready = is_whole and reached is not None and reached >= plan.position_micros
     # A table that was empty has nothing on its branch.
     base = progress.head or (head(found) if found is not None else None)
     return Handover(is_ready, plan.position_micros, base)
+
+
+def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
+    """Whether there is nothing to copy: the table was made under the stream's eyes, or is gone."""
+    known = pipeline.schema_history.tables.get(name)
+    return known is not None and (known.is_created or not known.is_watched)
 
 
 def find_copy(pipeline: Pipeline, found: Table, name: str) -> CopyProgress | None:

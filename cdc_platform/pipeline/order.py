@@ -16,7 +16,7 @@ from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import CHANGE_LOG
 from cdc_platform.model.timestamps import to_datetime
-from cdc_platform.pipeline.evolve import evolve_tables
+from cdc_platform.pipeline.evolve import data_changes_between, evolve_tables
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.spark.order import (
@@ -84,10 +84,7 @@ def _extend_log(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
 
 def _count_records(pipeline: Pipeline, window: _Window) -> int:
     """Return how many records lie between two watermarks, duplicates included; needs no Spark."""
-    until = to_datetime(window.watermark_micros).isoformat()
-    condition = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp <= '{until}'"
-    if window.mark.position_micros is not None:
-        condition += f" and record_timestamp > '{to_datetime(window.mark.position_micros).isoformat()}'"
+    condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
     raw = pipeline.lake.system_table(RAW)
     scan = raw.scan(row_filter=condition, selected_fields=("kind", "record_timestamp"))
     return int(scan.to_arrow().num_rows)

@@ -47,8 +47,12 @@ class Pipeline:
 
     @property
     def known_tables(self) -> tuple[TableSchema, ...]:
-        """The columns of all watched tables as far as the lake knows them; asks the source before it does."""
-        return tuple(found.schema for found in self.schema_history.tables.values()) or self.watched
+        """The columns of all watched tables as far as the lake knows them; asks the source before it does.
+
+        A dropped table is not among them: its name may come again with another key.
+        """
+        known = self.schema_history.tables.values()
+        return tuple(found.schema for found in known if found.is_watched) if known else self.watched
 
     @cached_property
     def tables(self) -> tuple[TableSchema, ...]:

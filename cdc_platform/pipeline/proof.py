@@ -8,10 +8,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue, EqualTo
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
 from cdc_platform.lake.cuts import Cut
+from cdc_platform.lake.filters import equals
 from cdc_platform.lake.schema_history import list_schema_events
 from cdc_platform.model.evolution import ColumnHistory, SchemaHistory, fold_history, same_type
 from cdc_platform.model.exclusions import NOTHING, Exclusion, late_columns, table_exclusions
@@ -180,7 +181,7 @@ def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.
     columns = tuple(column.name for column in table.columns)
     # Deleted rows that stay are the lake's alone.
     has_deleted = keeps_deleted(stored_at(pipeline, table, cut.tables[table.name]))
-    lives = EqualTo(DELETED, False) if has_deleted else AlwaysTrue()
+    lives = equals(DELETED, value=False) if has_deleted else AlwaysTrue()
     scan = found.scan(lives, snapshot_id=cut.tables[table.name], selected_fields=columns)
     yield from scan.to_arrow_batch_reader()
 

@@ -108,7 +108,7 @@ def read_status(pipeline: Pipeline) -> Status:
         finished_partitions=sum(partition.is_finished for partition in partitions),
         tables={name: _table_status(pipeline, name) for name in lake.table_names()},
         cut=cut,
-        quarantined=_count_quarantined(pipeline),
+        quarantined=count_quarantined(pipeline),
         findings=describe_findings(pipeline.schema_history),
         copies=_copies(pipeline, cut),
     )
@@ -125,8 +125,8 @@ def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
     return found
 
 
-def _count_quarantined(pipeline: Pipeline) -> int:
-    """Count records: the table has a row for each mod."""
+def count_quarantined(pipeline: Pipeline) -> int:
+    """Return how many records lie in quarantine; the table has a row for each of their mods."""
     rows = pipeline.lake.system_table(QUARANTINED).scan(selected_fields=("record_id",)).to_arrow()
     return len(set(rows["record_id"].to_pylist()))
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from cdc_platform.simulator.problems import Refusal
@@ -10,6 +9,9 @@ from cdc_platform.simulator.wire import partial_result_set
 
 MESSAGE_BYTES: Final = 256 * 1024
 """About how large a message of small rows gets."""
+
+_LARGEST_CHARACTER: Final = 4
+_CONTINUES, _CONTINUATION = 0xC0, 0x80
 
 
 class Position(NamedTuple):
@@ -97,9 +99,8 @@ def _split(value: Any, room_bytes: int, limit_bytes: int) -> list[Any]:
     from google.protobuf.struct_pb2 import Value
 
     if value.HasField("string_value"):
-        text = value.string_value
-        cuts = [0, *range(room_bytes, len(text), limit_bytes), len(text)]
-        return [Value(string_value=text[begin:end]) for begin, end in pairwise(cuts)]
+        parts = _split_text(value.string_value.encode(), room_bytes, limit_bytes)
+        return [Value(string_value=part.decode()) for part in parts]
     chunks, room = [_empty_list()], room_bytes
     for item in value.list_value.values:
         size = item.ByteSize()
@@ -114,6 +115,18 @@ def _split(value: Any, room_bytes: int, limit_bytes: int) -> list[Any]:
             chunks[-1].list_value.values.append(part)
             room = limit_bytes - part.ByteSize()
     return chunks
+
+
+def _split_text(text: bytes, room_bytes: int, limit_bytes: int) -> list[bytes]:
+    """Return the parts of a text, none of them cut inside a character."""
+    parts, begin, room = [], 0, room_bytes
+    while len(text) - begin > room:
+        end = begin + room
+        while end > begin and text[end] & _CONTINUES == _CONTINUATION:
+            end -= 1
+        parts.append(text[begin:end])
+        begin, room = end, max(limit_bytes, _LARGEST_CHARACTER)
+    return [*parts, text[begin:]]
 
 
 def _empty_list() -> Any:

@@ -96,8 +96,15 @@ class Faults:
         if not settings.faults or dice.random() >= settings.fault_probability or is_spared:
             self._in_a_row[query.token] = 0
             return Fate()
-        self._in_a_row[query.token] = self._in_a_row.get(query.token, 0) + 1
-        return Fate(dice.choice(settings.faults), dice.randrange(_LATEST_ROW))
+        fault, after_rows = dice.choice(settings.faults), dice.randrange(_LATEST_ROW)
+        if fault is Fault.EARLY_END and query.token is None:
+            # Nobody could tell that partitions are missing at the very beginning.
+            return Fate()
+        # A reader that asks again after an early end must be able to rely on the answer.
+        is_last = fault is Fault.EARLY_END
+        in_a_row = MOST_FAULTS_IN_A_ROW if is_last else self._in_a_row.get(query.token, 0) + 1
+        self._in_a_row[query.token] = in_a_row
+        return Fate(fault, after_rows)
 
     def _refuse(self, fate: Fate, query: StreamQuery) -> None:
         start = query.start_micros or 0

@@ -36,6 +36,8 @@ _DATA_FIELDS: Final = {
     "is_system_transaction": BOOL,
 }
 _PARTITIONS: Final = 10
+_ROWS_PER_PARTITION: Final = 1000
+"""Small tables are not cut into parts."""
 _RECORD_FIELDS: Final = {
     "data_change_record": _DATA_FIELDS,
     "heartbeat_record": {"timestamp": TIMESTAMP},
@@ -153,7 +155,7 @@ class SpannerService:
         from google.cloud.spanner_v1.types import Partition, PartitionResponse
 
         wanted = request.partition_options.max_partitions or _PARTITIONS
-        parts = max(1, min(wanted, total))
+        parts = max(1, min(wanted, total // _ROWS_PER_PARTITION))
         cuts = [total * number // parts for number in range(parts + 1)]
         tokens = [json.dumps(pair).encode() for pair in pairwise(cuts)]
         partitions = [Partition(partition_token=token) for token in tokens]

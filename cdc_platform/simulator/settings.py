@@ -39,7 +39,10 @@ class Fault(StrEnum):
     DEADLINE_EXCEEDED = "deadline-exceeded"
     """It breaks off with DEADLINE_EXCEEDED."""
     EARLY_END = "early-end"
-    """It ends with OK after a part of its records, without the child partitions record if one is due."""
+    """It ends with OK after a part of its records, without the child partitions record if one is due.
+
+    Dice never let it befall the query without a token, nor two queries of a partition in a row.
+    """
     STALLED = "stalled"
     """It goes silent in the middle, without a heartbeat, until the stall is over or the caller gives up."""
     EXPIRED = "expired"
@@ -101,7 +104,8 @@ class SimulatorSettings:
     * `schema_changes` happen at their times, and `schema_change_every_s` makes more of them for ever.
     * `faults` befall change stream queries with the probability `fault_probability`; `stall_s` is how long
       a stalled one is silent.
-    * `chunk_bytes`: values above this size are sent in several messages.
+    * `chunk_bytes`: values above this size are sent in several messages; the stock client takes messages of
+      at most 4 MiB from an emulator.
     """
 
     seed: int = 1

@@ -56,8 +56,8 @@ def pack(transactions: Sequence[Transaction]) -> bytes:
 
 def unpack(data: bytes) -> list[Transaction]:
     """Return the transactions of bytes that `pack` made."""
-    # Our own bytes of this very process; marshal is several times as fast as anything else.
-    plain = marshal.loads(zlib.decompress(data))  # noqa: S302
+    # Several times as fast as anything else.
+    plain = marshal.loads(zlib.decompress(data))  # noqa: S302 - our own bytes of this very process
     return [
         Transaction(*fields[:5], changes=tuple(map(Change._make, fields[5])))  # type: ignore[misc] # by _make
         for fields in plain

@@ -60,16 +60,6 @@ def spanner_type(column_type: ColumnType, dialect: Dialect) -> str:
     return _POSTGRESQL_NAMES[column_type.code]
 
 
-def type_json(column_type: ColumnType) -> dict[str, Any]:
-    """Return the type as `column_types` has it."""
-    fields: dict[str, Any] = {"code": column_type.code}
-    if column_type.element is not None:
-        fields["array_element_type"] = type_json(column_type.element)
-    if column_type.annotation is not None:
-        fields["type_annotation"] = column_type.annotation
-    return fields
-
-
 def row_type(columns: Sequence[tuple[str, ColumnType]]) -> bytes:
     """Return the metadata of a result with these columns, which may share a name."""
     from google.cloud.spanner_v1.types import ResultSetMetadata, StructType

@@ -64,18 +64,20 @@ def _value_fault(table: TableSchema, column: SourceColumn) -> str | None:
     text = f"{VALUES}[{quote_text(column.name)}]"
     unfit = unfit_expression(text, column.type)
     return (
-        f"CASE WHEN {unfit} AND {_declares(column)} THEN {_told(table, column, text)} END" if unfit else None
+        f"CASE WHEN {unfit} AND NOT {_declares_other(column)} THEN {_told(table, column, text)} END"
+        if unfit
+        else None
     )
 
 
-def _declares(column: SourceColumn) -> str:
-    """Return the SQL of whether the record was made when the column had its present type."""
+def _declares_other(column: SourceColumn) -> str:
+    """Return the SQL of whether the record was made when the column had another type than its present one."""
     element = column.type.element
     has_type = f"c.type.code = {quote_text(column.type.code)}"
     if element is not None:
         has_type += f" AND c.type.array_element_type.code = {quote_text(element.code)}"
-    is_it = f"c.name = {quote_text(column.name)} AND {has_type}"
-    return f"exists(from_json(column_types, {_DECLARED}), c -> {is_it})"
+    differs = f"c.name = {quote_text(column.name)} AND NOT ({has_type})"
+    return f"coalesce(exists(from_json(column_types, {_DECLARED}), c -> {differs}), false)"
 
 
 def _told(table: TableSchema, column: SourceColumn, text: str) -> str:

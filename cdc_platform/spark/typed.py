@@ -129,20 +129,17 @@ def _value(struct: str, table: TableSchema, column: SourceColumn) -> str:
     cases = f"WHEN {_within(column, with_former=False)} THEN {own}"
     former = column.life.before
     if former is not None:
-        converted = convert_expression(_value(struct, table, former), former.type, column.type)
+        converted = convert_expression(_value(struct, table, former), column.type)
         cases += f" WHEN committed < {column.life.since_micros_inclusive} THEN {converted}"
     return f"CASE {cases} END"
 
 
-def convert_expression(value: str, old: ColumnType, new: ColumnType) -> str:
-    """Return the SQL that converts a value as Spanner does when a column changes its type in place."""
-    source, target = spark_type(old), spark_type(new)
-    if source == target:
-        return value
-    if "PROTO" in {old.code, new.code}:
-        # Protocol buffers are kept as the text that the records have of them.
-        return f"unbase64({value})" if target == "binary" else f"base64({value})"
-    return f"cast({value} as {target})"
+def convert_expression(value: str, to: ColumnType) -> str:
+    """Return the SQL that converts a value as Spanner does when a column changes its type in place.
+
+    Between text and bytes this is UTF-8; all other types that Spanner converts are one in the lake.
+    """
+    return f"cast({value} as {spark_type(to)})"
 
 
 @contextmanager

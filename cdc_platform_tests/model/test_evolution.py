@@ -1,20 +1,12 @@
 """What records and looks at the source tell of its schema, and the columns that tables get for it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import reduce
 
 import pytest
 
-from cdc_platform.model.evolution import (
-    ColumnHistory,
-    SchemaChange,
-    SchemaEvent,
-    SchemaHistory,
-    describe_event,
-    fold_history,
-    is_convertible,
-    same_type,
-)
+from cdc_platform.model.evolution import ColumnHistory, SchemaHistory, fold_history, is_convertible, same_type
 from cdc_platform.model.exclusions import (
     Exclusion,
     describe_findings,
@@ -23,6 +15,7 @@ from cdc_platform.model.exclusions import (
     table_exclusions,
     trusts_inserts,
 )
+from cdc_platform.model.schema_events import SchemaChange, SchemaEvent, describe_event
 from cdc_platform.model.sightings import (
     Look,
     SeenColumn,
@@ -63,16 +56,17 @@ def follow(*windows: tuple[list[Sighting], Look | None]) -> tuple[SchemaHistory,
     for tick, (seen, looked) in enumerate(windows, start=1):
         found = find_events(history, tick, {"notes": seen} if seen else {}, looked)
         events += found
-        folded = reduce(SchemaHistory.after, found, history)
-        history = SchemaHistory(
-            tick, looked.micros if looked else None, folded.tables, folded.options, folded.past_options
-        )
+        history = replace(reduce(SchemaHistory.after, found, history), tick=tick)
     return history, events
 
 
 def changes(events: list[SchemaEvent]) -> list[Change]:
-    """Return what happened after the beginning."""
-    return [(event.change, event.name, event.since_micros) for event in events if event.since_micros]
+    """Return what happened after the beginning to the table."""
+    return [
+        (event.change, event.name, event.since_micros)
+        for event in events
+        if event.since_micros and event.table
+    ]
 
 
 def lake_columns(known: ColumnHistory) -> dict[str, str]:
@@ -182,6 +176,23 @@ def test_tables_come_and_go() -> None:
     ]
     known = history.tables["notes"]
     assert (known.begun, known.has_gap, trusts_inserts(history, known)) == (None, True, False)
+
+
+def test_a_table_may_be_born_under_way() -> None:
+    """A table that certainly did not exist before is in the log whole; no other one is."""
+    other = table("other", {"id": "INT64"}, {})
+    everything = look(5, other)
+    partly = Look(5, (other,), {"notes": ("id",)}, {})
+    for first, second, is_created in (
+        (everything, look(8, other, notes()), True),
+        (partly, look(8, other, notes()), False),
+        (everything, look(8, notes()), False),
+        (everything, look(8, other, notes(), is_exact=False), False),
+    ):
+        history, _ = follow(([], first), ([sighting(7, notes())], second))
+        assert is_created == history.tables["notes"].is_created
+    history, _ = follow(([], everything))
+    assert not history.tables["other"].is_created
 
 
 def test_a_late_look_adds_but_takes_nothing_away() -> None:

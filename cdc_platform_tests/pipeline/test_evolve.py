@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from cdc_platform.lake.cuts import list_cuts, newest_cut
+from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import SCHEMA
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ValueCaptureType
@@ -69,7 +69,7 @@ def live_rows(pipeline: Pipeline, source: Source, micros: int) -> list[dict[str,
 
 
 @settings(
-    max_examples=6,
+    max_examples=5,
     derandomize=True,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
@@ -202,8 +202,6 @@ def test_what_the_stream_leaves_out_is_said_and_expected(
     """With deletes left out a key may be inserted twice: it stays one row, and differences are explained."""
     source = Source()
     pipeline = follow(session_lake, source)
-    plain = look_at((source,), START) if source.past else None
-    assert plain is None
     for number in (1, 2):
         source.write("1", number, ValueCaptureType.NEW_ROW, ("a",))
         source.rows.pop("1") if number == 1 else None  # its deletion is not recorded
@@ -224,7 +222,4 @@ def test_what_the_stream_leaves_out_is_said_and_expected(
     verdict = check_source(pipeline, spark, EVERYTHING)
     assert verdict.passed
     assert "differs as expected, since the change stream has exclude_delete = true" in verdict.summary
-    source_of(pipeline).rows_at = lambda _table, _micros: iter(())
-    assert newest_cut(pipeline.lake) is not None
-    source_of(pipeline).look_at = lambda micros: Look(micros, source.look(micros).tables, {}, {})
     assert "1 too many" in verdict.summary

@@ -13,7 +13,7 @@ from cdc_platform.lake.cuts import append_cut, newest_cut
 from cdc_platform.lake.lake import LINEAGE, LOG, SCHEMA
 from cdc_platform.lake.schema_history import append_events, load_history
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.evolution import SchemaChange, SchemaEvent
+from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schemas import CHANGE_LOG
 from cdc_platform.model.table_options import TableOptions
 from cdc_platform.pipeline.invariants import CHECKS, newest_scope

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import Row
 
+from cdc_platform.errors import ValueUnfit
+from cdc_platform.model.records import ModType
 from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
-from cdc_platform.spark.typed import named, type_changes
+from cdc_platform.model.timestamps import to_nanosecond_text
+from cdc_platform.spark.order import order_records
+from cdc_platform.spark.typed import named, type_changes, unfit_values
 from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.pipelines import data_change, raw_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +74,15 @@ VALUES: list[tuple[str, str, Any]] = [
     ("ARRAY<TIMESTAMP>", '["1970-01-01T00:00:01Z"]', [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]),
     ("ARRAY<NUMERIC>", '["1.5", null]', [Decimal("1.5"), None]),
     ("ARRAY<JSON>", '["{\\"a\\": 1}"]', ['{"a": 1}']),
+    ("ENUM<bank.Kind>", '"2"', 2),
+    ("ENUM<bank.Kind>", "2", 2),
+    ("PROTO<bank.Account>", '"AP8Q"', b"\x00\xff\x10"),
+    ("UUID", '"0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e"', "0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e"),
+    ("INTERVAL", '"P1Y2M3DT4H5M6.789S"', "P1Y2M3DT4H5M6.789S"),
+    ("TIMESTAMP", '"2024-02-29T03:02:03.5+02:00"', datetime(2024, 2, 29, 1, 2, 3, 500000, UTC)),
     ("A_LATER_TYPE", '"as it is"', "as it is"),
+    ("A_LATER_TYPE", "true", "true"),
+    ("A_LATER_TYPE", '["a", null]', '["a",null]'),
     *((text, "null", None) for text in ("INT64", "STRING(9)", "BYTES(9)", "ARRAY<INT64>", "JSON", "DATE")),
 ]
 
@@ -122,6 +136,116 @@ def test_annotated_types_stay_text(spark: "SparkSession") -> None:
     schema = TableSchema("t", (key, Column("n", annotated, is_primary_key=False, ordinal=2)))
     huge = "1" + "0" * 50
     assert typed(spark, schema, [change(json.dumps({"n": huge}))])[0]["n"] == huge
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("2024-02-29T01:02:03.123456789Z", "2024-02-29T01:02:03.123456789Z"),
+        ("2024-02-29T01:02:03.5+02:00", "2024-02-28T23:02:03.500000000Z"),
+        ("0001-01-01T00:00:00.000000001Z", "0001-01-01T00:00:00.000000001Z"),
+        (None, None),
+    ],
+)
+def test_nanoseconds_are_kept_as_text(
+    spark: "SparkSession", written: str | None, expected: str | None
+) -> None:
+    """A timestamp whose nanoseconds count is in UTC and has nine digits, however it was written."""
+    schema = with_nanoseconds(table("t", {"id": "INT64"}, {"at": "TIMESTAMP"}))
+    row = typed(spark, schema, [change(json.dumps({"at": written}))])[0]
+    assert (expected, None if written is None else to_nanosecond_text(written)) == (row["at"], expected)
+
+
+def with_nanoseconds(schema: TableSchema) -> TableSchema:
+    """Return a table whose timestamps keep their nanoseconds."""
+    columns = tuple(replace(column, type=column.type.with_nanoseconds()) for column in schema.columns)
+    return replace(schema, columns=columns)
+
+
+UNFIT: list[tuple[str, str]] = [
+    # type, JSON of a value that it cannot hold
+    ("INT64", '"abc"'),
+    ("INT64", '"9223372036854775808"'),
+    ("INT64", '"1.5"'),
+    ("INT64", '""'),
+    ("INT64", '{"a": 1}'),
+    ("BOOL", '"maybe"'),
+    ("FLOAT64", '"many"'),
+    ("NUMERIC", '"NaN"'),
+    ("NUMERIC", '"100000000000000000000000000000"'),
+    ("BYTES(9)", '"!"'),
+    ("DATE", '"2024-02-30"'),
+    ("TIMESTAMP", '"yesterday"'),
+    ("ARRAY<INT64>", '["1", "NULL"]'),
+    ("ARRAY<INT64>", '"1"'),
+    ("ARRAY<STRING(MAX)>", '"a"'),
+    ("ENUM<bank.Kind>", '"OPEN"'),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), UNFIT)
+def test_a_value_that_does_not_fit_fails_the_query(spark: "SparkSession", text: str, value: str) -> None:
+    """It never becomes NULL; the error names table, key, column and value."""
+    schema = table("t", {"id": "INT64"}, {"it's": text})
+    with pytest.raises(ValueUnfit) as caught, unfit_values():
+        typed(spark, schema, [change(json.dumps({"it's": json.loads(value)}))])
+    found = caught.value
+    assert (found.table, found.column, found.key) == ("t", "it's", '{"id": "1"}')
+    assert ColumnType.from_spanner_type(text).text == found.type_name
+
+
+def test_faults_tell_what_does_not_fit(spark: "SparkSession") -> None:
+    """All values that cannot be cast are found while changes are ordered, and none that can."""
+    every = [
+        *((text, value, True) for text, value in UNFIT),
+        *((text, value, False) for text, value, _ in VALUES),
+    ]
+    schemas = [table(f"t{n}", {"id": "INT64"}, {"it's": text}) for n, (text, _, _) in enumerate(every)]
+    rows = [
+        data_change(
+            f"t{n}",
+            ModType.INSERT,
+            ({"id": "1"}, {"it's": json.loads(value)}),
+            at_micros=n,
+            transaction="t",
+            schema=schemas[n],
+        )
+        for n, (_, value, _) in enumerate(every)
+    ]
+    frame = spark.createDataFrame(raw_table(rows))
+    found = {row["table_name"]: row["fault"] for row in order_records(frame, 0, 1, schemas).collect()}
+    for number, (text, value, is_unfit) in enumerate(every):
+        fault = found[f"t{number}"]
+        assert is_unfit == (fault is not None), (text, value, fault)
+        if fault is not None:
+            type_name = ColumnType.from_spanner_type(text).text
+            assert fault.startswith(f"`it's` of `t{number}` is {type_name}, which cannot hold: ")
+
+
+def test_faults_of_keys(spark: "SparkSession") -> None:
+    """A key must name its columns, and hold no moment that another key could become one with."""
+    schemas = [
+        table("at", {"at": "TIMESTAMP"}, {}),
+        with_nanoseconds(table("nanos", {"at": "TIMESTAMP"}, {})),
+    ]
+    cases: list[tuple[str, dict[str, Any], str | None]] = [
+        ("at", {"at": "2024-02-29T01:02:03.123456Z"}, None),
+        ("at", {"at": "2024-02-29T01:02:03.123456000Z"}, None),
+        ("at", {"at": None}, None),
+        ("at", {"at": "2024-02-29T01:02:03.1234567Z"}, "`at` of `at` is TIMESTAMP, which cannot hold: 2024"),
+        ("nanos", {"at": "2024-02-29T01:02:03.1234567Z"}, None),
+        ("nanos", {"at": "now"}, "`at` of `nanos` is TIMESTAMP"),
+        ("at", {"AT": "2024-02-29T01:02:03Z"}, "the keys lack `at` of `at`"),
+        ("unwatched", {"whatever": "x"}, None),
+    ]
+    rows = [
+        data_change(name, ModType.DELETE, (keys, {}), at_micros=n, transaction=f"{n}")
+        for n, (name, keys, _) in enumerate(cases)
+    ]
+    ordered = order_records(spark.createDataFrame(raw_table(rows)), 0, 1, schemas).collect()
+    for row, (_, keys, expected) in zip(sorted(ordered, key=lambda row: row["ordinal"]), cases, strict=True):
+        assert (expected is None) == (row["fault"] is None), keys
+        assert str(row["fault"]).startswith(str(expected)), keys
 
 
 @pytest.mark.parametrize(

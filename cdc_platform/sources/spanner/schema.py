@@ -14,7 +14,7 @@ from cdc_platform.errors import (
     StreamWatchesNothing,
 )
 from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.information_schema import (
     INFORMATION_SCHEMAS,
@@ -84,7 +84,6 @@ def describe_stream(
         PartitionModeUnsupported: The stream moves key ranges between partitions.
         StreamWatchesNothing: The stream watches no table, and may not do so.
         RetentionExpired: The source no longer tells the schema of that timestamp.
-        SettingError: A setting names a column that is not watched, or not a timestamp.
     """
     client = SchemaReader(source, at_micros)
     settings = client.settings
@@ -102,7 +101,7 @@ def describe_stream(
     tables, unwatched = _watched_tables(client, catalog, watches_all=catalog.is_true(stream[0][0]))
     if not tables and not may_watch_nothing:
         raise _watches_nothing(settings)
-    tables = _with_nanoseconds(tables, settings.nanosecond_columns)
+    tables = tuple(_with_nanoseconds(table, settings.nanosecond_columns) for table in tables)
     return StreamDescription(
         dialect=dialect.value,
         value_capture_type=ValueCaptureType(options.get("value_capture_type", "OLD_AND_NEW_VALUES")),
@@ -179,27 +178,31 @@ def _table(name: str, columns: Iterable[Column]) -> TableSchema:
     return TableSchema(name, tuple(in_order))
 
 
-def _with_nanoseconds(tables: tuple[TableSchema, ...], names: tuple[str, ...]) -> tuple[TableSchema, ...]:
-    """Return the tables, with these columns as text of nine digits of a second."""
-    known = {f"{table.name}.{column.name}": column.type for table in tables for column in table.columns}
-    for name in names:
-        if name not in known or known[name].with_nanoseconds() == known[name]:
-            wrong = "no column that the stream watches" if name not in known else "no timestamp"
-            raise SettingError(
-                "nanosecond_columns", f"must name timestamps as TABLE.COLUMN; {wrong}: {name!r}"
-            )
-    return tuple(
-        replace(
-            table,
-            columns=tuple(
-                replace(column, type=column.type.with_nanoseconds())
-                if f"{table.name}.{column.name}" in names
-                else column
-                for column in table.columns
-            ),
-        )
-        for table in tables
+def _with_nanoseconds(table: TableSchema, names: tuple[str, ...]) -> TableSchema:
+    """Return the table, with those timestamps that are named as text of nine digits of a second."""
+    columns = (
+        replace(column, type=column.type.with_nanoseconds())
+        if f"{table.name}.{column.name}" in names
+        else column
+        for column in table.columns
     )
+    return replace(table, columns=tuple(columns))
+
+
+def check_nanosecond_columns(description: StreamDescription, names: tuple[str, ...]) -> None:
+    """Check that a setting names timestamps; later one of them may be dropped, which is no mistake.
+
+    Raises:
+        SettingError: It names a column that is not watched, or not a timestamp.
+    """
+    known = {
+        f"{table.name}.{column.name}": column.type for table in description.tables for column in table.columns
+    }
+    for name in names:
+        if name not in known:
+            raise SettingError("nanosecond_columns", f"names no column that the stream watches: {name!r}")
+        if (known[name].element or known[name]).annotation != NANOSECONDS:
+            raise SettingError("nanosecond_columns", f"names a column that is no timestamp: {name!r}")
 
 
 def _filter_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -216,8 +219,7 @@ def _type_warnings(tables: tuple[TableSchema, ...]) -> tuple[str, ...]:
         f"The column {column.name} of the table {table.name} has the type {column.type.text}, which this "
         "version does not know: its values are kept as the text that the source writes"
         for table in tables
-        for column in table.columns
-        if not column.type.is_known
+        for column in table.unknown_columns
     )
 
 

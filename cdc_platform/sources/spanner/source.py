@@ -19,7 +19,7 @@ from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.query import change_stream_query
-from cdc_platform.sources.spanner.schema import StreamDescription, describe_stream
+from cdc_platform.sources.spanner.schema import StreamDescription, check_nanosecond_columns, describe_stream
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.snapshot import clock_micros, rows_at
 
@@ -79,9 +79,11 @@ class SpannerSource:
 
         Raises:
             RetentionExpired: The stream no longer has records of the start.
-            SettingError: The start lies in the future.
+            SettingError: The start lies in the future, or a setting names columns that are no timestamps.
         """
         now_micros = self.clock_micros()
+        if self.settings.nanosecond_columns:
+            check_nanosecond_columns(self.describe(), self.settings.nanosecond_columns)
         if self.settings.start_timestamp is None:
             return now_micros
         start_micros = from_rfc3339(self.settings.start_timestamp)

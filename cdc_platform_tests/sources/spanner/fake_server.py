@@ -100,8 +100,17 @@ class Answer:
     code: "grpc.StatusCode | None" = None
     text: str = ""
     columns: int = 1
+    json: bool = False
+    """Whether the only column is one of JSON, as in a PostgreSQL database."""
     has_tokens: bool = False
     """Whether each row's message carries a resume token: the number of rows so far, as text."""
+
+    @property
+    def row_type(self) -> StructType:
+        """The types of the columns."""
+        if self.json:
+            return StructType(fields=[StructType.Field(name="read_json_s", type_=Type(code=TypeCode.JSON))])
+        return change_record_type() if self.columns == 1 else _columns(self.columns)
 
 
 @dataclass
@@ -127,8 +136,7 @@ class FakeServer:
         """Answer ExecuteStreamingSql, with one message a row."""
         self.requests.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        metadata = {"row_type": change_record_type() if answer.columns == 1 else _columns(answer.columns)}
-        yield PartialResultSet(metadata=metadata)
+        yield PartialResultSet(metadata={"row_type": answer.row_type})
         for number, row in enumerate(answer.rows, 1):
             message = PartialResultSet(resume_token=str(number).encode() if answer.has_tokens else b"")
             PartialResultSet.pb(message).values.extend(map(to_value, row))

@@ -13,6 +13,7 @@ from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.settings import Dialect, SimulatorSettings
+from cdc_platform.sources.spanner.settings import SpannerSettings
 
 SIMULATOR: Final = "simulator"
 EMULATOR: Final = "emulator"
@@ -200,8 +201,8 @@ def _record(value: Any) -> dict[str, Any]:
         return {"heartbeat_record": {"timestamp": heartbeats[0][0]}}
     start, sequence, listed = children[0]
     partitions = [{"token": token, "parent_partition_tokens": parents} for token, parents in listed]
-    record = {"start_timestamp": start, "record_sequence": sequence, "child_partitions": partitions}
-    return {"child_partitions_record": record}
+    child = {"start_timestamp": start, "record_sequence": sequence, "child_partitions": partitions}
+    return {"child_partitions_record": child}
 
 
 @contextmanager
@@ -210,13 +211,30 @@ def open_simulator(dialect: Dialect) -> Iterator[Server]:
     settings = SimulatorSettings(
         seed=11, dialect=dialect, accounts=40, rate=10, partitions=3, partition_life_s=1.5, history_s=8
     )
-    with Simulator(settings) as simulator:
-        bank = BankSettings(
-            simulator.host, settings.project, settings.instance, settings.database, settings.change_stream
-        )
-        with open_client(bank) as client:
-            database = client.instance(bank.instance).database(bank.database)
-            yield Server(SIMULATOR, dialect, simulator.host, database, simulator.origin_micros, simulator)
+    with Simulator(settings) as simulator, connected(simulator) as database:
+        yield Server(SIMULATOR, dialect, simulator.host, database, simulator.origin_micros, simulator)
+
+
+@contextmanager
+def connected(simulator: Simulator) -> Iterator[Any]:
+    """Yield the simulated database as an object of the stock client."""
+    names = simulator.settings
+    bank = BankSettings(simulator.host, names.project, names.instance, names.database, names.change_stream)
+    with open_client(bank) as client:
+        yield client.instance(bank.instance).database(bank.database)
+
+
+def spanner_settings(simulator: Simulator) -> SpannerSettings:
+    """Return the settings with which this platform reads a simulator."""
+    names = simulator.settings
+    return SpannerSettings(
+        names.project,
+        names.instance,
+        names.database,
+        names.change_stream,
+        emulator_host=simulator.host,
+        backoff_initial_s=0.001,
+    )
 
 
 @contextmanager

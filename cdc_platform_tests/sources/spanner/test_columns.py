@@ -4,10 +4,14 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
 
 from cdc_platform.model.table_schema import ColumnType
 from cdc_platform.sources.spanner.columns import arrow_type, to_arrow
+from cdc_platform_tests.history import JsonValue
 from cdc_platform_tests.sources.spanner.fake_server import Plain, to_value
+from cdc_platform_tests.strategies import typed_json_values
+from cdc_platform_tests.typed_values import typed_value
 
 MOMENT = datetime(2026, 11, 21, 6, 0, 0, 123456, UTC)
 
@@ -50,6 +54,14 @@ def column(type_text: str, *plain: Plain, annotation: str | None = None) -> pa.A
 def test_value_of_each_type(type_text: str, plain: Plain, expected: object) -> None:
     """A value becomes what the lake's table holds; NULL stays NULL."""
     assert column(type_text, plain, None).to_pylist() == [expected, None]
+
+
+@given(case=typed_json_values())
+def test_any_values_of_any_type(case: tuple[ColumnType, list[JsonValue]]) -> None:
+    """A column of the source holds in Arrow what its values mean."""
+    column_type, values = case
+    found = to_arrow(column_type, [to_value(value).SerializeToString() for value in values])
+    assert [typed_value(column_type, value) for value in values] == found.to_pylist()
 
 
 def test_nan_is_kept() -> None:

@@ -14,6 +14,7 @@ from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.schema import StreamDescription, describe_stream, retention_s
 from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.sources.spanner.fake_server import Answer, fake_server
 
 DDL = (
@@ -198,8 +199,9 @@ def test_nanosecond_columns_become_text(postgresql: SpannerSettings) -> None:
     assert (types["at"], types["seen"]) == ("string", "timestamp")
 
     for name, problem in (("wide.a", "no timestamp"), ("wide.nope", "no column")):
+        wrong = SpannerSource(replace(postgresql, nanosecond_columns=(name,)))
         with pytest.raises(SettingError, match=problem):
-            describe_stream(SpannerClient(replace(postgresql, nanosecond_columns=(name,))))
+            wrong.start_micros()
 
 
 def test_unknown_dialect_is_refused() -> None:

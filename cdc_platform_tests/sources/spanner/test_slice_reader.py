@@ -1,7 +1,9 @@
 """One slice against a scripted server: nothing is lost, nothing comes twice, and every end is told."""
 
+import json
 import time
 from dataclasses import replace
+from typing import Any
 
 import grpc  # type: ignore[import-untyped] # ships no types
 import pyarrow as pa
@@ -24,6 +26,7 @@ from cdc_platform_tests.sources.spanner.fake_server import (
     child_record,
     data_record,
     fake_server,
+    json_data_record,
 )
 
 START = from_rfc3339("2026-11-21T06:00:00Z")
@@ -86,6 +89,39 @@ def test_slice_is_complete_when_its_query_ends() -> None:
     assert table.to_pylist()[-1]["slice"]["data_change_records"] == 2
     assert table.to_pylist()[-1]["slice"]["heartbeat_records"] == 1
     assert starts(server) == [1]
+
+
+def json_rows(*records: dict[str, Any]) -> list[list[Plain]]:
+    """Return the rows of a PostgreSQL database: one JSON text each."""
+    return [[json.dumps(record)] for record in records]
+
+
+def test_slice_of_a_postgresql_database() -> None:
+    """Records come as JSON, and a broken stream goes on where it is complete, as in the other dialect."""
+    child = {"token": "child", "parent_partition_tokens": ["token"]}
+    end = {"start_timestamp": at(5), "record_sequence": "00000001", "child_partitions": [child]}
+    first, second = json_data_record(at(1), "a"), json_data_record(at(2), "b")
+    broken = Answer(json_rows(first, second), UNAVAILABLE, json=True)
+    again = Answer(json_rows(second, {"child_partitions_record": end}), json=True)
+    with fake_server(broken, again) as server:
+        client = SpannerClient(server.settings(dialect="postgresql"))
+        table = pa.Table.from_batches(read_slice(client, 3, PIECE))
+        client.close()
+
+    assert (names(table), report(table)) == (["a", "b"], ("finished", 4.999999))
+    assert [dict(ExecuteSqlRequest.pb(request).params)["p3"] for request in server.requests] == ["token"] * 2
+    assert table.to_pylist()[0]["mods"] == [
+        {"keys": '{"id":"1"}', "new_values": '{"balance":"5"}', "old_values": "{}"}
+    ]
+
+
+def test_records_of_the_other_dialect_are_refused() -> None:
+    """A database whose dialect is set wrong is not misread."""
+    with fake_server(Answer(json_rows(json_data_record(at(1))), json=True)) as server:
+        table = read(server)
+
+    assert (names(table), report(table)) == ([], ("interrupted", 0.0))
+    assert table.to_pylist()[-1]["slice"]["error"].startswith("RecordUnreadable: ")
 
 
 def test_quiet_slice_is_complete() -> None:

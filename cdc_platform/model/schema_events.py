@@ -1,0 +1,83 @@
+"""What can change in the source's schema, and how it is told."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.model.timestamps import to_rfc3339
+
+
+class SchemaChange(StrEnum):
+    """What has changed at the source."""
+
+    TABLE_ADDED = "table_added"
+    """The table is watched from here on."""
+    TABLE_DROPPED = "table_dropped"
+    """The table is gone; the lake keeps its last state."""
+    TABLE_UNWATCHED = "table_unwatched"
+    """The table exists, but the change stream no longer watches it; the lake keeps its last state."""
+    COLUMN_ADDED = "column_added"
+    """The column is watched from here on; older rows read as NULL."""
+    COLUMN_DROPPED = "column_dropped"
+    """The column was dropped or is no longer watched; the lake keeps its values."""
+    COLUMN_RETYPED = "column_retyped"
+    """The column has another type; values are converted where Spanner does so, else set aside."""
+    UNWATCHED_COLUMNS = "unwatched_columns"
+    """The columns of a watched table that the change stream does not watch are these from here on."""
+    OTHER_TABLES = "other_tables"
+    """The tables that exist and are not watched are these from here on."""
+    OPTION_SET = "option_set"
+    """An option of the change stream has this value from here on."""
+
+
+CREATED: Final = "created"
+
+
+@dataclass(frozen=True)
+class SchemaEvent:
+    """One change; ``since_micros`` is the first commit timestamp that it holds for.
+
+    ``name`` is that of a column or option. ``value`` and ``previous`` are a column's type or a list of
+    names as JSON, an option's text, or `created` for a table that did not exist before. A change without
+    a time was found when the pipeline began.
+    """
+
+    tick: int
+    change: SchemaChange
+    table: str | None = None
+    name: str | None = None
+    value: str | None = None
+    previous: str | None = None
+    is_primary_key: bool = False
+    ordinal: int = 0
+    since_micros: int | None = None
+
+
+def describe_event(event: SchemaEvent) -> str:
+    """Return a change in a few words, such as `accounts`.`note` (STRING) was added at MOMENT."""
+    at = f" at {to_rfc3339(event.since_micros)}" if event.since_micros is not None else ""
+    match event.change:
+        case SchemaChange.OPTION_SET:
+            return f"option {event.name} of the change stream: {event.previous} became {event.value}{at}"
+        case SchemaChange.OTHER_TABLES:
+            return f"tables that are not watched are {event.value or 'none'}{at}"
+        case SchemaChange.UNWATCHED_COLUMNS:
+            return f"columns of `{event.table}` that are not watched are {event.value or 'none'}{at}"
+        case SchemaChange.COLUMN_RETYPED:
+            types = f"from {_type_text(event.previous)} to {_type_text(event.value)}"
+            return f"`{event.table}`.`{event.name}` changed {types}{at}"
+        case SchemaChange.COLUMN_ADDED | SchemaChange.COLUMN_DROPPED:
+            verb = (
+                "added" if event.change is SchemaChange.COLUMN_ADDED else "dropped, or is no longer watched,"
+            )
+            kind = _type_text(event.value or event.previous)
+            return f"`{event.table}`.`{event.name}` ({kind}) was {verb}{at}"
+        case _:
+            verb = event.change.value.removeprefix("table_")
+            return f"table `{event.table}` was {verb}{at}"
+
+
+def _type_text(value: str | None) -> str:
+    kind = ColumnType.from_json(value or '{"code": "?"}')
+    return f"{kind.code}<{kind.element.code}>" if kind.element is not None else kind.code

@@ -1,0 +1,82 @@
+"""Histories without a server, and a reader that follows all their partitions."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, Final
+
+from cdc_platform.simulator.database import Database
+from cdc_platform.simulator.history import History
+from cdc_platform.simulator.hours import Hours
+from cdc_platform.simulator.settings import SimulatorSettings
+from cdc_platform.simulator.stream import StreamQuery
+from cdc_platform.sources.spanner.decode import CHILDREN, DATA, RecordRow, decode_change_record
+
+ORIGIN: Final = 1_800_000_000_000_000
+SECOND: Final = 1_000_000
+
+
+@dataclass
+class Simulated:
+    """A database whose clock the test sets."""
+
+    settings: SimulatorSettings
+    now_micros: int
+    database: Database = field(init=False)
+
+    def __post_init__(self) -> None:
+        hours = Hours.always(self.settings, ORIGIN)
+        self.database = Database(History(self.settings, hours), lambda: self.now_micros)
+
+    @property
+    def history(self) -> History:
+        """The history up to the clock's time."""
+        self.database.now_micros()
+        return self.database.history
+
+    def rows(self, token: str | None, start: int, end: int | None) -> Iterator[bytes]:
+        """Yield the values of a change stream query's rows."""
+        query = StreamQuery(start, end, token, 1000)
+        self.database.stream.check(query)
+        for batch in self.database.stream.rows(query, b"", Event()):
+            yield from (row.values[0] for row in batch)
+
+    def records(self, token: str | None, start: int, end: int | None) -> list[RecordRow]:
+        """Return the records of a query, in GoogleSQL."""
+        return [record for row in self.rows(token, start, end) for record in decode_change_record(row)]
+
+
+def simulated(seconds: float = 5.0, **settings: Any) -> Simulated:
+    """Return a database with some seconds of history."""
+    return Simulated(SimulatorSettings(**settings), ORIGIN + int(seconds * SECOND))
+
+
+def follow(database: Simulated) -> dict[str, list[RecordRow]]:
+    """Return the records of every partition up to the present, each read after all its parents."""
+    end = database.now_micros
+    found: dict[str, list[RecordRow]] = {"": database.records(None, ORIGIN, None)}
+    waiting = announced(found[""])
+    while waiting:
+        token = next(
+            token for token, (_, parents) in waiting.items() if all(parent in found for parent in parents)
+        )
+        start, _ = waiting.pop(token)
+        if start <= end:
+            found[token] = database.records(token, start, end)
+            waiting |= announced(found[token])
+    return found
+
+
+def announced(records: list[RecordRow]) -> dict[str, tuple[int, list[str]]]:
+    """Return start and parents of the children that records announce, by token."""
+    return {
+        token: (record.record_timestamp, parents)
+        for record in records
+        if record.kind == CHILDREN
+        for token, parents in record.child_partitions or []
+    }
+
+
+def data_of(partitions: dict[str, list[RecordRow]]) -> list[RecordRow]:
+    """Return the data change records of all partitions."""
+    return [record for records in partitions.values() for record in records if record.kind == DATA]

@@ -1,0 +1,128 @@
+"""Schema changes of a database on the emulator, followed without a restart to tables that equal it."""
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from cdc_platform.demo.bank import BankSettings, create_instance, open_client, open_database
+from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.schema_history import list_schema_events
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.pipeline.evolve import find_exclusions
+from cdc_platform.pipeline.invariants import check_nothing_lost
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.source_checks import check_source
+from cdc_platform.pipeline.table_checks import check_fold
+from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform_tests.pipelines import rows_of
+from cdc_platform_tests.test_dialects import catch_up, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+BEGINNING: Final = (
+    "CREATE TABLE notes (id INT64, text STRING(MAX), rank INT64, old STRING(9)) PRIMARY KEY (id)",
+    "CREATE TABLE partly (id INT64, a STRING(9), b STRING(9)) PRIMARY KEY (id)",
+    "CREATE CHANGE STREAM everything FOR ALL OPTIONS (value_capture_type = 'NEW_ROW')",
+    "CREATE CHANGE STREAM named FOR notes, partly(a) OPTIONS (value_capture_type = 'NEW_ROW')",
+)
+
+ROUNDS: Final[tuple[tuple[str | tuple[str, ...], ...], ...]] = (
+    # Texts are definitions, tuples are transactions; each round is read at once.
+    (
+        (
+            "INSERT INTO notes (id, text, rank, old) VALUES (1, 'a', 1, 'x'), (2, 'b', 2, 'y')",
+            "INSERT INTO notes (id, text, rank, old) VALUES (3, 'c', 3, 'z')",
+            "INSERT INTO partly (id, a, b) VALUES (1, 'a', 'b')",
+        ),
+    ),
+    (
+        "ALTER TABLE notes ADD COLUMN tags ARRAY<STRING(9)>",
+        ("UPDATE notes SET tags = ['new'], rank = 20 WHERE id = 2",),
+        "ALTER TABLE notes ALTER COLUMN text BYTES(MAX)",
+        "ALTER TABLE notes DROP COLUMN old",
+        "ALTER CHANGE STREAM everything SET OPTIONS (value_capture_type = 'OLD_AND_NEW_VALUES')",
+        ("UPDATE notes SET rank = 30 WHERE id = 3", "INSERT INTO notes (id, text) VALUES (4, b'd')"),
+        "CREATE TABLE late (k STRING(9), v INT64) PRIMARY KEY (k)",
+        ("INSERT INTO late (k, v) VALUES ('a', 1), ('b', 2)",),
+        "ALTER TABLE notes ADD COLUMN old INT64",
+        ("UPDATE notes SET old = 7 WHERE id = 1",),
+    ),
+    (
+        ("UPDATE notes SET rank = NULL WHERE true",),
+        "DROP TABLE late",
+        ("DELETE FROM notes WHERE id = 2",),
+    ),
+)
+
+
+def follow(host: str, lake: LakeSettings, stream: str) -> Pipeline:
+    """Return a pipeline of a stream of the database."""
+    bank = BankSettings(host, database="evolving")
+    source = SpannerSettings(bank.project, bank.instance, bank.database, stream, emulator_host=host)
+    return open_pipeline(PipelineSettings(f"evolving_{stream}", source, lake))
+
+
+def play(bank: BankSettings, steps: tuple[str | tuple[str, ...], ...]) -> None:
+    """Run definitions and transactions, one after the other."""
+    for step in steps:
+        if isinstance(step, tuple):
+            write(bank, step)
+        else:
+            with open_database(bank) as database:
+                database.update_ddl([step]).result(60)
+
+
+def test_tables_follow_the_schema_and_equal_the_source(
+    spark: "SparkSession", session_lake: LakeSettings, still_emulator: str
+) -> None:
+    """Columns and tables come and go, types and the capture type change between two ticks of a pipeline."""
+    bank = BankSettings(still_emulator, database="evolving")
+    with open_client(bank) as client:
+        create_instance(bank, client)
+        client.instance(bank.instance).database(bank.database, ddl_statements=BEGINNING).create().result(60)
+    whole, partial = (follow(still_emulator, session_lake, stream) for stream in ("everything", "named"))
+    for pipeline in (whole, partial):
+        catch_up(pipeline, spark)
+    for steps in ROUNDS:
+        play(bank, steps)
+        catch_up(whole, spark)
+        for check in (check_nothing_lost, check_fold, check_source):
+            verdict = check(whole, spark, EVERYTHING)
+            assert verdict.passed, verdict.summary
+    cut = newest_cut(whole.lake)
+    assert cut is not None
+    assert {"notes", "partly", "late"} == set(cut.tables)
+    assert [(row["k"], row["v"]) for row in rows_of(whole, "late")] == [("a", 1), ("b", 2)]
+    notes = {row["id"]: row for row in rows_of(whole, "notes")}
+    assert tuple(notes[key]["text"] for key in (1, 3, 4)) == (b"a", b"c", b"d")
+    assert (notes[1]["old__string"], notes[1]["old"], notes[3]["old__string"]) == ("x", 7, "z")
+    changed = [
+        (event.change.value, event.table, event.name)
+        for event in list_schema_events(whole.lake)
+        if event.since_micros
+    ]
+    assert [event for event in changed if event[2] in {"tags", "text"}] == [
+        ("column_added", "notes", "tags"),
+        ("column_retyped", "notes", "text"),
+    ]
+    assert {("table_added", "late", None), ("table_dropped", "late", None)} <= set(changed)
+    assert ("option_set", None, "value_capture_type") in changed
+    check_partial(partial, spark)
+    for pipeline in (whole, partial):
+        pipeline.source.close()
+
+
+def check_partial(pipeline: Pipeline, spark: "SparkSession") -> None:
+    """A column that is not watched is said to be missing; the others equal the source."""
+    assert "`partly`: columns that the change stream does not watch are not in the lake: b" in " ".join(
+        find_exclusions(pipeline)
+    )
+    catch_up(pipeline, spark)
+    assert [tuple(row.values()) for row in rows_of(pipeline, "partly")] == [(1, "a")]
+    verdict = check_source(pipeline, spark, EVERYTHING)
+    assert verdict.passed, verdict.summary
