@@ -99,13 +99,21 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
     found = _find_table(pipeline, table)
     key = parse_key(table, _key_columns(pipeline, found, table), key_text)
     log = pipeline.lake.system_table(LOG)
-    changes = _read_changes(log, table, _find_ordinals(log, table, key))
+    begun_micros = _begun_micros(pipeline, table)
+    changes = [
+        change
+        for change in _read_changes(log, table, _find_ordinals(log, table, key))
+        if change.commit_micros >= begun_micros
+    ]
     copied = find_copied_row(pipeline, table, key)
+    if copied is not None and copied.position_micros < begun_micros:
+        copied = None
     if copied is not None:
         # What was committed before is in the copy.
         changes = [change for change in changes if change.commit_micros > copied.position_micros]
     if not changes and copied is None:
-        raise RowNotFound(f"The change log has no change of this key of `{table}`: {key.to_json()}")
+        since = f" since it was made anew at {to_rfc3339(begun_micros)}" if begun_micros else ""
+        raise RowNotFound(f"The change log has no change of this key of `{table}`{since}: {key.to_json()}")
     columns = _value_columns(pipeline, found, table, key)
     story = tell_story(changes, columns, copied.values if copied is not None else None)
     lineage = load_lineage(pipeline.lake)
@@ -119,6 +127,13 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         quarantined=_count_quarantined(pipeline, table),
         copied=copied,
     )
+
+
+def _begun_micros(pipeline: Pipeline, table: str) -> int:
+    """Return when the table was made anew the last time: what was before is the story of other rows."""
+    known = pipeline.schema_history.tables.get(table)
+    begun = known.begun if known is not None else None
+    return begun.micros if begun is not None and begun.micros is not None else 0
 
 
 def _key_columns(pipeline: Pipeline, found: Table, table: str) -> tuple[KeyColumn, ...]:

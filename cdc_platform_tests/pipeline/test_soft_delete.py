@@ -11,7 +11,7 @@ from cdc_platform.model.table_options import TableOptions
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.rebuild import rebuild_table
-from cdc_platform.pipeline.table_checks import check_fold
+from cdc_platform.pipeline.table_checks import check_fold, check_histories
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 SOFT = {"accounts": TableOptions(soft_delete=True)}
+KEEPS_ALL = {"accounts": TableOptions(history=True, soft_delete=True)}
 
 
 def with_options(pipeline: Pipeline, options: dict[str, TableOptions]) -> Pipeline:
@@ -61,14 +62,16 @@ def test_a_deleted_row_stays_and_comes_back(spark: "SparkSession", session_lake:
 
 
 def test_the_option_can_be_switched(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """Switched on, the next tick brings back what was deleted; off, a rebuild takes it out again."""
+    """Switched on, the next tick brings back all that the log has; off, a rebuild takes deleted rows out."""
     plain = bank_pipeline(session_lake)
     for number in (1, 2):
         feed_tick(plain, number)
         run_steps(plain, spark)
     assert expected_balances(2) == balances(plain)
-    soft = with_options(plain, SOFT)
+    soft = with_options(plain, KEEPS_ALL)
     run_steps(soft, spark)
+    assert check_histories(soft, spark, EVERYTHING).passed
+    assert sorted(row["id"] for row in rows_of(soft, "accounts__history")) == [1, 1, 2, 2, 3, 4]
     assert expected_balances(2) | {3: 100} == balances(soft)
     assert {row["__deleted"] for row in rows_of(soft, "accounts")} == {True, False}
     with pytest.raises(SettingError, match="soft_delete` was true"):
