@@ -153,8 +153,8 @@ def test_a_table_that_is_made_anew_ends_all_versions(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """The rows of the dropped table stay in the history, and end when the new one begins."""
-    tags = Source("tags", columns={})
-    pipeline = keeping(session_lake, tags)
+    notes, tags = Source("notes"), Source("tags", columns={})
+    pipeline = with_options(keeping(session_lake, notes, tags), tags=KEEPS_ALL)
     steps: list[tuple[dict[str, str], list[str]]] = [
         ({"a": "STRING"}, ["1", "2"]),
         ({}, []),
@@ -164,8 +164,11 @@ def test_a_table_that_is_made_anew_ends_all_versions(
         tags.columns, tags.rows = dict(columns), {}
         for key in keys:
             tags.write(key, number + 1, ValueCaptureType.NEW_ROW, ("a",))
-        tags.end_step()
-        read_until(pipeline, START + number * STEP, tags)
+        # A table that has gone is missed when anything else happens.
+        notes.write("1", number + 1, ValueCaptureType.NEW_ROW, ("a",))
+        for source in (notes, tags):
+            source.end_step()
+        read_until(pipeline, START + number * STEP, notes, tags)
         run_steps(pipeline, spark)
     again = START + 2 * STEP
     expected = [(1, "v1", START, again), (2, "v1", START, again), (2, "v3", again, None)]
