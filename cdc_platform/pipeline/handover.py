@@ -53,7 +53,7 @@ def find_handover(pipeline: Pipeline, found: Table | None, name: str, cut: Cut |
 
 def current_plans(pipeline: Pipeline) -> Mapping[str, CopyPlan]:
     """Return the plan of each table's copy; that of a dropped table of the same name does not count."""
-    begun = {name: known.begun for name, known in pipeline.history.tables.items()}
+    begun = {name: known.begun for name, known in pipeline.schema_history.tables.items()}
     plans = load_plans(pipeline.lake)
     return {
         name: plan
@@ -64,7 +64,7 @@ def current_plans(pipeline: Pipeline) -> Mapping[str, CopyPlan]:
 
 def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
     """Whether there is nothing to copy: the table was made under the stream's eyes, or is gone."""
-    known = pipeline.history.tables.get(name)
+    known = pipeline.schema_history.tables.get(name)
     if known is None:
         return False
     return known.is_created or known.begun is not None or not known.is_watched
