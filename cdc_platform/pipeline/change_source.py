@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.copies import COPY_BRANCH, CopyProgress
+from cdc_platform.lake.lake import LOG
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.evolution import ColumnHistory
 from cdc_platform.model.names import quote_spark
@@ -84,6 +85,15 @@ def find_beginning(
     return replace(found, copy=None, since_micros=remade[-1])
 
 
+def read_span(pipeline: Pipeline, spark: SparkSession, table: str, span: LogSpan) -> DataFrame:
+    """Return the rows that the change log has of a table in the ticks of a span."""
+    return spark.table(pipeline.lake.spark_system_table(LOG)).where(
+        (F.col("table_name") == table)
+        & (F.col("tick") > span.after_exclusive)
+        & (F.col("tick") <= span.until_inclusive)
+    )
+
+
 def read_changes(
     pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame, *, has_origin: bool = False
 ) -> DataFrame:
@@ -93,7 +103,7 @@ def read_changes(
         pipeline: the pipeline.
         spark: session that does the work.
         source: which changes count.
-        log: rows of the change log, of this table and the source's ticks only.
+        log: what `read_span` returns for the source.
         has_origin: whether it matters which transaction made a change; that of a copied row is NULL.
     """
     if source.since_micros is not None:

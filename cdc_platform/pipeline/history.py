@@ -8,10 +8,8 @@ from uuid import uuid4
 
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.commits import BRANCH, count_rows, fact
-from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.writes import conflicts_as
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import convert_stored
@@ -23,7 +21,7 @@ from cdc_platform.pipeline.branch import (
     reset_branch,
     verify_attempt,
 )
-from cdc_platform.pipeline.change_source import read_changes
+from cdc_platform.pipeline.change_source import read_changes, read_span
 from cdc_platform.pipeline.history_plan import HistoryBuild, plan_history
 from cdc_platform.pipeline.merge import (
     PARALLEL_TABLES,
@@ -112,12 +110,7 @@ def _has_few_changes(build: HistoryBuild) -> bool:
 
 
 def _read_changes(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
-    span = build.source.span
-    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(
-        (F.col("table_name") == build.source.schema.name)
-        & (F.col("tick") > span.after_exclusive)
-        & (F.col("tick") <= span.until_inclusive)
-    )
+    log = read_span(pipeline, spark, build.source.schema.name, build.source.span)
     changes = read_changes(pipeline, spark, build.source, log, has_origin=True)
     return changes.coalesce(1) if _has_few_changes(build) else changes
 

@@ -10,7 +10,6 @@ from uuid import uuid4
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import BRANCH, count_rows, fact, read_mark
@@ -34,7 +33,7 @@ from cdc_platform.pipeline.branch import (
     reset_branch,
     verify_attempt,
 )
-from cdc_platform.pipeline.change_source import ChangeSource, read_changes, whole_span
+from cdc_platform.pipeline.change_source import ChangeSource, read_changes, read_span, whole_span
 from cdc_platform.pipeline.evolve import known_through
 from cdc_platform.pipeline.handover import Handover, find_copy, find_handover
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -237,11 +236,7 @@ def _is_small(build: Build) -> bool:
 @contextmanager
 def _folded(pipeline: Pipeline, spark: SparkSession, build: Build) -> Iterator[Patch]:
     """Fold a span of the log into a patch, and forget it afterwards."""
-    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(
-        (F.col("table_name") == build.schema.name)
-        & (F.col("tick") > build.span.after_exclusive)
-        & (F.col("tick") <= build.span.until_inclusive)
-    )
+    log = read_span(pipeline, spark, build.schema.name, build.span)
     if build.span.changes <= SINGLE_TASK_CHANGES:
         log = log.coalesce(1)
     frame = _fold(pipeline, spark, log, build).persist()
