@@ -11,6 +11,7 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.spark.config import spark_config
 from cdc_platform.spark.java import check_java
 from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.spark.small import INTERPRETED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 TEST_SPARK = SparkSettings(
     driver_memory="3g",
-    conf={"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"},
+    conf={
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **INTERPRETED,
+    },
 )
 
 

@@ -1,5 +1,7 @@
 """The platform's promises, each a check that looks at the lake and can fail."""
 
+from collections.abc import Mapping
+from functools import reduce
 from itertools import pairwise
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -39,12 +41,12 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     if scope.after_micros is not None:
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
     read = raw.select(F.concat_ws("/", "server_transaction_id", "record_sequence").alias("record_id"))
-    logged = _log(pipeline, spark, scope).select("record_id").distinct()
-    held = _quarantine(pipeline, spark, scope).select("record_id").distinct()
-    kept = logged.unionByName(held)
-    total, distinct = read.count(), read.distinct().count()
-    lost = read.distinct().join(kept, "record_id", "left_anti").count()
-    in_log, in_quarantine = logged.count(), held.count()
+    places = {
+        "read": read,
+        "logged": _log(pipeline, spark, scope).select("record_id"),
+        "held": _quarantine(pipeline, spark, scope).select("record_id"),
+    }
+    total, distinct, in_log, in_quarantine, lost = _count_places(places)
     return Verdict(
         passed=lost == 0 and distinct == in_log + in_quarantine,
         summary=f"{total} records read = {in_log} in the log + {total - distinct} duplicates "
@@ -59,11 +61,35 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     )
 
 
+def _count_places(places: Mapping[str, DataFrame]) -> tuple[int, ...]:
+    """Return how many records were read, with and without duplicates, are in the log, held, and neither."""
+    marked = [
+        found.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
+        for name, found in places.items()
+    ]
+    records = reduce(DataFrame.unionByName, marked).groupBy("record_id")
+    read, logged, held = (F.col(name) for name in places)
+    return _first(
+        records.agg(*(F.sum(name).alias(name) for name in places)).agg(
+            F.sum(read),
+            F.count_if(read > 0),
+            F.count_if(logged > 0),
+            F.count_if(held > 0),
+            F.count_if((read > 0) & (logged == 0) & (held == 0)),
+        )
+    )
+
+
+def _first(frame: DataFrame) -> tuple[int, ...]:
+    """Return the only row of a frame of numbers; the sum of no row is 0."""
+    return tuple(int(number or 0) for number in frame.collect()[0])
+
+
 def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
     """Count changes that the log holds more than once."""
     changes = _log(pipeline, spark, scope)
-    repeated = changes.groupBy("record_id", "mod_ordinal").count().where(F.col("count") > 1).count()
-    total = changes.count()
+    times = changes.groupBy("record_id", "mod_ordinal").count()
+    total, repeated = _first(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
     return Verdict(
         repeated == 0,
         f"{total} changes, {repeated} of them repeated",
@@ -79,7 +105,8 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         F.max("records_in_transaction").alias("announced"),
         F.count_distinct("tick").alias("ticks"),
     )
-    cut_up = by_transaction.where((F.col("seen") != F.col("announced")) | (F.col("ticks") != 1)).count()
+    is_cut_up = (F.col("seen") != F.col("announced")) | (F.col("ticks") != 1)
+    total, cut_up = _first(by_transaction.agg(F.count("*"), F.count_if(is_cut_up)))
     in_tick = Window.partitionBy("tick").orderBy("ordinal")
     displaced = (
         changes.select("order_key", F.lag("order_key").over(in_tick).alias("before"))
@@ -87,7 +114,6 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         .count()
     )
     overlapping = _count_overlaps(changes)
-    total = by_transaction.count()
     return Verdict(
         cut_up == 0 and displaced == 0 and overlapping == 0,
         f"{total} transactions, {cut_up} not whole, {displaced + overlapping} changes out of order",
