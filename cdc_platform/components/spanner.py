@@ -86,8 +86,9 @@ class Lake(dg.Model, dg.Resolvable):
     catalog: Annotated[
         dict[str, str],
         says(
-            "Properties of the Iceberg catalog as pyiceberg names them (`type`, `uri`, `warehouse`, "
-            "...); empty means the SQLite file `catalog.db` in the lake's folder."
+            "Properties of the Iceberg catalog and the object store as pyiceberg names them (`type`, `uri`, "
+            "`warehouse`, `s3.endpoint`, ...), and `user` and `password` of a sql catalog; Spark gets the "
+            "same. Empty means the SQLite file `catalog.db` in the lake's folder."
         ),
     ] = Field(default_factory=dict)
     table_format_version: Annotated[
@@ -108,7 +109,11 @@ class Spark(dg.Model, dg.Resolvable):
     ] = None
     driver_memory: Annotated[str, says("Heap of the driver of a session of our own.")] = "2g"
     packages: Annotated[
-        list[str], says("Maven coordinates of Iceberg's jar and of the catalog's driver.")
+        list[str],
+        says(
+            "Maven coordinates of Iceberg's jar and of the catalog's driver; what a PostgreSQL catalog and "
+            "an object store need besides is added."
+        ),
     ] = Field(default_factory=lambda: list(DEFAULT_PACKAGES))
     jars_folder: Annotated[
         str | None,
@@ -117,6 +122,13 @@ class Spark(dg.Model, dg.Resolvable):
     conf: Annotated[dict[str, str], says("Further Spark settings; they win over the platform's own.")] = (
         Field(default_factory=dict)
     )
+    ship_package: Annotated[
+        bool | None,
+        says(
+            "Whether this package is sent to the workers, which need its libraries in any case; empty means: "
+            "where `master` is a cluster."
+        ),
+    ] = None
 
 
 class Maintenance(dg.Model, dg.Resolvable):

@@ -5,13 +5,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
 
 from cdc_platform.errors import SparkUnreachable
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.spark.config import spark_config
+from cdc_platform.spark.config import session_secrets, spark_config
 from cdc_platform.spark.java import check_java
 from cdc_platform.spark.settings import SparkSettings
 
@@ -23,6 +24,7 @@ def start_connect_server(
 ) -> "subprocess.Popen[bytes]":
     """Start a server for one lake and return its process; it answers a few seconds later."""
     check_java()
+    secrets = session_secrets(spark, lake)
     conf = {
         **spark_config(spark, lake),
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -30,6 +32,8 @@ def start_connect_server(
     }
     home = Path(pyspark.__file__).parent
     command = [str(home / "bin" / "spark-submit"), "--class", SERVER_CLASS]
+    if secrets:
+        command += ["--properties-file", str(_write_properties(log_file.with_suffix(".conf"), secrets))]
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
     # The server's Python workers import the platform, wherever it lies.
@@ -47,6 +51,15 @@ def start_connect_server(
             stdout=log,
             stderr=log,
         )
+
+
+def _write_properties(path: Path, properties: Mapping[str, str]) -> Path:
+    """Write a file of Java properties that only we may read, since a command line is for all to see."""
+    path.unlink(missing_ok=True)
+    lines = [f"{key}={value}".replace("\\", "\\\\") for key, value in properties.items()]
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    return path
 
 
 def wait_until_ready(
