@@ -32,14 +32,10 @@ class Program:
         """Return what it has said so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def wait_for(self, text: str, within_s: float) -> None:
+    def wait_for(self, text: str, within_s: float, times: int = 1) -> None:
         """Return when it has said something; fail when it ends before that, or takes too long."""
-        self.wait_for_count(text, 1, within_s)
-
-    def wait_for_count(self, text: str, count: int, within_s: float) -> None:
-        """Return when it has said something so many times; fail as `wait_for` does."""
         give_up_at = time.monotonic() + within_s
-        while self.said().count(text) < count:
+        while self.said().count(text) < times:
             assert self.process.poll() is None, f"It ended without saying {text!r}:\n{self.said()}"
             assert time.monotonic() < give_up_at, f"No {text!r} within {within_s} s:\n{self.said()}"
             time.sleep(0.05)

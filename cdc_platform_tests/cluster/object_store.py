@@ -31,7 +31,7 @@ class ObjectStore:
     access_key_id: str
     secret_access_key: str
 
-    def keys(self, bucket: str = BUCKET) -> list[str]:
+    def object_keys(self, bucket: str = BUCKET) -> list[str]:
         """Return the keys of all objects of a bucket."""
         pages = self._client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket)
         return [found["Key"] for page in pages for found in page.get("Contents", ())]
@@ -76,4 +76,3 @@ def _client(service: str, endpoint: str, access_key_id: str, secret_access_key: 
         aws_access_key_id=access_key_id,
         aws_secret_access_key=secret_access_key,
     )
-

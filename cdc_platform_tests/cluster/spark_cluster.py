@@ -3,16 +3,17 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pyspark
 
-from cdc_platform_tests.programs import free_port, start_command
+from cdc_platform_tests.programs import Program, free_port, start_command
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent
+SPARK_CLASS: Final = str(SPARK_HOME / "bin" / "spark-class")
 MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 WORKERS: Final = 2
@@ -54,36 +55,50 @@ sys.meta_path.insert(0, OnlyArchives)
 class SparkCluster:
     """A cluster; ``python`` is the Python of its machines."""
 
-    master: str
+    url: str
     folder: Path
     python: Path
+    master: Program
+
+    def wait_until_ready(self) -> None:
+        """Return when all workers belong to it."""
+        self.master.wait_for("Registering worker", READY_S, times=WORKERS)
+
+    def executor_logs(self) -> list[str]:
+        """Return what each worker's executors have written to their logs."""
+        return [
+            "\n".join(
+                log.read_text(encoding="utf-8", errors="replace") for log in sorted(worker.rglob("stderr"))
+            )
+            for worker in sorted(self.folder.glob("worker-*"))
+        ]
 
 
 @contextmanager
 def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
-    """Run a cluster, whose logs and working folders are in a folder."""
+    """Start a cluster, whose logs and working folders are in a new folder."""
     url = f"spark://127.0.0.1:{free_port()}"
-    host, port = url.removeprefix("spark://").split(":")
+    folder.mkdir()
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     environment |= {"SPARK_HOME": str(SPARK_HOME), "SPARK_DAEMON_MEMORY": "256m"}
     with ExitStack() as stack:
-        options = ("--host", host, "--port", port, "--webui-port", "0")
-        command = [str(SPARK_HOME / "bin" / "spark-class"), MASTER, *options]
-        log = folder / "master.log"
-        master = stack.enter_context(start_command(log, command, environment, folder))
-        master.wait_for("New state: ALIVE", READY_S)
+        master = stack.enter_context(_start_master(folder, url, environment))
         for number in range(WORKERS):
-            _start_worker(stack, folder / f"worker-{number}", url, environment)
-        master.wait_for_count("Registering worker", WORKERS, READY_S)
-        yield SparkCluster(url, folder, _make_python(folder / "machine"))
+            stack.enter_context(_start_worker(folder / f"worker-{number}", url, environment))
+        yield SparkCluster(url, folder, _make_python(folder / "machine"), master)
 
 
-def _start_worker(stack: ExitStack, folder: Path, url: str, environment: Mapping[str, str]) -> None:
+def _start_master(folder: Path, url: str, environment: Mapping[str, str]) -> AbstractContextManager[Program]:
+    host, port = url.removeprefix("spark://").split(":")
+    options = ("--host", host, "--port", port, "--webui-port", "0")
+    return start_command(folder / "master.log", [SPARK_CLASS, MASTER, *options], environment, folder)
+
+
+def _start_worker(folder: Path, url: str, environment: Mapping[str, str]) -> AbstractContextManager[Program]:
     folder.mkdir()
     options = ("-c", "1", "-m", "1g", "-d", str(folder / "work"), "--webui-port", "0", "--host", "127.0.0.1")
-    command = [str(SPARK_HOME / "bin" / "spark-class"), WORKER, *options, url]
     own = {**environment, "SPARK_LOCAL_DIRS": str(folder / "local")}
-    stack.enter_context(start_command(folder / "worker.log", command, own, folder))
+    return start_command(folder / "worker.log", [SPARK_CLASS, WORKER, *options, url], own, folder)
 
 
 def _make_python(folder: Path) -> Path:

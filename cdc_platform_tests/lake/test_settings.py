@@ -96,7 +96,7 @@ def test_a_login_may_stand_beside_the_address() -> None:
     login = {"user": "me", "password": "p@ss/w:rd é%"}
     lake = LakeSettings("s3://b/l", {"type": "sql", "uri": "postgresql+psycopg2://db:6432/lake", **login})
     properties = lake.pyiceberg_properties()
-    assert "postgresql+psycopg2://me:p%40ss%2Fw%3Ard%20%C3%A9%25@db:6432/lake" == properties["uri"]
+    assert properties["uri"] == "postgresql+psycopg2://me:p%40ss%2Fw%3Ard%20%C3%A9%25@db:6432/lake"
     assert set() == login.keys() & properties.keys()
     found = lake.spark_properties()
     assert (found["jdbc.user"], found["jdbc.password"]) == ("me", "p@ss/w:rd é%")
