@@ -7,6 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
+from cdc_platform.components.texts import says_texts
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline.settings import MaintenanceSettings, PipelineSettings
@@ -85,7 +86,7 @@ class Lake(dg.Model, dg.Resolvable):
     ]
     catalog: Annotated[
         dict[str, str],
-        says(
+        says_texts(
             "Properties of the Iceberg catalog and the object store as pyiceberg names them (`type`, `uri`, "
             "`warehouse`, `s3.endpoint`, ...), and `user` and `password` of a sql catalog; Spark gets the "
             "same. Empty means the SQLite file `catalog.db` in the lake's folder."
@@ -119,9 +120,9 @@ class Spark(dg.Model, dg.Resolvable):
         str | None,
         says("Folder with these jars, used instead of fetching them; relative to the folder of this file."),
     ] = None
-    conf: Annotated[dict[str, str], says("Further Spark settings; they win over the platform's own.")] = (
-        Field(default_factory=dict)
-    )
+    conf: Annotated[
+        dict[str, str], says_texts("Further Spark settings; they win over the platform's own.")
+    ] = Field(default_factory=dict)
     ship_package: Annotated[
         bool | None,
         says(

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from cdc_platform_tests.cluster.object_store import BUCKET, REGION, ObjectStore, is_installed, object_store
+from cdc_platform_tests.cluster.spark_cluster import SHORT_LIVED
 from cdc_platform_tests.lake.services import postgresql, postgresql_programs
 
 DEFS: Final = """\
@@ -42,6 +43,7 @@ attributes:
     conf:
       spark.driver.host: 127.0.0.1
       spark.executor.memory: 1g
+      spark.executor.extraJavaOptions: {java_options}
       spark.pyspark.python: {python}
       spark.eventLog.enabled: "true"
       spark.eventLog.dir: {events}
@@ -75,7 +77,12 @@ NO_SOURCE: Final = {
     **dict.fromkeys(("project", "instance", "database", "change_stream"), "none"),
     "emulator_host": "127.0.0.1:9",
 }
-LOCAL_SPARK: Final = {"master": "local[1]", "python": "python", "events": "events"}
+LOCAL_SPARK: Final = {
+    "master": "local[1]",
+    "python": "python",
+    "events": "events",
+    "java_options": SHORT_LIVED,
+}
 
 
 @pytest.fixture(scope="package")

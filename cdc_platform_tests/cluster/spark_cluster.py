@@ -18,6 +18,8 @@ MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 WORKERS: Final = 2
 READY_S: Final = 60.0
+SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"
+"""Options of a JVM that ends before better code would pay."""
 KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "JAVA_HOME", "TMPDIR")
 """What a worker's machine has of the environment of the tests: nothing of ours, and no credentials."""
 
@@ -80,7 +82,11 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
     url = f"spark://127.0.0.1:{free_port()}"
     folder.mkdir()
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    environment |= {"SPARK_HOME": str(SPARK_HOME), "SPARK_DAEMON_MEMORY": "256m"}
+    environment |= {
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
+    }
     with ExitStack() as stack:
         master = stack.enter_context(_start_master(folder, url, environment))
         for number in range(WORKERS):

@@ -44,6 +44,17 @@ def test_templates_read_the_environment(tmp_path: Path, monkeypatch: pytest.Monk
     assert (settings.source.database, settings.spark.remote) == ("ledger", None)
 
 
+@pytest.mark.parametrize("password", ["0123", "123", "1e5", "1.10", "'quoted'", "[1]", "p@ss%/", "True"])
+def test_texts_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    """A password or a Spark setting that looks like a number or a list is no number and no list."""
+    monkeypatch.setenv("CATALOG_TOKEN", password)
+    catalog = {"type": "rest", "uri": "http://c", "token": "{{ env.CATALOG_TOKEN }}", "other": "1_0"}
+    lake = {"path": "gs://b/l", "catalog": catalog}
+    settings = load_settings(write_defs(tmp_path, bank_attributes(lake=lake, spark={"conf": {"a.b": "2"}})))
+    assert {**catalog, "token": password} == settings.lake.catalog
+    assert settings.spark.conf == {"a.b": "2"}
+
+
 def test_the_request_tag_names_the_pipeline(tmp_path: Path) -> None:
     """Spanner's statistics tell which pipeline made a request."""
     assert load_settings(write_defs(tmp_path)).source.request_tag == "cdc_platform/bank"
