@@ -7,8 +7,10 @@
     + JarsUnavailable           Spark's packages could not be fetched
     + EmulatorMissing           no Spanner emulator was found
     + SparkUnreachable          the named Spark server does not answer
+    + LibraryMissing            an optional library is not installed
   x SourceError               the source could not be read
     + SourceUnreachable         no answer in time (retry)
+      - PartitionStuck            neither records nor heartbeats of a partition (retry)
     + AccessDenied              the credentials may not read it
     + SourceNotFound            no such instance, database or change stream
     + StreamWatchesNothing      the change stream watches no table
@@ -29,6 +31,8 @@
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
     + ValueUnfit                a value of the log does not fit the type of its column
+    + TableNotFound             the lake has no such table of the pipeline
+    + RowNotFound               no change of such a row is in the change log
 """
 
 from typing import ClassVar
@@ -71,6 +75,10 @@ class SparkUnreachable(SetupError):
     """The named Spark server does not answer."""
 
 
+class LibraryMissing(SetupError):
+    """An optional library is not installed."""
+
+
 class SourceError(CdcError):
     """The source could not be read."""
 
@@ -79,6 +87,10 @@ class SourceUnreachable(SourceError):
     """The source gave no answer in time."""
 
     retryable = True
+
+
+class PartitionStuck(SourceUnreachable):
+    """A partition sends neither records nor heartbeats, and did not when it was asked anew."""
 
 
 class AccessDenied(SourceError):
@@ -184,3 +196,11 @@ class ValueUnfit(LakeError):
             "tick is published. Report it with the raw record; to go on without it, begin a new lake. "
             f"Value: {value}"
         )
+
+
+class TableNotFound(LakeError):
+    """The lake has no such table of the pipeline."""
+
+
+class RowNotFound(LakeError):
+    """No change of such a row is in the change log."""

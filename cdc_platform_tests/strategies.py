@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, SimulatorSettings
 from cdc_platform_tests.example_tables import TABLES
 from cdc_platform_tests.fake_stream import Fate, Slicing, TickPlan
 from cdc_platform_tests.history import History, JsonValue, Key, Row, RowChange, SequenceForm, Transaction
@@ -106,22 +107,29 @@ def keys(table: TableSchema) -> st.SearchStrategy[Key]:
 
 @st.composite
 def row_changes(draw: st.DrawFn, table: TableSchema, key: Key, old: Row | None) -> tuple[RowChange, ...]:
-    """What one transaction may do to a row: insert, update, delete, or replace by delete and insert."""
+    """What one transaction may do to a row: one thing, or several after each other, up to undoing it all."""
+    changes: list[RowChange] = []
+    row = old
+    for _ in range(draw(st.sampled_from([1, 1, 1, 2, 3]))):
+        changes.append(draw(_row_change(table, key, row)))
+        row = changes[-1].new
+    if row is None and old is not None and draw(st.booleans()):
+        changes.append(draw(_row_change(table, key, None)))
+    return tuple(changes)
+
+
+@st.composite
+def _row_change(draw: st.DrawFn, table: TableSchema, key: Key, old: Row | None) -> RowChange:
     if old is None:
-        return (RowChange(table.name, key, ModType.INSERT, None, draw(rows(table))),)
-    delete = RowChange(table.name, key, ModType.DELETE, old, None)
-    choices = ["update", "update", "delete", "replace"] if table.value_columns else ["delete", "replace"]
-    choice = draw(st.sampled_from(choices))
-    if choice == "delete":
-        return (delete,)
-    if choice == "replace":
-        return (delete, RowChange(table.name, key, ModType.INSERT, None, draw(rows(table))))
+        return RowChange(table.name, key, ModType.INSERT, None, draw(rows(table)))
+    if not table.value_columns or draw(st.sampled_from(["update", "update", "delete"])) == "delete":
+        return RowChange(table.name, key, ModType.DELETE, old, None)
     named = draw(st.sets(st.sampled_from(table.value_columns), min_size=1))
     new = {
         **old,
         **{column.name: draw(_nullable(column)) for column in sorted(named, key=lambda c: c.ordinal)},
     }
-    return (RowChange(table.name, key, ModType.UPDATE, old, new, frozenset(column.name for column in named)),)
+    return RowChange(table.name, key, ModType.UPDATE, old, new, frozenset(column.name for column in named))
 
 
 @st.composite
@@ -226,6 +234,25 @@ def streams(draw: st.DrawFn, max_transactions: int = 8) -> tuple[History, Slicin
     """A history and a way to read it."""
     history = draw(histories(max_transactions))
     return history, draw(slicings(history))
+
+
+@st.composite
+def traffics(draw: st.DrawFn) -> tuple[SimulatorSettings, tuple[float, ...]]:
+    """Simulated traffic of any seed, with all faults that pass, and the pauses between a reader's ticks."""
+    chosen = SimulatorSettings(
+        seed=draw(st.integers(0, 2**32)),
+        dialect=draw(st.sampled_from(Dialect)),
+        rate=draw(st.sampled_from([1.0, 30.0, 120.0])),
+        partitions=draw(st.sampled_from([1, 3, 12])),
+        partition_life_s=draw(st.sampled_from([0.05, 0.4, 2.0])),
+        accounts=30,
+        banks=draw(st.sampled_from([1, 2])),
+        keep_transfers=draw(st.sampled_from([10, 1000])),
+        faults=draw(st.sampled_from([(), PASSING_FAULTS])),
+        fault_probability=0.15,
+        stall_s=draw(st.sampled_from([0.001, 0.3])),
+    )
+    return chosen, tuple(draw(st.lists(st.sampled_from([0.000_001, 0.01, 0.3, 0.9]), min_size=1, max_size=5)))
 
 
 def _nullable(column: Column) -> st.SearchStrategy[JsonValue]:

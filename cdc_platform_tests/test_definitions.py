@@ -84,7 +84,7 @@ def test_every_check_but_the_warning_is_blocking(example: dg.Definitions) -> Non
     """A failing check fails the run, so that CI sees it and nothing downstream is made."""
     graph = example.resolve_asset_graph()
     warning = {key.name for key in graph.asset_check_keys if not graph.get_check_spec(key).blocking}
-    assert {"schema_changes"} == warning
+    assert {"schema_changes", "partitions_alive"} == warning
 
 
 def test_two_pipelines_live_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from cdc_platform.model.lineage import ChildAnnouncement, Lineage, Partition, Pa
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import PARTITION_LINEAGE
 from cdc_platform.model.slices import SliceOutcome, SliceReport
+from cdc_platform.model.stuck import StuckPartition, find_stuck
 from cdc_platform.model.timestamps import from_datetime, to_datetime
 
 CONTROL_COLUMNS = ("tick", "kind", "partition_token", "record_timestamp", "child_partitions", "slice")
@@ -87,6 +88,14 @@ def load_lineage(lake: Lake) -> Lineage | None:
     if not rows:
         return None
     return Lineage({row["partition_token"]: _as_partition(row) for row in rows}, read_mark(table).tick)
+
+
+def load_stuck(lake: Lake) -> tuple[StuckPartition, ...]:
+    """Return the partitions of which the newest tick that was read got nothing, though it asked twice."""
+    lineage, mark = load_lineage(lake), read_mark(lake.system_table(RAW))
+    if lineage is None or mark.position_micros is None:
+        return ()
+    return find_stuck(lineage, read_control(lake, mark.tick).slices, mark.position_micros)
 
 
 def save_lineage(lake: Lake, lineage: Lineage) -> Lineage:

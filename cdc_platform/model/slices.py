@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cdc_platform.errors import PartitionStuck
+
 
 @dataclass(frozen=True)
 class Slice:
@@ -33,3 +35,13 @@ class SliceReport:
     end_inclusive_micros: int
     outcome: SliceOutcome
     error: str | None = None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the partition was silent, also when it was asked anew."""
+        return self.outcome is SliceOutcome.INTERRUPTED and self.error_name == PartitionStuck.__name__
+
+    @property
+    def error_name(self) -> str:
+        """Name of the error's class, which its text begins with; empty when there is no error."""
+        return (self.error or "").partition(":")[0]

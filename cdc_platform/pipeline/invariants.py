@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.commits import POSITION, TICK, ancestors_of, fact, head, read_mark
-from cdc_platform.lake.control import load_lineage
+from cdc_platform.lake.control import load_lineage, load_stuck
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
 from cdc_platform.model.lineage import violations, watermark_micros
@@ -14,7 +14,7 @@ from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.source_checks import check_schema, check_source
-from cdc_platform.pipeline.table_checks import check_fold, check_keys
+from cdc_platform.pipeline.table_checks import check_fold, check_histories, check_keys
 from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict
 
 
@@ -116,6 +116,16 @@ def check_lineage(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ve
     )
 
 
+def check_alive(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+    """Look for partitions of which the source sent nothing in the newest tick, though it was asked twice."""
+    stuck = load_stuck(pipeline.lake)
+    return Verdict(
+        not stuck,
+        "; ".join(found.describe() for found in stuck) or "every partition that was read has answered",
+        {"stuck": len(stuck), "longest_s": max((found.age_s for found in stuck), default=0.0)},
+    )
+
+
 def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
     """Look for a watermark that went back, or that passed a partition which has not been read so far."""
     log = pipeline.lake.system_table(LOG)
@@ -177,6 +187,15 @@ CHECKS: tuple[Check, ...] = (
         run=check_lineage,
     ),
     Check(
+        "partitions_alive",
+        "partition_lineage",
+        "No partition is stuck: each sends records or heartbeats when it is asked. A warning names the one "
+        "that does not, with its age; it holds the watermark and is asked again with every tick.",
+        every_tick=True,
+        run=check_alive,
+        is_warning=True,
+    ),
+    Check(
         "watermark_monotone",
         "change_log",
         "The watermark never goes back, and a partition that is known but not read holds it.",
@@ -196,6 +215,13 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut has one row for each of its keys.",
         every_tick=False,
         run=check_keys,
+    ),
+    Check(
+        "histories_sound",
+        "cut",
+        "The versions of a row follow each other, the current ones are the table, and all are in the log.",
+        every_tick=False,
+        run=check_histories,
     ),
     Check(
         "tables_equal_source",

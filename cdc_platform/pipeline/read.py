@@ -1,5 +1,6 @@
 """The first step of a tick: plan slices, read them, and commit what they hold in one commit."""
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,8 +16,11 @@ from cdc_platform.lake.writes import TickStep, commit_tick
 from cdc_platform.model.lineage import plan_slices, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.slices import SliceOutcome, SliceReport
+from cdc_platform.model.stuck import find_stuck
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
+
+LOG: Final = logging.getLogger(__name__)
 
 MAX_ROUNDS: Final = 20
 """Most rounds of one tick; each reads one more generation of partitions."""
@@ -115,6 +119,8 @@ def read_slices(
     commit_tick(frame, target, raw, TickStep(mark.tick, tick), {POSITION: str(end_micros)})
     control = read_control(pipeline.lake, tick)
     outcome = ReadOutcome(tick, control.slices, control.records, True, clock_micros, end_micros)
+    for stuck in find_stuck(lineage, control.slices, end_micros):
+        LOG.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
     failures = [_as_error(report) for report in outcome.interrupted]
     lasting = [error for error in failures if not error.retryable]
     if lasting or len(failures) == len(slices):
@@ -124,7 +130,7 @@ def read_slices(
 
 def _as_error(report: SliceReport) -> SourceError:
     """Return the error that a task met, which reaches us as text."""
-    name, _, message = (report.error or "").partition(": ")
-    kind = getattr(errors, name, SourceUnreachable)
+    message = (report.error or "").partition(": ")[2]
+    kind = getattr(errors, report.error_name, SourceUnreachable)
     is_ours = isinstance(kind, type) and issubclass(kind, SourceError)
     return kind(message) if is_ours else SourceUnreachable(report.error)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_platform.lake.commits import count_rows, head, read_mark
-from cdc_platform.lake.control import load_lineage
+from cdc_platform.lake.control import load_lineage, load_stuck
 from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import QUARANTINED, RAW
 from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.lineage import watermark_micros
+from cdc_platform.model.stuck import StuckPartition
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.pipeline.pipeline import Pipeline
 
@@ -53,6 +54,8 @@ class Status:
     findings: tuple[str, ...]
     """What keeps tables from equalling the source by design."""
     copies: Mapping[str, CopyStatus] = field(default_factory=dict)
+    stuck_partitions: tuple[StuckPartition, ...] = ()
+    """Partitions of which the source sends nothing; they hold the watermark."""
 
     def to_json(self) -> str:
         """Return the status as JSON, for scripts."""
@@ -68,6 +71,14 @@ class Status:
             "live_partitions": list(self.live_partitions),
             "waiting_partitions": list(self.waiting_partitions),
             "finished_partitions": self.finished_partitions,
+            "stuck_partitions": [
+                {
+                    "partition": stuck.key,
+                    "position": _moment(stuck.position_micros),
+                    "age_s": stuck.age_s,
+                }
+                for stuck in self.stuck_partitions
+            ],
             "tables": {
                 name: {"rows": table.rows, "snapshot_id": table.snapshot_id}
                 for name, table in self.tables.items()
@@ -109,8 +120,9 @@ def read_status(pipeline: Pipeline) -> Status:
         tables={name: _table_status(pipeline, name) for name in lake.table_names()},
         cut=cut,
         quarantined=count_quarantined(pipeline),
-        findings=describe_findings(pipeline.history),
+        findings=describe_findings(pipeline.schema_history),
         copies=_copies(pipeline, cut),
+        stuck_partitions=load_stuck(lake),
     )
 
 

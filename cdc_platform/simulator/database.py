@@ -55,8 +55,7 @@ class Database:
         Raises:
             Refusal: It is one, but Spanner would not answer it.
         """
-        settings = self._settings
-        call = find_stream_call(statement.sql, statement.parameters, settings.dialect, settings.change_stream)
+        call = find_stream_call(statement.sql, statement.parameters, self._settings)
         if call is None:
             return None
         if not statement.is_strong_single_use:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cdc_platform.model.table_schema import ColumnType
 from cdc_platform.simulator.row_database import sqlite_text
 from cdc_platform.simulator.schema import Schema, SimColumn, SimTable
-from cdc_platform.simulator.settings import DAY_S, RETENTION_S, Dialect, SimulatorSettings
+from cdc_platform.simulator.settings import DAY_S, RETENTION_S, Dialect, PartitionMode, SimulatorSettings
 from cdc_platform.simulator.values import BOOL, FLOAT64, INT64, STRING, spanner_type
 
 _TABLES: Final = {
@@ -126,6 +126,8 @@ class Information:
 
     def _options(self, schema: Schema) -> dict[str, str]:
         options = {"value_capture_type": schema.capture.value}
+        if self._settings.partition_mode is not PartitionMode.IMMUTABLE_KEY_RANGE:
+            options["partition_mode"] = self._settings.partition_mode.value
         retention_s = self._settings.retention_s
         if retention_s != RETENTION_S:
             days, rest = divmod(retention_s, DAY_S)

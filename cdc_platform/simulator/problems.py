@@ -194,6 +194,14 @@ def read_only() -> Refusal:
     )
 
 
+def mutable_ranges() -> Refusal:
+    """A partition of a stream with mutable key ranges."""
+    return Refusal(
+        "UNIMPLEMENTED",
+        "Of a change stream with mutable key ranges the simulator answers the query without a token only.",
+    )
+
+
 def database_not_found(name: str) -> Refusal:
     """Another database than the simulated one."""
     return Refusal("NOT_FOUND", f"Database not found: {name}")

@@ -13,9 +13,10 @@ from cdc_platform.simulator.chunks import Position, Row, messages
 from cdc_platform.simulator.database import Database, Statement
 from cdc_platform.simulator.faults import KINT64MAX_1, Fate, befall
 from cdc_platform.simulator.keys import chosen_keys
+from cdc_platform.simulator.messages import message_type
 from cdc_platform.simulator.moments import Moments, Reading, framed, transaction
 from cdc_platform.simulator.reads import Result
-from cdc_platform.simulator.settings import Dialect, Fault
+from cdc_platform.simulator.settings import Dialect, Fault, PartitionMode
 from cdc_platform.simulator.sql import StreamCall
 from cdc_platform.simulator.values import BOOL, INT64, JSON, STRING, TIMESTAMP, in_dialect, row_type, to_proto
 from cdc_platform.simulator.wire import result_set
@@ -180,6 +181,8 @@ class SpannerService:
         return messages(metadata, batches, self._settings.chunk_bytes, has_tokens=fate.has_tokens)
 
     def _record_metadata(self, call: StreamCall) -> bytes:
+        if self._settings.partition_mode is PartitionMode.MUTABLE_KEY_RANGE:
+            return message_type(self._settings.dialect, call.function)
         if self._settings.dialect is Dialect.POSTGRESQL:
             return row_type([(call.function, in_dialect(JSON, Dialect.POSTGRESQL))])
         return self._change_record_type

@@ -55,6 +55,16 @@ PASSING_FAULTS: Final = tuple(fault for fault in Fault if fault is not Fault.EXP
 """All faults that a reader can get over; records that have expired are lost to it."""
 
 
+class PartitionMode(StrEnum):
+    """How partitions come to other keys."""
+
+    IMMUTABLE_KEY_RANGE = "IMMUTABLE_KEY_RANGE"
+    """They do not: they end, and their children have the keys."""
+    MUTABLE_KEY_RANGE = "MUTABLE_KEY_RANGE"
+    """Keys move, and records are messages that tell so. The simulator serves what a reader sees first: the
+    option, and the answer to the query without a token."""
+
+
 class SchemaChangeKind(StrEnum):
     """What happens to the schema at a moment of the history."""
 
@@ -104,6 +114,8 @@ class SimulatorSettings:
     * `schema_changes` happen at their times, and `schema_change_every_s` makes more of them for ever.
     * `faults` befall change stream queries with the probability `fault_probability`; `stall_s` is how long
       a stalled one is silent.
+    * `partition_mode` is an option of the change stream; for one with mutable key ranges a reader can only
+      find out that it is one.
     * `chunk_bytes`: values above this size are sent in several messages; the stock client takes messages of
       at most 4 MiB from an emulator.
     """
@@ -129,6 +141,7 @@ class SimulatorSettings:
     faults: tuple[Fault, ...] = ()
     fault_probability: float = 0.1
     stall_s: float = 5.0
+    partition_mode: PartitionMode = PartitionMode.IMMUTABLE_KEY_RANGE
     chunk_bytes: int = 1024 * 1024
     project: str = "simulated"
     instance: str = "simulator"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cdc_platform.model.timestamps import from_rfc3339
 from cdc_platform.simulator import problems
-from cdc_platform.simulator.settings import Dialect
+from cdc_platform.simulator.settings import Dialect, PartitionMode, SimulatorSettings
 from cdc_platform.simulator.stream import StreamQuery
 
 Parameters = Mapping[str, Any]
@@ -25,11 +25,18 @@ _GOOGLESQL_WHOLE: Final = re.compile(
     r"\s*SELECT\s+ChangeRecord\s+FROM\s+`?READ_\w+`?\s*\((?P<arguments>.*)\)\s*;?\s*",
     re.IGNORECASE | re.DOTALL,
 )
-_POSTGRESQL_READ: Final = re.compile(r'"?spanner"?\s*\.\s*"?read_json_(?P<stream>\w+)"?\s*\(', re.IGNORECASE)
+_POSTGRESQL_READ: Final = re.compile(
+    r'"?spanner"?\s*\.\s*"?(?P<form>read_json_|read_proto_bytes_)(?P<stream>\w+)"?\s*\(', re.IGNORECASE
+)
 _POSTGRESQL_WHOLE: Final = re.compile(
-    r'\s*SELECT\s+\*\s+FROM\s+"?spanner"?\s*\.\s*"?read_json_\w+"?\s*\((?P<arguments>.*)\)\s*;?\s*',
+    r'\s*SELECT\s+\*\s+FROM\s+"?spanner"?\s*\.\s*"?read_(?:json|proto_bytes)_\w+"?\s*\((?P<arguments>.*)\)\s*;?\s*',
     re.IGNORECASE | re.DOTALL,
 )
+_FORMS: Final = {
+    # PostgreSQL's read functions say in which form they return records.
+    PartitionMode.IMMUTABLE_KEY_RANGE: "read_json_",
+    PartitionMode.MUTABLE_KEY_RANGE: "read_proto_bytes_",
+}
 _NAMED: Final = re.compile(r"\s*(?P<name>\w+)\s*=>\s*(?P<value>.*)", re.DOTALL)
 _LITERAL: Final = re.compile(
     r"""(?:TIMESTAMP\s+)?(?P<quote>['"])(?P<text>[^'"]*)(?P=quote)(?:::\w+)?|(?P<number>\d+)|(?P<array>(?:ARRAY)?\[.*\])""",
@@ -46,21 +53,21 @@ class StreamCall:
     query: StreamQuery
 
 
-def find_stream_call(
-    sql: str, parameters: Parameters, dialect: Dialect, change_stream: str
-) -> StreamCall | None:
+def find_stream_call(sql: str, parameters: Parameters, settings: SimulatorSettings) -> StreamCall | None:
     """Return the call of a read function, None when the text has none.
 
     Raises:
         Refusal: It calls one, but not so that Spanner would answer.
     """
+    dialect = settings.dialect
     is_googlesql = dialect is Dialect.GOOGLESQL
     call = (_GOOGLESQL_READ if is_googlesql else _POSTGRESQL_READ).search(sql)
     if call is None:
         return None
-    function = f"{'READ_' if is_googlesql else 'read_json_'}{call['stream']}"
+    function = f"{'READ_' if is_googlesql else call['form']}{call['stream']}"
     whole = (_GOOGLESQL_WHOLE if is_googlesql else _POSTGRESQL_WHOLE).fullmatch(sql)
-    if not _is_equal(call["stream"], change_stream, dialect):
+    is_right = is_googlesql or call["form"].lower() == _FORMS[settings.partition_mode]
+    if not is_right or not _is_equal(call["stream"], settings.change_stream, dialect):
         raise problems.function_not_found(dialect, function, call.start() + 1)
     if whole is None or _closes_early(whole["arguments"]):
         raise problems.combined(dialect, function)

@@ -9,8 +9,10 @@ from cdc_platform.simulator import problems
 from cdc_platform.simulator.chunks import Position, Row
 from cdc_platform.simulator.delivery import Deliveries
 from cdc_platform.simulator.history import Clock, History
+from cdc_platform.simulator.messages import start_row
 from cdc_platform.simulator.partitions import Partition
 from cdc_platform.simulator.records import child_row, heartbeat_row
+from cdc_platform.simulator.settings import PartitionMode
 
 HEARTBEAT_MS_LOWEST: Final = 100
 HEARTBEAT_MS_HIGHEST: Final = 300_000
@@ -35,6 +37,7 @@ class ChangeStream:
         self._history, self._clock = history, clock
         self._dialect = history.settings.dialect
         self._deliveries = Deliveries(history)
+        self._has_mutable_ranges = history.settings.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
         self._forgotten_micros = history.origin_micros
 
     def now_micros(self) -> int:
@@ -80,6 +83,8 @@ class ChangeStream:
         if query.token is None:
             yield from self._first_rows(start, is_over)
             return
+        if self._has_mutable_ranges:
+            raise problems.mutable_ranges()
         partition = self._partition(query.token)
         position = Position.from_token(resume_token) if resume_token else Position(start, 0)
         yield from PartitionRead(self, partition, query, position, is_over).batches()
@@ -114,8 +119,11 @@ class ChangeStream:
     def _first_rows(self, start: int, is_over: threading.Event) -> Iterator[list[Row]]:
         while (now := self.now_micros()) < start and not is_over.wait((start - now) / 1_000_000):
             pass
-        parents: tuple[str | None, ...] = (None,) if self._history.settings.seed % 2 else ()
         live = self._history.tree.live_at(start)
+        if self._has_mutable_ranges:
+            yield [Row((start_row(start, [partition.token for partition in live]),), None)]
+            return
+        parents: tuple[str | None, ...] = (None,) if self._history.settings.seed % 2 else ()
         yield [
             Row((child_row(self._dialect, start, number, [(partition.token, parents)]),), None)
             for number, partition in enumerate(live)

@@ -38,6 +38,7 @@ TICK_CHECKS = {
     "exactly_once",
     "lineage_sound",
     "nothing_lost",
+    "partitions_alive",
     "schema_changes",
     "transactions_whole",
     "watermark_monotone",

@@ -1,24 +1,35 @@
 """The platform's promises: each check passes on a sound lake, and fails on the damage that it is for."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.commits import POSITION, TICK, Mark, head
+from cdc_platform.lake.commits import POSITION, TICK, Mark, head, read_mark
 from cdc_platform.lake.control import load_lineage
-from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.lake.lake import LINEAGE, LOG, SCHEMA
+from cdc_platform.lake.cuts import append_cut, newest_cut
+from cdc_platform.lake.lake import LINEAGE, LOG, RAW, SCHEMA
 from cdc_platform.lake.schema_history import append_events, load_history
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schemas import CHANGE_LOG
+from cdc_platform.model.slices import Slice, SliceOutcome
+from cdc_platform.model.table_options import TableOptions
 from cdc_platform.pipeline.invariants import CHECKS, newest_scope
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.verdict import EVERYTHING, Check
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
-from cdc_platform_tests.pipelines import START, feed, found_table, run_steps, source_of
+from cdc_platform_tests.pipelines import (
+    START,
+    append_raw,
+    feed,
+    found_table,
+    run_steps,
+    slice_row,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +41,7 @@ Damage = Callable[[Pipeline, "SparkSession"], None]
 
 def sound_pipeline(spark: "SparkSession", lake: LakeSettings) -> Pipeline:
     """Return the bank after two ticks, with a duplicate, a quarantined record, and a source that agrees."""
-    pipeline = bank_pipeline(lake)
+    pipeline = bank_pipeline(lake, accounts=TableOptions(history=True))
     first = opening(5, 50, START + 7)
     bad = {**opening(6, 60, START + 8), "mod_type": "UNKNOWN"}
     feed(pipeline, START + SECOND - 1, first, first, bad)
@@ -61,6 +72,15 @@ def log_sql(statement: str) -> Damage:
     return damage
 
 
+def silence_a_partition(pipeline: Pipeline, _spark: "SparkSession") -> None:
+    """Commit a tick in which the source said nothing of the only partition, though it was asked twice."""
+    mark = read_mark(pipeline.lake.system_table(RAW))
+    position = mark.position_micros or START
+    report = slice_row(Slice("", position, position), SliceOutcome.INTERRUPTED)
+    report["slice"]["error"] = "PartitionStuck: it has sent neither records nor heartbeats"
+    append_raw(pipeline, mark.tick + 1, [report], position + 30 * SECOND)
+
+
 def take_watermark_back(pipeline: Pipeline, _spark: "SparkSession") -> None:
     """Commit an older watermark."""
     properties = {TICK: "2", POSITION: str(START)}
@@ -81,6 +101,20 @@ def change_schema(pipeline: Pipeline, _spark: "SparkSession") -> None:
     append_events(pipeline.lake, load_history(pipeline.lake), Mark(9, START, 0), [added])
 
 
+def history_sql(statement: str) -> Damage:
+    """Return a damage of the history of accounts, which the newest cut names."""
+
+    def damage(pipeline: Pipeline, spark: "SparkSession") -> None:
+        spark.sql(statement.format(history=pipeline.lake.spark_table("accounts__history")))
+        cut, damaged = newest_cut(pipeline.lake), head(found_table(pipeline, "accounts__history"))
+        assert cut is not None
+        assert damaged is not None
+        tables = {**cut.tables, "accounts__history": damaged.snapshot_id}
+        append_cut(pipeline.lake, replace(cut, cut=cut.cut + 1, tables=tables))
+
+    return damage
+
+
 def change_source(pipeline: Pipeline, _spark: "SparkSession") -> None:
     """Let the source have no row at all."""
     source_of(pipeline).rows_at = lambda _table, _micros: iter(())
@@ -98,11 +132,13 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("transactions_whole", log_sql("UPDATE {log} SET records_in_transaction = 2 WHERE keys LIKE '%\"1\"%'")),
     ("transactions_whole", log_sql("UPDATE {log} SET ordinal = 100 WHERE keys LIKE '%\"1\"%'")),
     ("lineage_sound", finish_root),
+    ("partitions_alive", silence_a_partition),
     ("watermark_monotone", take_watermark_back),
     ("tables_equal_log", log_sql("UPDATE {log} SET new_values = '{{}}' WHERE keys LIKE '%\"1\"%'")),
     ("tables_equal_source", change_source),
     ("schema_changes", change_schema),
-    # The last one: it publishes a cut.
+    # The last ones: they publish cuts.
+    ("histories_sound", history_sql("UPDATE {history} SET valid_to = valid_from WHERE id = 1")),
     ("keys_unique", insert_again),
 ]
 
@@ -121,7 +157,7 @@ def undo_damage(pipeline: Pipeline, spark: "SparkSession", heads: dict[str, int]
 
 def heads_of(pipeline: Pipeline) -> dict[str, int]:
     """Return the snapshots of the tables that damages change."""
-    found = {name: head(pipeline.lake.system_table(name)) for name in (LOG, LINEAGE, SCHEMA)}
+    found = {name: head(pipeline.lake.system_table(name)) for name in (RAW, LOG, LINEAGE, SCHEMA)}
     return {name: snapshot.snapshot_id for name, snapshot in found.items() if snapshot is not None}
 
 

@@ -101,7 +101,7 @@ def test_early_end_is_ok_and_short(server: Server, client: SpannerClient) -> Non
     assert attempt(client, server, Fault.EARLY_END) == 2
 
 
-@pytest.mark.parametrize("fault", BREAKS)
+@pytest.mark.parametrize("fault", [*BREAKS, Fault.EARLY_END])
 def test_slice_reader_gets_over_them(server: Server, client: SpannerClient, fault: Fault) -> None:
     """A slice that breaks off twice has the same records as one that does not."""
     assert server.simulator is not None

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import CHILD_PARTITION, MOD, RAW_CHANGE_RECORDS
 from cdc_platform.model.slices import Slice, SliceReport
@@ -37,17 +39,34 @@ class RecordBatchBuilder:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How far the read has come: it grows with every record that is new."""
+        return self.complete_micros, self.counts.total() + len(self._rows)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a record has told that none can follow in this slice; children do not: others may."""
+        return self.complete_micros >= self._slice.end_inclusive_micros
+
     def add(self, rows: Iterable[RecordRow]) -> None:
-        """Take records; those after the end of the slice are left out, for the next slice brings them."""
+        """Take records; those after the end of the slice are left out, for the next slice brings them.
+
+        Raises:
+            RecordUnreadable: The query without a token returned data, which belongs to a partition.
+        """
         end_micros = self._slice.end_inclusive_micros
         for row in rows:
             micros = row.record_timestamp
             if micros > end_micros:
+                self._complete(end_micros)
                 continue
             if micros > self.complete_micros + 1:
                 self._complete(micros - 1)
             self._rows.append(tuple(row))
             if row.kind == DATA:
+                if self._slice.token == ROOT_TOKEN:
+                    raise _data_in_root(row)
                 self.text_bytes += sum(map(len, filter(None, row.mods or ())))
             elif row.kind == HEARTBEAT and micros > self.complete_micros:
                 self._complete(micros)
@@ -80,6 +99,13 @@ class RecordBatchBuilder:
         self.text_bytes = 0
         self.counts.update(row[_KIND] for row in rows)
         return to_batch(self._tick, self._slice.token, rows)
+
+
+def _data_in_root(row: RecordRow) -> RecordUnreadable:
+    return RecordUnreadable(
+        "The query without a token, which tells the first partitions only, has returned a data change "
+        f"record; update the platform, or report it. Transaction: {row.server_transaction_id}",
+    )
 
 
 def to_batch(tick: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

@@ -11,13 +11,20 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
-from cdc_platform.errors import AccessDenied, DialectMismatch, SourceError, SourceUnreachable
+from cdc_platform.errors import (
+    AccessDenied,
+    DialectMismatch,
+    PartitionStuck,
+    SourceError,
+    SourceUnreachable,
+)
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.sources.spanner.chunks import RowAssembler
 from cdc_platform.sources.spanner.failures import to_source_error
 from cdc_platform.sources.spanner.query import DIALECT_QUERY, Query, to_request
 from cdc_platform.sources.spanner.retry import Attempts
 from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings, keep_out_of_forks
+from cdc_platform.sources.spanner.silence import unless_silent
 from cdc_platform.sources.spanner.wire import BOOL_TAG, boolean, rows_parser, text
 
 _DIALECTS: Final = {"GOOGLE_STANDARD_SQL": Dialect.GOOGLESQL, "POSTGRESQL": Dialect.POSTGRESQL}
@@ -48,24 +55,37 @@ class SpannerClient:
         Raises:
             SourceError: The call failed; `retryable` says whether another attempt makes sense.
         """
-        return self.stream(query, RowAssembler(), deadline_s)
-
-    def stream(
-        self, query: Query, assembler: RowAssembler, deadline_s: float | None = None
-    ) -> Iterator[list[bytes]]:
-        """Yield the rows of one attempt through an assembler, which knows the names of the fields."""
         return self.stream_request(
-            lambda session: to_request(query, self.settings, session), assembler, deadline_s
+            lambda session: to_request(query, self.settings, session), RowAssembler(), deadline_s
+        )
+
+    def stream(self, query: Query, assembler: RowAssembler) -> Iterator[list[bytes]]:
+        """Yield the rows of one attempt at a change stream query; the assembler knows their fields.
+
+        Raises:
+            PartitionStuck: Nothing came for longer than an idle partition is silent.
+            SourceError: The call failed otherwise.
+        """
+        silence_s = self.settings.longest_silence_s
+        return self.stream_request(
+            lambda session: to_request(query, self.settings, session), assembler, silence_s=silence_s
         )
 
     def stream_request(
-        self, make_request: Callable[[str], Any], assembler: RowAssembler, deadline_s: float | None = None
+        self,
+        make_request: Callable[[str], Any],
+        assembler: RowAssembler,
+        deadline_s: float | None = None,
+        silence_s: float | None = None,
     ) -> Iterator[list[bytes]]:
         """Yield the rows of one attempt at a request that is made for the client's session."""
         messages: Any = None
         try:
             messages = self._execute(make_request, deadline_s or self.settings.deadline_s)
-            yield from assembler.rows(messages)
+            if silence_s is None:
+                yield from assembler.rows(messages)
+            else:
+                yield from assembler.rows(unless_silent(messages, silence_s, self._stuck))
         except SourceError:
             raise
         except Exception as error:
@@ -204,6 +224,14 @@ class SpannerClient:
 
     def _metadata(self) -> list[tuple[str, str]]:
         return [("google-cloud-resource-prefix", self.settings.database_path)]
+
+    def _stuck(self) -> PartitionStuck:
+        return PartitionStuck(
+            f"A partition of the {self.settings.title} has sent neither records nor heartbeats for "
+            f"{self.settings.longest_silence_s:g} s. The others are read on, it holds the watermark, and "
+            "every tick asks it again. If it is only slow, raise `stuck_after_s`; if it stays silent, "
+            "report it to Google's support",
+        )
 
     def _translated(self, error: Exception) -> SourceError:
         from google.api_core.exceptions import GoogleAPICallError

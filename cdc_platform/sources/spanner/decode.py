@@ -13,6 +13,7 @@ from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.order_key import record_order
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import from_rfc3339
+from cdc_platform.sources.spanner.partition_mode import check_record_column
 from cdc_platform.sources.spanner.wire import boolean, items, required_text, text
 
 KIND_FIELDS: Final = ("data_change_record", "heartbeat_record", "child_partitions_record")
@@ -96,8 +97,10 @@ def check_layout(fields: Any) -> None:
     Fields that Spanner appends to the documented ones do no harm.
 
     Raises:
+        PartitionModeUnsupported: Records come as messages.
         RecordUnreadable: They are not there.
     """
+    check_record_column(fields)
     kinds = _struct_fields(fields[0]) if fields else ()
     names = tuple(kind.name for kind in kinds)
     data = tuple(field.name for field in _struct_fields(kinds[0])) if kinds else ()

@@ -56,9 +56,10 @@ class Meaning:
 
 
 _RETENTION_ADVICE: Final = (
-    "Records of that time are lost to the stream. Either set `start_timestamp` to a time that the stream "
-    "still keeps and begin a new lake folder with it, or remove the setting to begin at the present; "
-    "a longer `retention_period` of the stream avoids it in future"
+    "Records of that time are lost to the stream, and nothing is skipped by itself. Either begin a new lake "
+    "folder without `start_timestamp`: the tables are copied as they are now, and the stream takes over; or "
+    "begin a new lake folder with `start_timestamp` at a time that the stream still keeps. A longer "
+    "`retention_period` of the stream avoids it in future"
 )
 _BOUNDS_ADVICE: Final = (
     "The position of the partition is outside its life. Was the stream dropped and created again? Then "
@@ -82,7 +83,8 @@ _DROPPED_ADVICE: Final = (
 )
 _CASE_ADVICE: Final = (
     "Names in PostgreSQL count upper and lower case: write `change_stream` exactly as "
-    "SELECT change_stream_name FROM information_schema.change_streams lists it"
+    "SELECT change_stream_name FROM information_schema.change_streams lists it; a stream with "
+    "partition_mode = MUTABLE_KEY_RANGE has no such function and cannot be read"
 )
 _HEARTBEAT_ADVICE: Final = "Set `heartbeat_ms` to a number within the limits that Spanner names"
 _OURS_ADVICE: Final = (

@@ -19,6 +19,11 @@ from cdc_platform.sources.spanner.decode import (
     ModTexts,
     RecordRow,
 )
+from cdc_platform.sources.spanner.partition_mode import (
+    MUTABLE_KINDS,
+    check_record_column,
+    mutable_records,
+)
 from cdc_platform.sources.spanner.wire import required_text
 
 DATA_FIELD, HEARTBEAT_FIELD, CHILDREN_FIELD = KIND_FIELDS
@@ -35,6 +40,7 @@ def decode_json_record(change_record: bytes) -> list[RecordRow]:
     Mods become JSON texts again: numbers keep their value, though perhaps not their spelling.
 
     Raises:
+        PartitionModeUnsupported: The record tells of key ranges that move.
         RecordUnreadable: The value has not the documented shape.
     """
     try:
@@ -47,6 +53,8 @@ def decode_json_record(change_record: bytes) -> list[RecordRow]:
             return [_children_row(record)]
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise _unreadable(change_record, repr(error)) from error
+    if kind in MUTABLE_KINDS:
+        raise mutable_records(f"a {kind}")
     raise _unreadable(change_record, f"unknown kind {kind!r}")
 
 
@@ -54,8 +62,10 @@ def check_json_layout(fields: Any) -> None:
     """Check that a row has one column of JSON.
 
     Raises:
+        PartitionModeUnsupported: Records come as messages.
         RecordUnreadable: It has other columns.
     """
+    check_record_column(fields)
     codes = [getattr(field.type_.code, "name", str(field.type_.code)) for field in fields or ()]
     if codes not in (["JSON"], ["STRING"]):
         raise RecordUnreadable(

@@ -4,19 +4,27 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
-from cdc_platform.errors import SourceError
+from cdc_platform.errors import PartitionStuck, SourceError
+
+MOST_RESTARTS: Final = 1
+"""How often a read asks a silent partition anew; the next tick asks again."""
 
 
 @dataclass
 class Attempts:
-    """Counts failures in a row; progress forgives them, and too many end the read."""
+    """Counts failures in a row; progress forgives them, and too many end the read.
+
+    A silent partition is asked anew once a read, whether it progresses or not.
+    """
 
     max_attempts: int
     backoff_initial_s: float
     backoff_max_s: float
     sleep: Callable[[float], None] = time.sleep
     failures: int = field(default=0, init=False)
+    silences: int = field(default=0, init=False)
 
     def progressed(self) -> None:
         """Begin to count anew: the source answered."""
@@ -29,7 +37,8 @@ class Attempts:
             SourceError: The error itself, when it cannot pass or the attempts are used up.
         """
         self.failures += 1
-        if not error.retryable or self.failures >= self.max_attempts:
+        self.silences += isinstance(error, PartitionStuck)
+        if not error.retryable or self.failures >= self.max_attempts or self.silences > MOST_RESTARTS:
             raise error
         self.sleep(self._pause_s())
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from cdc_platform.errors import (
     DialectMismatch,
-    PartitionModeUnsupported,
     SettingError,
     SourceNotFound,
     StreamWatchesNothing,
@@ -21,6 +20,7 @@ from cdc_platform.sources.spanner.information_schema import (
     STREAM_NAMES,
     InformationSchema,
 )
+from cdc_platform.sources.spanner.partition_mode import check_partition_mode
 from cdc_platform.sources.spanner.query import Query
 from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
 
@@ -29,7 +29,6 @@ DEFAULT_RETENTION_S: Final = 7 * 86_400
 
 _DURATION: Final = re.compile(r"(\d+)([smhd])")
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_MUTABLE: Final = "MUTABLE_KEY_RANGE"
 # Changes that the stream does not record, so that tables drift from the source.
 _FILTERS: Final = (
     "exclude_ttl_deletes",
@@ -81,7 +80,7 @@ def describe_stream(
     Raises:
         SourceNotFound: There is no such stream.
         DialectMismatch: The database speaks another dialect than the setting says, or an unknown one.
-        PartitionModeUnsupported: The stream moves key ranges between partitions.
+        PartitionModeUnsupported: The stream moves key ranges between partitions, or has placements.
         StreamWatchesNothing: The stream watches no table, and may not do so.
         RetentionExpired: The source no longer tells the schema of that timestamp.
     """
@@ -93,11 +92,7 @@ def describe_stream(
     if not stream:
         raise _not_found(settings, sorted(str(known) for (known,) in client.fetch_texts(STREAM_NAMES)))
     options = {str(key): str(value) for key, value in client.fetch_texts(catalog.options(name))}
-    if options.get("partition_mode", "").strip("'\"") == _MUTABLE:
-        raise PartitionModeUnsupported(
-            f"The {settings.title} has partition_mode = {_MUTABLE}, which this version cannot read. Create "
-            "one without this option, which is fixed at creation, and name it in `change_stream`",
-        )
+    check_partition_mode(options, settings.title)
     tables, unwatched = _watched_tables(client, catalog, watches_all=catalog.is_true(stream[0][0]))
     if not tables and not may_watch_nothing:
         raise _watches_nothing(settings)

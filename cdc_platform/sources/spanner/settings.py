@@ -27,6 +27,10 @@ DIALECTS: Final = tuple(dialect.value for dialect in Dialect)
 PRIORITIES: Final = ("LOW", "MEDIUM", "HIGH")
 HEARTBEAT_MS_MIN: Final = 100
 HEARTBEAT_MS_MAX: Final = 300_000
+SILENT_HEARTBEATS: Final = 10
+"""So many heartbeats that fail to come make a partition stuck, unless a setting says otherwise."""
+LEAST_SILENCE_S: Final = 20.0
+"""A busy instance may take a while for its first answer, however short the heartbeats are."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class SpannerSettings:
     ``start_timestamp`` is RFC 3339 and matters only before the first tick; without it a pipeline begins
     at the source's present. ``dialect`` is detected where it is not given. ``nanosecond_columns`` are
     timestamps, as `TABLE.COLUMN`, that the lake keeps as text with nine digits of a second.
-    ``data_boost`` lets compute of its own answer the initial copy, not the instance.
+    ``stuck_after_s`` is how long a partition may send nothing at all; None means ten heartbeats, at least
+    20 s. ``data_boost`` lets compute of its own answer the initial copy, not the instance.
     """
 
     project: str
@@ -48,6 +53,7 @@ class SpannerSettings:
     emulator_host: str | None = None
     database_role: str | None = None
     heartbeat_ms: int = 2000
+    stuck_after_s: float | None = None
     priority: str = "HIGH"
     data_boost: bool = False
     request_tag: str = "cdc_platform"
@@ -67,6 +73,11 @@ class SpannerSettings:
         if not HEARTBEAT_MS_MIN <= self.heartbeat_ms <= HEARTBEAT_MS_MAX:
             limits = f"{HEARTBEAT_MS_MIN} and {HEARTBEAT_MS_MAX}"
             raise SettingError("heartbeat_ms", f"must be between {limits}, but is: {self.heartbeat_ms}")
+        if self.stuck_after_s is not None and self.stuck_after_s * 1000 <= self.heartbeat_ms:
+            problem = (
+                f"must be longer than `heartbeat_ms`, {self.heartbeat_ms}, but is: {self.stuck_after_s} s"
+            )
+            raise SettingError("stuck_after_s", problem)
         for name in ("deadline_s", "connect_deadline_s", "max_attempts"):
             if getattr(self, name) <= 0:
                 raise SettingError(name, f"must be positive, but is: {getattr(self, name)}")
@@ -80,6 +91,13 @@ class SpannerSettings:
     def database_path(self) -> str:
         """Full resource name of the database."""
         return f"projects/{self.project}/instances/{self.instance}/databases/{self.database}"
+
+    @property
+    def longest_silence_s(self) -> float:
+        """For how long a partition may send nothing before it counts as stuck."""
+        if self.stuck_after_s is not None:
+            return self.stuck_after_s
+        return max(LEAST_SILENCE_S, SILENT_HEARTBEATS * self.heartbeat_ms / 1000)
 
     @property
     def title(self) -> str:

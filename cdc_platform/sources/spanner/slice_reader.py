@@ -35,7 +35,7 @@ def read_slice(client: SpannerClient, tick: int, piece: Slice) -> Iterator[pa.Re
     builder = RecordBatchBuilder(tick, piece)
     error: SourceError | None = None
     try:
-        yield from _read_with_retries(client, builder, piece)
+        yield from _read_to_end(client, builder, piece)
     except SourceError as failure:
         error = failure
         builder.forget_incomplete()
@@ -55,6 +55,32 @@ def _report(builder: RecordBatchBuilder, piece: Slice, error: SourceError | None
         outcome, end_micros = SliceOutcome.COMPLETE, piece.end_inclusive_micros
     message = None if error is None else f"{type(error).__name__}: {error}"
     return SliceReport(piece.token, piece.start_exclusive_micros, end_micros, outcome, message)
+
+
+def _read_to_end(
+    client: SpannerClient, builder: RecordBatchBuilder, piece: Slice
+) -> Iterator[pa.RecordBatch]:
+    """Ask until a record tells that the slice is whole, or until asking again brings nothing new.
+
+    A stream may end with OK before its time, which looks like a partition that has been quiet since.
+
+    Raises:
+        SourceUnreachable: every answer breaks off earlier than one before it.
+    """
+    attempts = client.attempts()
+    most = (0, 0)
+    while True:
+        yield from _read_with_retries(client, builder, piece)
+        if builder.is_closed or builder.extent == most:
+            return
+        if builder.extent > most:
+            most = builder.extent
+            attempts.progressed()
+        else:
+            attempts.failed(
+                SourceUnreachable(f"The stream of partition {piece.token} keeps ending too early.")
+            )
+        builder.forget_incomplete()
 
 
 def _read_with_retries(

@@ -1,6 +1,7 @@
 """A gRPC server that speaks as much of Spanner as a reader needs, and answers what a test wrote down."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,9 +19,11 @@ from google.cloud.spanner_v1.types import (
 )
 from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types
 
+from cdc_platform.model.timestamps import from_rfc3339
 from cdc_platform.sources.spanner.decode import DATA_FIELDS, KIND_FIELDS
 from cdc_platform.sources.spanner.settings import SpannerSettings
 
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 SERVICE: Final = "google.spanner.v1.Spanner"
 
 Plain = str | bool | float | None | Sequence["Plain"]
@@ -137,12 +140,21 @@ class FakeServer:
         self.requests.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         yield PartialResultSet(metadata={"row_type": answer.row_type})
-        for number, row in enumerate(answer.rows, 1):
+        for number, row in enumerate(filter(_is_due(request), answer.rows), 1):
             message = PartialResultSet(resume_token=str(number).encode() if answer.has_tokens else b"")
             PartialResultSet.pb(message).values.extend(map(to_value, row))
             yield message
         if answer.code is not None:
             context.abort(answer.code, answer.text)
+
+
+def _is_due(request: ExecuteSqlRequest) -> Callable[[Sequence[Plain]], bool]:
+    """Return whether a row may answer a query: a change stream sends nothing older than its start."""
+    sent = dict(ExecuteSqlRequest.pb(request).params)
+    start = sent.get("start_timestamp") or sent.get("p1")
+    if start is None:
+        return lambda _row: True
+    return lambda row: all(from_rfc3339(start) <= from_rfc3339(found) for found in _TIME.findall(str(row)))
 
 
 def change_record_type(data_fields: Iterable[str] = DATA_FIELDS) -> StructType:

@@ -166,7 +166,7 @@ def heartbeat_at(second: int) -> Plain:
         ([data_at(2), data_at(3)], 3 * SECOND - 1, 1),
         ([data_at(2), heartbeat_at(2)], 2 * SECOND, 2),  # a heartbeat says that none does
         ([heartbeat_at(5), data_at(9)], 9 * SECOND - 1, 1),
-        ([data_at(2), data_at(70)], 2 * SECOND - 1, 0),  # after the end of the slice
+        ([data_at(2), data_at(70)], 60 * SECOND, 1),  # after the end of the slice
     ],
 )
 def test_complete_is_what_no_record_can_join(rows: Sequence[Plain], complete: int, given: int) -> None:

@@ -4,6 +4,7 @@ from cdc_platform.errors import (
     AccessDenied,
     PartitionBoundsInvalid,
     PartitionModeUnsupported,
+    PartitionStuck,
     QueryRefused,
     RetentionExpired,
     SourceError,
@@ -84,3 +85,14 @@ def test_what_cannot_pass_is_not_tried_again() -> None:
     """An error that stays is raised at once."""
     with pytest.raises(AccessDenied):
         Attempts(5, 1.0, 1.0, lambda _: pytest.fail("waited")).failed(AccessDenied("no"))
+
+
+def test_a_silent_partition_is_asked_anew_once() -> None:
+    """The second silence ends the read, whatever came in between, and however many attempts are left."""
+    attempts = Attempts(9, 0.0, 0.0, lambda _: None)
+    attempts.failed(PartitionStuck("silent"))
+    attempts.progressed()
+    attempts.failed(SourceUnreachable("down"))
+
+    with pytest.raises(PartitionStuck):
+        attempts.failed(PartitionStuck("silent"))

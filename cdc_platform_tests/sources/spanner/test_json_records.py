@@ -115,7 +115,7 @@ def test_values_of_a_mod_are_kept(values: dict[str, Any]) -> None:
         "{}",
         {"heartbeat_record": {}},
         {"heartbeat_record": {"timestamp": "never"}},
-        {"partition_start_record": {"timestamp": COMMIT}},  # of a partition mode that is not read
+        {"another_record": {"timestamp": COMMIT}},
         {"heartbeat_record": {"timestamp": COMMIT}, "data_change_record": {}},
         {"data_change_record": {"commit_timestamp": COMMIT}},
         json_data_record(COMMIT, mods=None),

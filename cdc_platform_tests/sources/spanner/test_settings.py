@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -32,6 +33,7 @@ def test_environment_names_an_emulator() -> None:
         ("dialect", "mysql"),
         ("priority", "high"),
         ("heartbeat_ms", 99),
+        ("stuck_after_s", 2.0),  # no longer than the pause between two heartbeats
         ("deadline_s", 0.0),
         ("start_timestamp", "yesterday"),
         ("start_timestamp", "2026-01-31T08:00:00"),  # no offset
@@ -45,6 +47,23 @@ def test_unusable_setting_is_named(setting: str, value: object) -> None:
 
     with pytest.raises(SettingError, match=f"`{setting}`"):
         SpannerSettings(**fields)  # type: ignore[arg-type] # the point of the test
+
+
+@pytest.mark.parametrize(
+    ("heartbeat_ms", "stuck_after_s", "silence_s"),
+    [
+        (2_000, None, 20.0),
+        (100, None, 20.0),  # a first answer may take longer than ten short heartbeats
+        (60_000, None, 600.0),
+        (2_000, 5.0, 5.0),
+    ],
+)
+def test_a_partition_may_be_silent_for_ten_heartbeats(
+    heartbeat_ms: int, stuck_after_s: float | None, silence_s: float
+) -> None:
+    """The setting decides, else the interval of heartbeats."""
+    settings = replace(SETTINGS, heartbeat_ms=heartbeat_ms, stuck_after_s=stuck_after_s)
+    assert silence_s == settings.longest_silence_s
 
 
 def test_grpc_keeps_out_of_forks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def test_slice_of_a_postgresql_database() -> None:
         client.close()
 
     assert (names(table), report(table)) == (["a", "b"], ("finished", 4.999999))
-    assert [dict(ExecuteSqlRequest.pb(request).params)["p3"] for request in server.requests] == ["token"] * 2
+    assert [dict(ExecuteSqlRequest.pb(request).params)["p3"] for request in server.requests] == ["token"] * 3
     assert table.to_pylist()[0]["mods"] == [
         {"keys": '{"id":"1"}', "new_values": '{"balance":"5"}', "old_values": "{}"}
     ]
@@ -125,11 +125,35 @@ def test_records_of_the_other_dialect_are_refused() -> None:
 
 
 def test_quiet_slice_is_complete() -> None:
-    """A query that returns nothing has read everything."""
+    """Two queries that return nothing have read everything."""
     with fake_server(Answer()) as server:
         table = read(server)
 
     assert (table.num_rows, report(table)) == (1, ("complete", 60.0))
+    assert starts(server) == [1, 1]
+
+
+def test_stream_that_ends_too_early_is_asked_again() -> None:
+    """An OK end is believed when asking again brings nothing new; nothing is lost or twice."""
+    children: list[list[Plain]] = [
+        [change_row(children=[child_record(at(5), name, "token")])] for name in ("left", "right")
+    ]
+    rows = [data(1, "a"), data(2, "b"), data(2, "c"), heartbeat(3), *children]
+    early = [Answer(rows[:length]) for length in range(len(rows))]
+    with fake_server(*early, Answer(rows[4:])) as server:
+        table = read(server)
+
+    assert (names(table), report(table)) == (["a", "b", "c"], ("finished", 4.999999))
+    found = [row["child_partitions"] for row in table.to_pylist() if row["kind"] == "child_partitions"]
+    assert [[child["token"] for child in children] for children in found] == [["left"], ["right"]]
+
+
+def test_end_that_a_record_proves_is_not_asked_for_again() -> None:
+    """A heartbeat at the end, or any record after it, says that the slice is whole."""
+    for last in (heartbeat(60), data(60.000001, "b")):
+        with fake_server(Answer([data(1, "a"), last])) as server:
+            assert report(read(server)) == ("complete", 60.0)
+            assert starts(server) == [1]
 
 
 def test_partition_that_ended_is_finished_right_before_its_children() -> None:
@@ -150,7 +174,7 @@ def test_broken_stream_goes_on_where_it_is_complete() -> None:
 
     assert names(table) == ["a", "b", "c", "d", "e"]
     assert report(table) == ("complete", 60.0)
-    assert starts(server) == [1, 2 * SECOND]
+    assert starts(server) == [1, 2 * SECOND, 3 * SECOND]
 
 
 def test_stream_that_progresses_may_break_often() -> None:

@@ -1,0 +1,122 @@
+"""Trouble with single partitions, as a pipeline on a simulator meets it."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_platform.cli import describe_status
+from cdc_platform.errors import RetentionExpired
+from cdc_platform.lake.control import load_lineage
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.lineage import Partition
+from cdc_platform.pipeline.invariants import CHECKS
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.proof import prove_tables
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.status import read_status
+from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.simulator.server import Simulator
+from cdc_platform.simulator.settings import Dialect, Fault, SimulatorSettings
+from cdc_platform.sources.spanner.settings import SpannerSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+ORIGIN = 1_790_000_000_000_000
+SECOND = 1_000_000
+
+
+@dataclass
+class Bench:
+    """A pipeline on a simulator whose clock the test sets."""
+
+    lake: LakeSettings
+    dialect: Dialect
+    now_micros: int = ORIGIN + SECOND
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[Simulator, Pipeline]]:
+        """Yield both; partitions outlive the test."""
+        settings = SimulatorSettings(
+            dialect=self.dialect,
+            partitions=3,
+            partition_life_s=600,
+            rate=20,
+            accounts=30,
+            stall_s=60,
+            origin_micros=ORIGIN,
+        )
+        with Simulator(settings, clock=lambda: self.now_micros) as simulator:
+            source = SpannerSettings(**simulator.names(), stuck_after_s=0.5, heartbeat_ms=100)  # type: ignore[arg-type] # mypy takes the texts for any of the fields
+            pipeline = open_pipeline(
+                PipelineSettings(f"trouble_{self.dialect.value}_{id(self)}", source, self.lake)
+            )
+            yield simulator, pipeline
+            pipeline.source.close()
+
+    def tick(self, pipeline: Pipeline, spark: "SparkSession", seconds: int) -> Any:
+        """Let time pass, and run a tick."""
+        self.now_micros += seconds * SECOND
+        return run_tick(pipeline, spark)
+
+
+def partition_of(pipeline: Pipeline) -> Partition:
+    """Return a live partition."""
+    lineage = load_lineage(pipeline.lake)
+    assert lineage is not None
+    return next(partition for partition in lineage.partitions.values() if partition.is_live)
+
+
+def test_a_stuck_partition_is_noticed(
+    spark: "SparkSession", session_lake: LakeSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Log, status and check name it with its age; it holds the cut until it answers; nothing is lost."""
+    bench = Bench(session_lake, Dialect.GOOGLESQL)
+    check = next(check for check in CHECKS if check.name == "partitions_alive")
+    with bench.open() as (simulator, pipeline):
+        first = bench.tick(pipeline, spark, 4)
+        stuck = partition_of(pipeline)
+        simulator.inject(Fault.STALLED, times=2, token=stuck.token)
+        with caplog.at_level(logging.WARNING):
+            held = bench.tick(pipeline, spark, 30)
+        assert held.order.watermark_micros == first.order.watermark_micros
+        assert len(held.read.slices) == 3
+        sentence = f"Partition `{stuck.key}` is stuck: nothing has come of it for 30.0 s"
+        assert sentence in caplog.text
+        status = read_status(pipeline)
+        assert sentence in describe_status(status)
+        assert [found["age_s"] for found in status.to_dict()["stuck_partitions"]] == [30.0]
+        verdict = check.run(pipeline, spark, EVERYTHING)
+        assert not verdict.passed
+        assert sentence in verdict.summary
+
+        freed = bench.tick(pipeline, spark, 1)
+        assert bench.now_micros - 1 == freed.cut.position_micros
+        assert check.run(pipeline, spark, EVERYTHING).passed
+        assert read_status(pipeline).stuck_partitions == ()
+        assert all(proof.is_equal for proof in prove_tables(pipeline, freed.cut)[0])
+
+
+@pytest.mark.parametrize("dialect", list(Dialect))
+def test_lost_retention_stops_the_pipeline(
+    spark: "SparkSession", session_lake: LakeSettings, dialect: Dialect
+) -> None:
+    """The error tells the operator what to choose from; the next start says the same, and skips nothing."""
+    bench = Bench(session_lake, dialect)
+    with bench.open() as (simulator, pipeline):
+        first = bench.tick(pipeline, spark, 4)
+        simulator.inject(Fault.EXPIRED, token=partition_of(pipeline).token)
+        for _ in range(2):
+            with pytest.raises(RetentionExpired, match="begin a new lake folder") as caught:
+                bench.tick(pipeline, spark, 1)
+            assert not caught.value.retryable
+        status = read_status(pipeline)
+        assert first.order.watermark_micros == status.watermark_micros
+        assert first.cut == status.cut

@@ -1,0 +1,64 @@
+"""Two change streams of one database: each tells a transaction in its own numbers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from cdc_platform.demo.bank import BankSettings, create_instance, open_client
+from cdc_platform.model.names import ROOT_TOKEN
+from cdc_platform.model.slices import Slice
+from cdc_platform.sources.spanner.client import SpannerClient
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.slice_reader import read_slice
+from cdc_platform.sources.spanner.snapshot import clock_micros
+from cdc_platform_tests.history import RawRow
+
+pytestmark = pytest.mark.integration
+
+DDL = (
+    "CREATE TABLE one (id INT64) PRIMARY KEY (id)",
+    "CREATE TABLE other (id INT64) PRIMARY KEY (id)",
+    "CREATE CHANGE STREAM of_one FOR one",
+    "CREATE CHANGE STREAM of_both FOR one, other",
+)
+
+
+def rows_of(client: SpannerClient, piece: Slice) -> list[RawRow]:
+    """Return what a slice gives."""
+    return [row for batch in read_slice(client, 1, piece) for row in batch.to_pylist()]
+
+
+def data_of(settings: SpannerSettings, start: int, end: int) -> Iterator[RawRow]:
+    """Yield the data change records of a stream's first partitions."""
+    client = SpannerClient(settings)
+    for row in rows_of(client, Slice(ROOT_TOKEN, start - 1, end)):
+        for child in row["child_partitions"] or []:
+            found = rows_of(client, Slice(child["token"], start - 1, end))
+            yield from (record for record in found if record["kind"] == "data_change")
+    client.close()
+
+
+def test_counts_are_those_of_the_stream(still_emulator: str) -> None:
+    """A transaction on two tables has one record in the stream of one of them, two in that of both."""
+    bank = BankSettings(still_emulator, database="two-streams")
+    settings = SpannerSettings(
+        bank.project, bank.instance, bank.database, "of_one", emulator_host=still_emulator
+    )
+    with open_client(bank) as client:
+        create_instance(bank, client)
+        database = client.instance(bank.instance).database(bank.database, ddl_statements=DDL)
+        database.create().result(60)
+        start = clock_micros(SpannerClient(settings))
+        with database.batch() as batch:
+            batch.insert("one", ("id",), [(1,)])
+            batch.insert("other", ("id",), [(1,)])
+    end = clock_micros(SpannerClient(settings))
+    counts = {
+        stream: [
+            row["number_of_records_in_transaction"]
+            for row in data_of(replace(settings, change_stream=stream), start, end)
+        ]
+        for stream in ("of_one", "of_both")
+    }
+    assert counts == {"of_one": [1], "of_both": [2, 2]}

@@ -1,0 +1,209 @@
+"""Reader, lineage and log together, over simulated streams: what may go wrong loses and doubles nothing."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from cdc_platform.errors import RetentionExpired
+from cdc_platform.lake.control import load_lineage, save_lineage
+from cdc_platform.lake.lake import Lake
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.lineage import PartitionState, violations
+from cdc_platform.model.slices import Slice, SliceOutcome
+from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
+from cdc_platform.sources.spanner.slice_reader import read_slice
+from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated
+from cdc_platform_tests.simulator.in_process import InProcessClient, Reading, churning, reading
+from cdc_platform_tests.strategies import traffics
+
+every_dialect = pytest.mark.parametrize("dialect", list(Dialect))
+
+
+def demand(found: Reading, fault: Fault, times: int, token: str, after_rows: int = 1) -> None:
+    """Let a fault befall the next queries of a partition."""
+    found.database.database.faults.demand(fault, times, token, after_rows)
+
+
+def begun(seconds: float = 0.5, **chosen: Any) -> tuple[Reading, str]:
+    """Return a reader that has read some time, and a partition that is busy and lives on."""
+    settings = {"partition_life_s": 60.0, "partitions": 3} | chosen
+    found = reading(churning(**settings))
+    found.database.now_micros = ORIGIN + int(seconds * SECOND)
+    found.catch_up()
+    return found, next(token for token, partition in found.lineage.partitions.items() if partition.is_live)
+
+
+@given(traffics())
+@settings(deadline=None, max_examples=40)
+def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tuple[float, ...]]) -> None:
+    """At each tick's watermark the log is the true history up to there, whatever churns and breaks."""
+    chosen, pauses_s = traffic
+    found = reading(Simulated(chosen, ORIGIN))
+    for pause_s in pauses_s:
+        found.database.now_micros += int(pause_s * SECOND)
+        before = found.watermark_micros
+        found.tick()
+        assert before <= found.watermark_micros
+        assert violations(found.lineage) == []
+        assert found.truth() == found.log
+    found.catch_up()
+    assert found.truth() == found.log
+    assert found.waiting == {}
+
+
+def test_windows_that_meet_on_a_record_give_it_once() -> None:
+    """Slices that end exactly at a commit, or next to it, leave no gap and repeat nothing."""
+    whole = reading(churning())
+    whole.catch_up()
+    commits = [commit for commit, _, _ in whole.log]
+    found, seen = reading(churning()), Counter[tuple[Any, ...]]()
+    for number, commit in enumerate(commits[::5]):
+        found.database.now_micros = max(found.database.now_micros if number else 0, commit + number % 3)
+        for report in found.tick():
+            seen[report.token, report.start_exclusive_micros] += 1
+    found.database.now_micros = whole.database.now_micros
+    found.catch_up()
+    assert whole.log == found.log
+    assert {1} == set(seen.values())
+
+
+def test_generations_that_passed_while_nobody_read() -> None:
+    """A reader that comes back after many generations of partitions follows them all, in one go."""
+    found = reading(churning(partition_life_s=0.3))
+    found.database.now_micros = ORIGIN + 1
+    found.tick()
+    found.database.now_micros = ORIGIN + 3 * SECOND
+    found.catch_up()
+    parents = {token: partition.parent_tokens for token, partition in found.lineage.partitions.items()}
+    depth: dict[str, int] = {"": 0}
+    for token, found_parents in parents.items():
+        depth[token] = 1 + max((depth[parent] for parent in found_parents), default=-1)
+    assert max(depth.values()) > 3
+    assert found.truth() == found.log
+    assert violations(found.lineage) == []
+
+
+def test_a_child_that_starts_where_the_slice_ends() -> None:
+    """Whether a partition ends right at, before or after the end of a slice, its child is read from there."""
+    whole = reading(churning())
+    whole.catch_up()
+    starts = sorted({partition.start_micros for partition in whole.lineage.partitions.values()} - {ORIGIN})
+    assert len(starts) > 3
+    for number, start in enumerate(starts[:6]):
+        found = reading(churning())
+        found.database.now_micros = start + number % 3
+        found.tick()
+        found.catch_up()
+        found.database.now_micros = whole.database.now_micros
+        found.catch_up()
+        assert whole.log == found.log
+
+
+def test_a_restart_between_two_announcements_starts_the_child_once(tmp_path: Path) -> None:
+    """One parent of a merge has announced the child, the other runs on, and all memory is lost."""
+    whole = reading(churning())
+    whole.catch_up()
+    merged = next(found for found in whole.lineage.partitions.values() if len(found.parent_tokens) > 1)
+    found = reading(churning())
+    found.database.now_micros = merged.start_micros - 1
+    found.catch_up()
+    found.database.now_micros = merged.start_micros + 2
+    found.tick(skipped=merged.parent_tokens[1])
+    assert PartitionState.CREATED is found.lineage.partitions[merged.token].state
+
+    lake = Lake(LakeSettings(str(tmp_path)), "restarted")
+    save_lineage(lake, found.lineage)
+    loaded = load_lineage(lake)
+    assert loaded is not None
+    found.lineage, found.client = loaded, InProcessClient(found.database)
+    found.tick()
+    assert PartitionState.SCHEDULED is found.lineage.partitions[merged.token].state
+    found.database.now_micros = whole.database.now_micros
+    found.catch_up()
+    assert whole.log == found.log
+    assert violations(found.lineage) == []
+
+
+@every_dialect
+def test_a_stalled_partition_is_asked_anew_once(dialect: Dialect) -> None:
+    """A query that goes silent is replaced by a fresh one, which goes on where the first one was."""
+    asked = []
+    for stalls in (0, 1):
+        found, token = begun(dialect=dialect, stall_s=60.0)
+        demand(found, Fault.STALLED, stalls, token)
+        found.database.now_micros = ORIGIN + 3 * SECOND
+        assert {SliceOutcome.COMPLETE} == {report.outcome for report in found.tick()}
+        assert found.truth() == found.log
+        asked.append(found.client.asked[token])
+    assert asked[0] + 1 == asked[1]
+
+
+def test_a_partition_that_stays_silent_holds_the_watermark() -> None:
+    """It is left after two queries, and the others are read; the next tick reads on where it stands."""
+    found, token = begun(stall_s=60.0)
+    demand(found, Fault.STALLED, 2, token)
+    asked, position = found.client.asked[token], found.lineage.partitions[token].position_micros
+    found.database.now_micros = ORIGIN + 3 * SECOND
+    reports = {report.token: report for report in found.tick()}
+    assert asked + 2 == found.client.asked[token]
+    assert [token] == [report.token for report in reports.values() if report.is_stuck]
+    assert "has sent neither records nor heartbeats for 0.15 s" in str(reports[token].error)
+    assert position <= found.watermark_micros < ORIGIN + SECOND
+    assert found.truth() == found.log
+    assert found.waiting
+    found.tick()
+    assert found.database.now_micros - 1 == found.watermark_micros
+    assert found.truth() == found.log
+
+
+@every_dialect
+def test_lost_retention_is_an_error_that_stays(dialect: Dialect) -> None:
+    """A partition whose records are gone is not skipped: every tick says so, and what there is to choose."""
+    found, token = begun(dialect=dialect)
+    demand(found, Fault.EXPIRED, 1, token)
+    found.database.now_micros = ORIGIN + 3 * SECOND
+    position = found.lineage.partitions[token].position_micros
+    for _ in range(3):
+        report = next(report for report in found.tick() if report.token == token)
+        assert SliceOutcome.INTERRUPTED is report.outcome
+        assert RetentionExpired.__name__ == report.error_name
+        assert "begin a new lake" in str(report.error)
+        assert "`start_timestamp`" in str(report.error)
+        assert position == report.end_inclusive_micros == found.watermark_micros
+    assert found.truth() == found.log
+
+
+def test_faults_befall_the_readings() -> None:
+    """The faults that the seeds deal really come: each of them has befallen some query."""
+    befallen = Counter[Fault]()
+    for seed in range(12):
+        database = churning(seed=seed, faults=PASSING_FAULTS, fault_probability=0.5, stall_s=0.01)
+        found = reading(database)
+        found.catch_up()
+        befallen.update(database.database.faults.befallen)
+    assert {fault for fault in befallen if befallen[fault]} == set(PASSING_FAULTS)
+
+
+def test_the_first_query_never_returns_data() -> None:
+    """Data in the answer of the query without a token would belong to no partition, so it is an error."""
+    found, token = begun()
+    root = Slice("", ORIGIN - 1, ORIGIN + SECOND)
+    service = found.client.service
+    answer = service.execute_streaming_sql
+
+    def swapped(request: Any, is_over: Any) -> Any:
+        request.params.fields["partition_token"].string_value = token
+        return answer(request, is_over)
+
+    service.execute_streaming_sql = swapped  # type: ignore[method-assign] # plays a server that errs
+    (report,) = [
+        row["slice"]
+        for batch in read_slice(found.client, 1, root)
+        for row in batch.to_pylist()
+        if row["slice"]
+    ]
+    assert report["error"].startswith("RecordUnreadable: The query without a token")
+    assert report["outcome"] == SliceOutcome.INTERRUPTED
