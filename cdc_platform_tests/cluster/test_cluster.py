@@ -15,8 +15,8 @@ from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.settings import SimulatorSettings
-from cdc_platform_tests.cluster.services import SHORT_LIVED, Services, write_defs
-from cdc_platform_tests.cluster.spark_cluster import SparkCluster, spark_cluster
+from cdc_platform_tests.cluster.services import Services, write_defs
+from cdc_platform_tests.cluster.spark_cluster import SHORT_LIVED, SparkCluster, spark_cluster
 from cdc_platform_tests.programs import COMMAND_LINE, ENVIRONMENT, start
 from cdc_platform_tests.spark_fixtures import require_java
 
