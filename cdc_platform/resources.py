@@ -19,8 +19,9 @@ from cdc_platform.claims import claim_run
 from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.spark.config import session_secrets, spark_config
+from cdc_platform.spark.config import launch_secrets, session_secrets, spark_config
 from cdc_platform.spark.java import check_java
+from cdc_platform.spark.properties import started_with
 from cdc_platform.spark.shipping import ship_package
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def _open_session(
         return remote
     check_java()
     _refuse_second_lake(settings)
-    with _launcher_output(report or _ignore) as lines, _kept_interrupts():
+    secrets = launch_secrets(settings.spark)
+    with started_with(secrets), _launcher_output(report or _ignore) as lines, _kept_interrupts():
         try:
             session: SparkSession = resource.spark_session
         except Exception as error:

@@ -12,7 +12,8 @@ from cdc_platform.spark.settings import POSTGRESQL_DRIVER, SparkSettings
 RUNTIME: Final = "org.apache.iceberg:iceberg-spark-runtime"
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 
-CATALOG_PREFIX: Final = f"spark.sql.catalog.{CATALOG}"
+CATALOGS: Final = "spark.sql.catalog."
+CATALOG_PREFIX: Final = f"{CATALOGS}{CATALOG}"
 EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 SESSION: Final = {
@@ -49,8 +50,8 @@ LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host":
 def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     """Return the settings that a session starts with; a remote one takes those that a session may set.
 
-    Credentials of the catalog are not among them, see `session_secrets`: Spark is started with its settings
-    on a command line, which every user of the machine can read.
+    Of a session of our own, credentials are not among them, see `launch_secrets` and `session_secrets`:
+    Spark is started with its settings on a command line, which every user of the machine can read.
     """
     if spark.remote is not None:
         return {"spark.remote": spark.remote, **SESSION, **spark.conf}
@@ -65,15 +66,23 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
         **SESSION,
         **_jars(spark, lake),
         **_catalog(lake),
-        **spark.conf,
+        **{name: value for name, value in spark.conf.items() if not is_secret(name)},
     }
+
+
+def launch_secrets(spark: SparkSettings) -> dict[str, str]:
+    """Return what a process of our own is started with besides, by a file that only we may read."""
+    if spark.remote is not None:
+        return {}
+    return {name: value for name, value in spark.conf.items() if is_secret(name)}
 
 
 def session_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     """Return what a session is told once it has started, before it uses the lake."""
     if spark.remote is not None:
         return {}
-    return {name: value for name, value in _properties(lake).items() if is_secret(name)}
+    catalogs = {name: value for name, value in launch_secrets(spark).items() if name.startswith(CATALOGS)}
+    return {name: value for name, value in _properties(lake).items() if is_secret(name)} | catalogs
 
 
 def _catalog(lake: LakeSettings) -> dict[str, str]:

@@ -5,15 +5,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
 
 from cdc_platform.errors import SparkUnreachable
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.spark.config import session_secrets, spark_config
+from cdc_platform.spark.config import launch_secrets, session_secrets, spark_config
 from cdc_platform.spark.java import check_java
+from cdc_platform.spark.properties import properties_options, write_properties
 from cdc_platform.spark.settings import SparkSettings
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -24,7 +24,7 @@ def start_connect_server(
 ) -> "subprocess.Popen[bytes]":
     """Start a server for one lake and return its process; it answers a few seconds later."""
     check_java()
-    secrets = session_secrets(spark, lake)
+    secrets = launch_secrets(spark) | session_secrets(spark, lake)
     conf = {
         **spark_config(spark, lake),
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -33,7 +33,9 @@ def start_connect_server(
     home = Path(pyspark.__file__).parent
     command = [str(home / "bin" / "spark-submit"), "--class", SERVER_CLASS]
     if secrets:
-        command += ["--properties-file", str(_write_properties(log_file.with_suffix(".conf"), secrets))]
+        file = log_file.with_suffix(".conf")
+        write_properties(file, secrets)
+        command += properties_options(file)
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
     # The server's Python workers import the platform, wherever it lies.
@@ -51,15 +53,6 @@ def start_connect_server(
             stdout=log,
             stderr=log,
         )
-
-
-def _write_properties(path: Path, properties: Mapping[str, str]) -> Path:
-    """Write a file of Java properties that only we may read, since a command line is for all to see."""
-    path.unlink(missing_ok=True)
-    lines = [f"{key}={value}".replace("\\", "\\\\") for key, value in properties.items()]
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
-    return path
 
 
 def wait_until_ready(

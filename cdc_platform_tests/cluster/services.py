@@ -42,6 +42,11 @@ attributes:
     driver_memory: 1g
     conf:
       spark.driver.host: 127.0.0.1
+      spark.authenticate: "true"
+      spark.authenticate.secret: "{{{{ env.CLUSTER_SECRET }}}}"
+      spark.sql.shuffle.partitions: "2"
+      spark.sql.codegen.wholeStage: "false"
+      spark.sql.codegen.factoryMode: NO_CODEGEN
       spark.executor.memory: 1g
       spark.executor.extraJavaOptions: {java_options}
       spark.pyspark.python: {python}
@@ -52,11 +57,12 @@ attributes:
 
 @dataclass(frozen=True)
 class Services:
-    """A catalog and an object store, and what their only users have to show."""
+    """A catalog and an object store, and what their only users and those of a Spark cluster have to show."""
 
     uri: str
     password: str
     store: ObjectStore
+    cluster_secret: str
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables that a pipeline's file takes the credentials from."""
@@ -64,6 +70,7 @@ class Services:
             "LAKE_DB_PASSWORD": self.password,
             "LAKE_ACCESS_KEY_ID": self.store.access_key_id,
             "LAKE_SECRET_ACCESS_KEY": self.store.secret_access_key,
+            "CLUSTER_SECRET": self.cluster_secret,
         }
 
     def leaks_in(self, text: str) -> set[str]:
@@ -103,7 +110,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
         folder = Path(stack.enter_context(TemporaryDirectory())) / "cluster"
         uri = stack.enter_context(postgresql(programs, folder, password))
         store = stack.enter_context(object_store(tmp_path_factory.mktemp("store")))
-        yield Services(uri, password, store)
+        yield Services(uri, password, store, secrets.token_hex(16))
 
 
 def write_defs(folder: Path, services: Services, **changes: str | Path) -> Path:

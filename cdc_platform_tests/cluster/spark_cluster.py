@@ -20,6 +20,8 @@ WORKERS: Final = 2
 READY_S: Final = 60.0
 SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"
 """Options of a JVM that ends before better code would pay."""
+PRIVATE: Final = "-Dspark.authenticate=true -Dspark.master.rest.enabled=false"
+"""Who does not know the cluster's secret is refused; the way in that knows no secrets is closed."""
 KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "JAVA_HOME", "TMPDIR")
 """What a worker's machine has of the environment of the tests: nothing of ours, and no credentials."""
 
@@ -77,18 +79,21 @@ class SparkCluster:
 
 
 @contextmanager
-def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
-    """Start a cluster, whose logs and working folders are in a new folder."""
+def spark_cluster(folder: Path, secret: str) -> Iterator[SparkCluster]:
+    """Start a cluster for those who know its secret; its logs and working folders are in a new folder."""
     url = f"spark://127.0.0.1:{free_port()}"
     folder.mkdir()
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     environment |= {
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
+        "SPARK_DAEMON_JAVA_OPTS": f"{SHORT_LIVED} {PRIVATE}",
+        "_SPARK_AUTH_SECRET": secret,
     }
     with ExitStack() as stack:
         master = stack.enter_context(_start_master(folder, url, environment))
+        # A worker that comes too early tries again seconds later.
+        master.wait_for("elected leader", READY_S)
         for number in range(WORKERS):
             stack.enter_context(_start_worker(folder / f"worker-{number}", url, environment))
         yield SparkCluster(url, folder, _make_python(folder / "machine"), master)
