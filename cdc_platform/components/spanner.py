@@ -7,7 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
-from cdc_platform.components.texts import says_texts
+from cdc_platform.components.texts import says_names, says_text, says_texts
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import TableOptions
@@ -26,10 +26,10 @@ def says(description: str) -> dg.Resolver:
 class Source(dg.Model, dg.Resolvable):
     """A Spanner change stream, and how it is read."""
 
-    project: Annotated[str, says("Google Cloud project that holds the instance.")]
-    instance: Annotated[str, says("Spanner instance.")]
-    database: Annotated[str, says("Database of the instance.")]
-    change_stream: Annotated[str, says("Change stream of the database.")]
+    project: Annotated[str, says_text("Google Cloud project that holds the instance.")]
+    instance: Annotated[str, says_text("Spanner instance.")]
+    database: Annotated[str, says_text("Database of the instance.")]
+    change_stream: Annotated[str, says_text("Change stream of the database.")]
     start_timestamp: Annotated[
         str | None,
         says(
@@ -49,7 +49,7 @@ class Source(dg.Model, dg.Resolvable):
         ),
     ] = None
     database_role: Annotated[
-        str | None, says("Database role to read as, where fine-grained access control is used.")
+        str | None, says_text("Database role to read as, where fine-grained access control is used.")
     ] = None
     heartbeat_ms: Annotated[
         int, says("Milliseconds after which an idle partition says that it is alive.")
@@ -214,7 +214,7 @@ class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
     spark: Annotated[Spark, says("What does the work.")] = Field(default_factory=Spark)
     tables: Annotated[
         list[str] | None,
-        says(
+        says_names(
             "Source tables to materialise; empty means all that the stream watches, which asks the "
             "source whenever the code location is loaded."
         ),

@@ -55,6 +55,25 @@ def test_texts_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert settings.spark.conf == {"a.b": "2"}
 
 
+@pytest.mark.parametrize("name", ["123", "1.10", "1e5", "True", "[1]"])
+def test_names_of_the_source_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A name that looks like a number or a list is the same text, written out or from the environment."""
+    monkeypatch.setenv("BANK_NAME", name)
+    source = {
+        **dict.fromkeys(("project", "instance", "database"), name),
+        "change_stream": "{{ env.BANK_NAME }}",
+    }
+    attributes = bank_attributes(
+        source={**source, "database_role": name}, tables=[name, "{{ env.BANK_NAME }}"]
+    )
+    settings = load_settings(write_defs(tmp_path, attributes))
+    found = settings.source
+    assert {name} == {found.project, found.instance, found.database, found.change_stream, found.database_role}
+    assert settings.tables == (name, name)
+
+
 def test_the_request_tag_names_the_pipeline(tmp_path: Path) -> None:
     """Spanner's statistics tell which pipeline made a request."""
     assert load_settings(write_defs(tmp_path)).source.request_tag == "cdc_platform/bank"
