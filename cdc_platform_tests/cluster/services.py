@@ -105,12 +105,14 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     assert programs is not None
     # A password that an address cannot hold as it is.
     password = f"{secrets.token_hex(8)}@/: %é"
+    # One with signs that mean something in Spark's files.
+    cluster_secret = f"{secrets.token_hex(16)}=: \\#!"
     with ExitStack() as stack:
         # Another user runs it, who cannot look into the folders of a test.
         folder = Path(stack.enter_context(TemporaryDirectory())) / "cluster"
         uri = stack.enter_context(postgresql(programs, folder, password))
         store = stack.enter_context(object_store(tmp_path_factory.mktemp("store")))
-        yield Services(uri, password, store, secrets.token_hex(16))
+        yield Services(uri, password, store, cluster_secret)
 
 
 def write_defs(folder: Path, services: Services, **changes: str | Path) -> Path:

@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.spark.config import LOG4J, list_jars, spark_config
+from cdc_platform.spark.config import LOG4J, launch_secrets, list_jars, session_secrets, spark_config
 from cdc_platform.spark.settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 
 
@@ -43,6 +43,21 @@ def test_a_remote_session_is_told_only_what_a_client_may_set(tmp_path: Path) -> 
     assert {
         name for name in conf if name.startswith(("spark.jars", "spark.driver", "spark.sql.catalog"))
     } == set()
+
+
+def test_secrets_stay_away_from_the_command_line(tmp_path: Path) -> None:
+    """A session of our own is started with them by a file; those of catalogs win once it has started."""
+    own = {"spark.authenticate.secret": "a", "spark.sql.catalog.lake.token": "b"}
+    spark = SparkSettings(conf={**own, "spark.authenticate": "true"})
+    lake = LakeSettings("gs://b/l", {"type": "rest", "uri": "http://c", "token": "other"})
+    conf = spark_config(spark, lake)
+    assert conf["spark.authenticate"] == "true"
+    assert set() == own.keys() & conf.keys()
+    assert own == launch_secrets(spark)
+    assert session_secrets(spark, lake) == {"spark.sql.catalog.lake.token": "b"}
+    remote = SparkSettings(remote="sc://spark:15002", conf=own)
+    assert own.items() <= spark_config(remote, LakeSettings(str(tmp_path))).items()
+    assert launch_secrets(remote) == session_secrets(remote, lake) == {}
 
 
 def test_a_postgresql_catalog_brings_its_driver(tmp_path: Path) -> None:
