@@ -77,7 +77,7 @@ def _open_session(
     resource: LazyPySparkResource, settings: PipelineSettings, report: Callable[[str], None] | None
 ) -> "SparkSession":
     if settings.spark.remote is not None:
-        _probe(settings.spark.remote)
+        _probe(settings.spark.address)
         remote: SparkSession = resource.spark_session
         return remote
     check_java()

@@ -28,13 +28,19 @@ class SparkSettings:
     """
 
     master: str = "local[2]"
-    remote: str | None = None
+    # Without a representation, as its parameters may hold a token.
+    remote: str | None = field(default=None, repr=False)
     driver_memory: str = "2g"
     packages: tuple[str, ...] = DEFAULT_PACKAGES
     jars_folder: str | None = None
     # Without a representation: it may hold credentials, and settings may end up in a traceback.
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     ship_package: bool | None = None
+
+    @property
+    def address(self) -> str:
+        """Where Spark is, for people: a remote address without its parameters, which may hold a token."""
+        return self.master if self.remote is None else self.remote.partition(";")[0]
 
     @property
     def is_local(self) -> bool:

@@ -60,6 +60,14 @@ def test_secrets_stay_away_from_the_command_line(tmp_path: Path) -> None:
     assert launch_secrets(remote) == session_secrets(remote, lake) == {}
 
 
+def test_a_remote_address_is_told_without_its_token() -> None:
+    """Its parameters, of which the token is one, are for the server alone."""
+    spark = SparkSettings(remote="sc://spark:443/;token=hidden;x-id=1")
+    assert spark.address == "sc://spark:443/"
+    assert "hidden" not in repr(spark)
+    assert SparkSettings(master="local[3]").address == "local[3]"
+
+
 def test_a_postgresql_catalog_brings_its_driver(tmp_path: Path) -> None:
     """The driver is fetched only where it is needed."""
     lake = LakeSettings(str(tmp_path), {"type": "sql", "uri": "postgresql+psycopg2://u:p@h/d"})
