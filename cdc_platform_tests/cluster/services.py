@@ -51,7 +51,9 @@ attributes:
       spark.executor.extraJavaOptions: {java_options}
       spark.pyspark.python: {python}
       spark.eventLog.enabled: "true"
+      spark.eventLog.compress: "false"
       spark.eventLog.dir: {events}
+      spark.cores.max: "{cores}"
 """
 
 
@@ -88,6 +90,7 @@ LOCAL_SPARK: Final = {
     "master": "local[1]",
     "python": "python",
     "events": "events",
+    "cores": "2",
     "java_options": SHORT_LIVED,
 }
 
