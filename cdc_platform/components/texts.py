@@ -1,7 +1,7 @@
 """Texts in a pipeline's YAML, such as names and a catalog's properties."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import dagster as dg
 
@@ -26,13 +26,17 @@ def says_texts(description: str) -> dg.Resolver:
     return resolver
 
 
-def _resolve_group(context: dg.ResolutionContext, texts: Mapping[str, str]) -> dict[str, Any]:
+def _resolve_group(context: dg.ResolutionContext, texts: Mapping[str, str] | str) -> object:
+    if isinstance(texts, str):
+        return context.resolve_value(texts)  # a template of the whole group
     return {name: _resolve_text(context.at_path(name), text) for name, text in texts.items()}
 
 
 def _resolve_list(context: dg.ResolutionContext, texts: Sequence[str] | str | None) -> object:
-    if texts is None or isinstance(texts, str):
-        return context.resolve_value(texts)
+    if texts is None:
+        return None
+    if isinstance(texts, str):
+        return context.resolve_value(texts)  # a template of the whole list
     return [_resolve_text(context.at_path(place), text) for place, text in enumerate(texts)]
 
 

@@ -74,6 +74,21 @@ def test_names_of_the_source_stay_as_they_are(
     assert settings.tables == (name, name)
 
 
+def test_a_variable_may_hold_all_of_a_list_or_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written as in Python; a word is no list of letters, and where it is not set there is no value."""
+    monkeypatch.setenv("BANK_TABLES", "['accounts', 'transfers']")
+    monkeypatch.setenv("BANK_CONF", "{'a.b': 'c'}")
+    monkeypatch.delenv("BANK_UNSET", raising=False)
+    conf = {"conf": "{{ env.BANK_CONF }}"}
+    path = write_defs(tmp_path, bank_attributes(tables="{{ env.BANK_TABLES }}", spark=conf))
+    settings = load_settings(path)
+    assert settings.tables == ("accounts", "transfers")
+    assert settings.spark.conf == {"a.b": "c"}
+    assert load_settings(write_defs(tmp_path, bank_attributes(tables="{{ env.BANK_UNSET }}"))).tables is None
+    with pytest.raises(SettingError, match="valid list"):
+        load_settings(write_defs(tmp_path, bank_attributes(tables="accounts")))
+
+
 def test_the_request_tag_names_the_pipeline(tmp_path: Path) -> None:
     """Spanner's statistics tell which pipeline made a request."""
     assert load_settings(write_defs(tmp_path)).source.request_tag == "cdc_platform/bank"
