@@ -82,7 +82,7 @@ def _open_session(
         return remote
     check_java()
     _refuse_second_lake(settings)
-    secrets = launch_secrets(settings.spark)
+    secrets = launch_secrets(settings.spark, settings.lake)
     with started_with(secrets), _launcher_output(report or _ignore) as lines, _kept_interrupts():
         try:
             session: SparkSession = resource.spark_session

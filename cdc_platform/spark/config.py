@@ -70,19 +70,21 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     }
 
 
-def launch_secrets(spark: SparkSettings) -> dict[str, str]:
-    """Return what a process of our own is started with besides, by a file that only we may read."""
+def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
+    """Return what a process of our own is started with besides, by a file that only we may read.
+
+    Spark's event log hides what a process is started with, but not what a session is told later.
+    """
     if spark.remote is not None:
         return {}
-    return {name: value for name, value in spark.conf.items() if is_secret(name)}
+    properties = {**_properties(lake), **spark.conf}
+    return {name: value for name, value in properties.items() if is_secret(name)}
 
 
 def session_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
-    """Return what a session is told once it has started, before it uses the lake."""
-    if spark.remote is not None:
-        return {}
-    catalogs = {name: value for name, value in launch_secrets(spark).items() if name.startswith(CATALOGS)}
-    return {name: value for name, value in _properties(lake).items() if is_secret(name)} | catalogs
+    """Return what a session is told before it uses the lake, as its process may have been started by others."""
+    secrets = launch_secrets(spark, lake)
+    return {name: value for name, value in secrets.items() if name.startswith(CATALOGS)}
 
 
 def _catalog(lake: LakeSettings) -> dict[str, str]:

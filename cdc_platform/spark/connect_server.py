@@ -11,7 +11,7 @@ import pyspark
 
 from cdc_platform.errors import SparkUnreachable
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.spark.config import launch_secrets, session_secrets, spark_config
+from cdc_platform.spark.config import launch_secrets, spark_config
 from cdc_platform.spark.java import check_java
 from cdc_platform.spark.properties import properties_options, write_properties
 from cdc_platform.spark.settings import SparkSettings
@@ -24,7 +24,7 @@ def start_connect_server(
 ) -> "subprocess.Popen[bytes]":
     """Start a server for one lake and return its process; it answers a few seconds later."""
     check_java()
-    secrets = launch_secrets(spark) | session_secrets(spark, lake)
+    secrets = launch_secrets(spark, lake)
     conf = {
         **spark_config(spark, lake),
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -46,18 +46,18 @@ def test_a_remote_session_is_told_only_what_a_client_may_set(tmp_path: Path) -> 
 
 
 def test_secrets_stay_away_from_the_command_line(tmp_path: Path) -> None:
-    """A session of our own is started with them by a file; those of catalogs win once it has started."""
+    """A process of our own is started with them by a file; its session is told those of catalogs again."""
     own = {"spark.authenticate.secret": "a", "spark.sql.catalog.lake.token": "b"}
     spark = SparkSettings(conf={**own, "spark.authenticate": "true"})
     lake = LakeSettings("gs://b/l", {"type": "rest", "uri": "http://c", "token": "other"})
     conf = spark_config(spark, lake)
     assert conf["spark.authenticate"] == "true"
     assert set() == own.keys() & conf.keys()
-    assert own == launch_secrets(spark)
+    assert own == launch_secrets(spark, lake)
     assert session_secrets(spark, lake) == {"spark.sql.catalog.lake.token": "b"}
     remote = SparkSettings(remote="sc://spark:15002", conf=own)
     assert own.items() <= spark_config(remote, LakeSettings(str(tmp_path))).items()
-    assert launch_secrets(remote) == session_secrets(remote, lake) == {}
+    assert launch_secrets(remote, lake) == session_secrets(remote, lake) == {}
 
 
 def test_a_remote_address_is_told_without_its_token() -> None:
