@@ -82,7 +82,7 @@ def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
 
 
 def session_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
-    """Return what a session is told before it uses the lake, as its process may have been started by others."""
+    """Return what a session is told before it uses the lake: others may have started its process."""
     secrets = launch_secrets(spark, lake)
     return {name: value for name, value in secrets.items() if name.startswith(CATALOGS)}
 
