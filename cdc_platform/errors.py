@@ -26,6 +26,8 @@
     + TransactionIncomplete     not as many records arrived as the transaction announced
   x LakeError                 a table of the lake could not be read or committed
     + CommitConflict            another run committed first (retry)
+    + LakeAccessDenied          the credentials may not use the catalog or the object store
+    + LakeUnreachable           the catalog or the object store does not answer (retry)
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
     + ValueUnfit                a value of the log does not fit the type of its column
@@ -157,6 +159,16 @@ class LakeError(CdcError):
 
 class CommitConflict(LakeError):
     """Another run committed the same tick first; this one changed nothing."""
+
+    retryable = True
+
+
+class LakeAccessDenied(LakeError):
+    """The credentials may not use the lake's catalog or its object store."""
+
+
+class LakeUnreachable(LakeError):
+    """The lake's catalog or its object store does not answer."""
 
     retryable = True
 

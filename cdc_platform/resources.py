@@ -19,8 +19,10 @@ from cdc_platform.claims import claim_run
 from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.spark.config import spark_config
+from cdc_platform.spark.config import launch_secrets, session_secrets, spark_config
 from cdc_platform.spark.java import check_java
+from cdc_platform.spark.properties import started_with
+from cdc_platform.spark.shipping import ship_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,16 +64,28 @@ def start_session(
 ) -> "SparkSession":
     """Return the resource's session; what can go wrong at its start becomes an error that says what to do."""
     # Spark's workers would otherwise run the first python3 of the PATH.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = settings.spark.conf.get("spark.pyspark.python", sys.executable)
+    session = _open_session(resource, settings, report)
+    for name, value in session_secrets(settings.spark, settings.lake).items():
+        session.conf.set(name, value)
+    if settings.spark.ships_package:
+        ship_package(session)
+    return session
+
+
+def _open_session(
+    resource: LazyPySparkResource, settings: PipelineSettings, report: Callable[[str], None] | None
+) -> "SparkSession":
     if settings.spark.remote is not None:
-        _probe(settings.spark.remote)
-        session: SparkSession = resource.spark_session
-        return session
+        _probe(settings.spark.address)
+        remote: SparkSession = resource.spark_session
+        return remote
     check_java()
     _refuse_second_lake(settings)
-    with _launcher_output(report or _ignore) as lines, _kept_interrupts():
+    secrets = launch_secrets(settings.spark, settings.lake)
+    with started_with(secrets), _launcher_output(report or _ignore) as lines, _kept_interrupts():
         try:
-            session = resource.spark_session
+            session: SparkSession = resource.spark_session
         except Exception as error:
             raise _start_error(settings, error, lines) from error
     return session

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +32,10 @@ class Program:
         """Return what it has said so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def wait_for(self, text: str, within_s: float) -> None:
+    def wait_for(self, text: str, within_s: float, times: int = 1) -> None:
         """Return when it has said something; fail when it ends before that, or takes too long."""
         give_up_at = time.monotonic() + within_s
-        while text not in self.said():
+        while self.said().count(text) < times:
             assert self.process.poll() is None, f"It ended without saying {text!r}:\n{self.said()}"
             assert time.monotonic() < give_up_at, f"No {text!r} within {within_s} s:\n{self.said()}"
             time.sleep(0.05)
@@ -59,10 +59,21 @@ def start(
     log: Path, module: str, *arguments: str | Path, environment: Mapping[str, str] = ENVIRONMENT
 ) -> Iterator[Program]:
     """Yield a module that runs as a program; its process group is killed at the end, whatever happens."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    with start_command(log, command, {**environment, "PYTHONUNBUFFERED": "1"}) as program:
+        yield program
+
+
+@contextmanager
+def start_command(
+    log: Path, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+) -> Iterator[Program]:
+    """Yield a command that runs, in a folder if one is given; its process group is killed at the end."""
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, *map(str, arguments)],
-            env={**environment, "PYTHONUNBUFFERED": "1"},
+            command,
+            env=environment,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -26,7 +26,7 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
     from cdc_platform.resources import spark_session
 
     begun = time.monotonic()
-    click.echo(f"Starting Spark ({settings.spark.remote or settings.spark.master}) ...", err=True)
+    click.echo(f"Starting Spark ({settings.spark.address}) ...", err=True)
 
     def report(line: str) -> None:
         if "downloading http" in line.lower():

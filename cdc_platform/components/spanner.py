@@ -7,6 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
+from cdc_platform.components.texts import says_names, says_text, says_texts
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import TableOptions
@@ -25,10 +26,10 @@ def says(description: str) -> dg.Resolver:
 class Source(dg.Model, dg.Resolvable):
     """A Spanner change stream, and how it is read."""
 
-    project: Annotated[str, says("Google Cloud project that holds the instance.")]
-    instance: Annotated[str, says("Spanner instance.")]
-    database: Annotated[str, says("Database of the instance.")]
-    change_stream: Annotated[str, says("Change stream of the database.")]
+    project: Annotated[str, says_text("Google Cloud project that holds the instance.")]
+    instance: Annotated[str, says_text("Spanner instance.")]
+    database: Annotated[str, says_text("Database of the instance.")]
+    change_stream: Annotated[str, says_text("Change stream of the database.")]
     start_timestamp: Annotated[
         str | None,
         says(
@@ -48,7 +49,7 @@ class Source(dg.Model, dg.Resolvable):
         ),
     ] = None
     database_role: Annotated[
-        str | None, says("Database role to read as, where fine-grained access control is used.")
+        str | None, says_text("Database role to read as, where fine-grained access control is used.")
     ] = None
     heartbeat_ms: Annotated[
         int, says("Milliseconds after which an idle partition says that it is alive.")
@@ -93,9 +94,10 @@ class Lake(dg.Model, dg.Resolvable):
     ]
     catalog: Annotated[
         dict[str, str],
-        says(
-            "Properties of the Iceberg catalog as pyiceberg names them (`type`, `uri`, `warehouse`, "
-            "...); empty means the SQLite file `catalog.db` in the lake's folder."
+        says_texts(
+            "Properties of the Iceberg catalog and the object store as pyiceberg names them (`type`, `uri`, "
+            "`warehouse`, `s3.endpoint`, ...), and `user` and `password` of a sql catalog; Spark gets the "
+            "same. Empty means the SQLite file `catalog.db` in the lake's folder."
         ),
     ] = Field(default_factory=dict)
     table_format_version: Annotated[
@@ -116,15 +118,26 @@ class Spark(dg.Model, dg.Resolvable):
     ] = None
     driver_memory: Annotated[str, says("Heap of the driver of a session of our own.")] = "2g"
     packages: Annotated[
-        list[str], says("Maven coordinates of Iceberg's jar and of the catalog's driver.")
+        list[str],
+        says(
+            "Maven coordinates of Iceberg's jar and of the catalog's driver; what a PostgreSQL catalog and "
+            "an object store need besides is added."
+        ),
     ] = Field(default_factory=lambda: list(DEFAULT_PACKAGES))
     jars_folder: Annotated[
         str | None,
         says("Folder with these jars, used instead of fetching them; relative to the folder of this file."),
     ] = None
-    conf: Annotated[dict[str, str], says("Further Spark settings; they win over the platform's own.")] = (
-        Field(default_factory=dict)
-    )
+    conf: Annotated[
+        dict[str, str], says_texts("Further Spark settings; they win over the platform's own.")
+    ] = Field(default_factory=dict)
+    ship_package: Annotated[
+        bool | None,
+        says(
+            "Whether this package is sent to the workers, which need its libraries in any case; empty means: "
+            "where `master` is a cluster."
+        ),
+    ] = None
 
 
 class Maintenance(dg.Model, dg.Resolvable):
@@ -201,7 +214,7 @@ class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
     spark: Annotated[Spark, says("What does the work.")] = Field(default_factory=Spark)
     tables: Annotated[
         list[str] | None,
-        says(
+        says_names(
             "Source tables to materialise; empty means all that the stream watches, which asks the "
             "source whenever the code location is loaded."
         ),

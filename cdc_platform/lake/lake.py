@@ -11,6 +11,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAl
 from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeFormatUnknown, PipelineNotFound, SettingError
+from cdc_platform.lake.access import reaching
 from cdc_platform.lake.settings import CATALOG, LakeSettings, local_folder
 from cdc_platform.model.names import lake_table_name, quote_spark
 from cdc_platform.model.schemas import (
@@ -90,12 +91,13 @@ class Lake:
                 raise SettingError(
                     "lake.path", f"cannot be made or written ({error.strerror}): {folder}"
                 ) from error
-        catalog = self._connect()
-        for namespace in (self.pipeline, self.system_namespace):
-            catalog.create_namespace_if_not_exists(namespace)
-        for name, schema in SYSTEM_TABLES.items():
-            _ensure(catalog, f"{self.system_namespace}.{name}", schema)
-        return catalog
+        with reaching(self.settings):
+            catalog = self._connect()
+            for namespace in (self.pipeline, self.system_namespace):
+                catalog.create_namespace_if_not_exists(namespace)
+            for name, schema in SYSTEM_TABLES.items():
+                _ensure(catalog, f"{self.system_namespace}.{name}", schema)
+            return catalog
 
     def _connect(self) -> Catalog:
         return load_catalog(CATALOG, **self.settings.pyiceberg_properties())
@@ -112,11 +114,12 @@ class Lake:
                 f"There is no lake at {self.settings.path} (no file {file}). Look at the setting `lake`; "
                 f"if it is right, pipeline `{self.pipeline}` has not run yet: `cdc-platform sync` begins it."
             )
-        catalog = self._connect()
-        try:
-            names = {identifier[-1] for identifier in catalog.list_tables(self.system_namespace)}
-        except NoSuchNamespaceError:
-            names = set()
+        with reaching(self.settings):
+            catalog = self._connect()
+            try:
+                names = {identifier[-1] for identifier in catalog.list_tables(self.system_namespace)}
+            except NoSuchNamespaceError:
+                names = set()
         if RAW not in names:
             raise PipelineNotFound(
                 f"The lake at {self.settings.path} holds no pipeline `{self.pipeline}`; it holds "

@@ -1,18 +1,27 @@
 """Where a lake is, and how Spark and pyiceberg reach its catalog through one block of settings."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from cdc_platform.errors import SettingError
+from cdc_platform.lake.object_store import ObjectStore, find_store, java_properties
 
 CATALOG: Final = "lake"
 """Name of the catalog, in Spark and in pyiceberg."""
 
 BUSY_TIMEOUT_S: Final = 60
 """How long a writer waits for the SQLite catalog: a locked catalog delays and never fails."""
+
+HIDDEN_NAMES: Final = (
+    "(?i)secret|passw|passphrase|token|credential|access.?key|account.?key|private.?key|authorization"
+)
+"""Regular expression, of Python and of Java, of the names of properties whose values nobody may see."""
+
+_LOGIN: Final = ("user", "password")
 
 
 @dataclass(frozen=True)
@@ -21,13 +30,15 @@ class LakeSettings:
 
     Args:
         path: folder or URI that holds the data; the SQLite catalog of the default lies in it.
-        catalog: pyiceberg's catalog properties (`type`, `uri`, `warehouse` and further ones);
-            empty means the SQLite file `catalog.db` in `path`.
+        catalog: pyiceberg's catalog properties (`type`, `uri`, `warehouse` and further ones); a sql
+            catalog may have its `user` and `password` beside the `uri` instead of in it. Empty means the
+            SQLite file `catalog.db` in `path`.
         table_format_version: Iceberg format version of the merged tables.
     """
 
     path: str
-    catalog: Mapping[str, str] = field(default_factory=dict)
+    # Without a representation: it holds credentials, and settings may end up in a traceback.
+    catalog: Mapping[str, str] = field(default_factory=dict, repr=False)
     table_format_version: int = 3
 
     @property
@@ -40,7 +51,17 @@ class LakeSettings:
         if not self.catalog:
             uri = f"sqlite:///{_local(self.path) / 'catalog.db'}?timeout={BUSY_TIMEOUT_S}"
             return {"type": "sql", "uri": uri, "warehouse": self.warehouse}
-        return {**self.catalog, "warehouse": self.warehouse}
+        properties = {**self.catalog, "warehouse": self.warehouse}
+        if self.catalog.get("type") == "sql":
+            properties["uri"] = _with_login(self.catalog)
+            for name in _LOGIN:
+                properties.pop(name, None)
+        return properties
+
+    @property
+    def store(self) -> ObjectStore | None:
+        """The kind of object store that holds the data, None for a folder."""
+        return find_store(self.warehouse) or find_store(self.path)
 
     @property
     def catalog_file(self) -> Path | None:
@@ -53,14 +74,39 @@ class LakeSettings:
         if not self.catalog:
             uri = f"jdbc:sqlite:{_local(self.path) / 'catalog.db'}?busy_timeout={BUSY_TIMEOUT_S * 1000}"
             return _jdbc(uri, self.warehouse)
-        return _translate(self.catalog, self.warehouse)
+        properties = java_properties(_translate(self.catalog, self.warehouse))
+        # The file IO of a REST catalog follows the location by itself, as the service may want another one.
+        if self.store is not None and properties["type"] != "rest":
+            properties.setdefault("io-impl", self.store.file_io)
+        return properties
+
+
+def is_secret(name: str) -> bool:
+    """Tell by a property's name whether nobody may see its value."""
+    return re.search(HIDDEN_NAMES, name) is not None
+
+
+def _with_login(catalog: Mapping[str, str]) -> str:
+    """Return the address of a sql catalog with user and password in it, as pyiceberg needs it."""
+    uri = catalog.get("uri", "")
+    user, password = (catalog.get(name) for name in _LOGIN)
+    if user is None and password is None:
+        return uri
+    parts = urlsplit(uri)
+    if "@" in parts.netloc:
+        raise SettingError(
+            "lake.catalog.uri", "holds a user already; leave it out there, or `user` and `password` here"
+        )
+    login = ":".join(quote(value, safe="") for value in (user or "", password) if value is not None)
+    return urlunsplit(parts._replace(netloc=f"{login}@{parts.netloc}"))
 
 
 def _translate(catalog: Mapping[str, str], warehouse: str) -> dict[str, str]:
     kind, uri = catalog.get("type", ""), catalog.get("uri", "")
     others = {key: value for key, value in catalog.items() if key not in {"type", "uri", "warehouse"}}
     if kind == "sql":
-        return _jdbc_of_sqlalchemy(uri, warehouse) | others
+        others = {key: value for key, value in others.items() if key not in _LOGIN}
+        return _jdbc_of_sqlalchemy(_with_login(catalog), warehouse) | others
     if kind in {"rest", "hive", "glue"}:
         return {"type": kind, "warehouse": warehouse, **({"uri": uri} if uri else {}), **others}
     raise SettingError("lake.catalog.type", f"must be sql, rest, hive or glue: {kind!r}")

@@ -1,15 +1,19 @@
 """The configuration of every Spark session and server of the platform."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from cdc_platform.errors import JarsUnavailable
-from cdc_platform.lake.settings import CATALOG, LakeSettings
+from cdc_platform.lake.settings import CATALOG, HIDDEN_NAMES, LakeSettings, is_secret
 from cdc_platform.spark.settings import POSTGRESQL_DRIVER, SparkSettings
 
+RUNTIME: Final = "org.apache.iceberg:iceberg-spark-runtime"
 LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 
+CATALOGS: Final = "spark.sql.catalog."
+CATALOG_PREFIX: Final = f"{CATALOGS}{CATALOG}"
 EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 SESSION: Final = {
@@ -30,8 +34,8 @@ PROCESS: Final = {
     "spark.sql.extensions": EXTENSIONS,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
+    # Spark's own expression leaves out some names under which catalogs take credentials.
+    "spark.redaction.regex": HIDDEN_NAMES,
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     # Ticks run many small queries of the same few shapes.
     "spark.sql.codegen.cache.maxEntries": "1000",
@@ -39,9 +43,16 @@ PROCESS: Final = {
 }
 """What a Spark process is started with."""
 
+LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""Of a driver that has no workers on other machines."""
+
 
 def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
-    """Return the settings of a session; a remote one takes those that a session may set."""
+    """Return the settings that a session starts with; a remote one takes those that a session may set.
+
+    Of a session of our own, credentials are not among them, see `launch_secrets` and `session_secrets`:
+    Spark is started with its settings on a command line, which every user of the machine can read.
+    """
     if spark.remote is not None:
         return {"spark.remote": spark.remote, **SESSION, **spark.conf}
     return {
@@ -51,18 +62,42 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
         # Spark's workers would otherwise run the first python3 of the PATH.
         "spark.pyspark.python": sys.executable,
         **PROCESS,
+        **(LOOPBACK if spark.is_local else {}),
         **SESSION,
         **_jars(spark, lake),
         **_catalog(lake),
-        **spark.conf,
+        **{name: value for name, value in spark.conf.items() if not is_secret(name)},
     }
 
 
+def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
+    """Return what a process of our own is started with besides, by a file that only we may read.
+
+    Spark's event log hides what a process is started with, but not what a session is told later.
+    """
+    if spark.remote is not None:
+        return {}
+    properties = {**_properties(lake), **spark.conf}
+    return {name: value for name, value in properties.items() if is_secret(name)}
+
+
+def session_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
+    """Return what a session is told before it uses the lake: others may have started its process."""
+    secrets = launch_secrets(spark, lake)
+    return {name: value for name, value in secrets.items() if name.startswith(CATALOGS)}
+
+
 def _catalog(lake: LakeSettings) -> dict[str, str]:
-    prefix = f"spark.sql.catalog.{CATALOG}"
-    properties = {f"{prefix}.{key}": value for key, value in lake.spark_properties().items()}
-    # Iceberg's Spark catalog would otherwise hide what pyiceberg has committed.
-    return {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.cache-enabled": "false", **properties}
+    return {
+        CATALOG_PREFIX: "org.apache.iceberg.spark.SparkCatalog",
+        # Iceberg's Spark catalog would otherwise hide what pyiceberg has committed.
+        f"{CATALOG_PREFIX}.cache-enabled": "false",
+        **{name: value for name, value in _properties(lake).items() if not is_secret(name)},
+    }
+
+
+def _properties(lake: LakeSettings) -> dict[str, str]:
+    return {f"{CATALOG_PREFIX}.{key}": value for key, value in lake.spark_properties().items()}
 
 
 def _jars(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
@@ -71,7 +106,16 @@ def _jars(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     packages = list(spark.packages)
     if lake.spark_properties().get("uri", "").startswith("jdbc:postgresql"):
         packages.append(POSTGRESQL_DRIVER)
+    packages += _store_packages(packages, lake)
     return {"spark.jars.packages": ",".join(packages)}
+
+
+def _store_packages(packages: Sequence[str], lake: LakeSettings) -> list[str]:
+    """Return the bundle of the lake's object store, of the version of Iceberg's runtime among packages."""
+    runtimes = [package for package in packages if package.startswith(RUNTIME)]
+    if lake.store is None or not runtimes or any(f":{lake.store.bundle}:" in package for package in packages):
+        return []
+    return [f"org.apache.iceberg:{lake.store.bundle}:{runtimes[0].rpartition(':')[2]}"]
 
 
 def list_jars(folder: str) -> list[str]:

@@ -11,8 +11,9 @@ import pyspark
 
 from cdc_platform.errors import SparkUnreachable
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.spark.config import spark_config
+from cdc_platform.spark.config import launch_secrets, spark_config
 from cdc_platform.spark.java import check_java
+from cdc_platform.spark.properties import properties_options, write_properties
 from cdc_platform.spark.settings import SparkSettings
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -23,6 +24,7 @@ def start_connect_server(
 ) -> "subprocess.Popen[bytes]":
     """Start a server for one lake and return its process; it answers a few seconds later."""
     check_java()
+    secrets = launch_secrets(spark, lake)
     conf = {
         **spark_config(spark, lake),
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -30,6 +32,10 @@ def start_connect_server(
     }
     home = Path(pyspark.__file__).parent
     command = [str(home / "bin" / "spark-submit"), "--class", SERVER_CLASS]
+    if secrets:
+        file = log_file.with_suffix(".conf")
+        write_properties(file, secrets)
+        command += properties_options(file)
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
     # The server's Python workers import the platform, wherever it lies.

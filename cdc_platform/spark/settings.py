@@ -19,14 +19,37 @@ class SparkSettings:
         master: master of a classic session, for instance `local[2]` or `spark://HOST:7077`.
         remote: address of a Spark Connect server (`sc://HOST:PORT`), used instead of a master.
         driver_memory: heap of the driver, for instance `2g`.
-        packages: Maven coordinates of Iceberg's jar and the catalog's driver.
+        packages: Maven coordinates of Iceberg's jar and the catalog's driver; what a PostgreSQL catalog and
+            an object store need besides is added.
         jars_folder: folder of local jars, used instead of packages where nothing can be fetched.
         conf: further Spark settings; they win over the platform's own.
+        ship_package: whether this package is sent to the workers; None means where they are other machines
+            than the driver's.
     """
 
     master: str = "local[2]"
-    remote: str | None = None
+    # Without a representation, as its parameters may hold a token.
+    remote: str | None = field(default=None, repr=False)
     driver_memory: str = "2g"
     packages: tuple[str, ...] = DEFAULT_PACKAGES
     jars_folder: str | None = None
-    conf: Mapping[str, str] = field(default_factory=dict)
+    # Without a representation: it may hold credentials, and settings may end up in a traceback.
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ship_package: bool | None = None
+
+    @property
+    def address(self) -> str:
+        """Where Spark is, for people: a remote address without its parameters, which may hold a token."""
+        return self.master if self.remote is None else self.remote.partition(";")[0]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a session of our own works in the driver's process alone."""
+        return self.remote is None and self.master.startswith("local")
+
+    @property
+    def ships_package(self) -> bool:
+        """Whether this package is sent to the workers; a server that is named has packages of its own."""
+        if self.ship_package is None:
+            return self.remote is None and not self.is_local
+        return self.ship_package

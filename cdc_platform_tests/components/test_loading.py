@@ -44,6 +44,51 @@ def test_templates_read_the_environment(tmp_path: Path, monkeypatch: pytest.Monk
     assert (settings.source.database, settings.spark.remote) == ("ledger", None)
 
 
+@pytest.mark.parametrize("password", ["0123", "123", "1e5", "1.10", "'quoted'", "[1]", "p@ss%/", "True"])
+def test_texts_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    """A password or a Spark setting that looks like a number or a list is no number and no list."""
+    monkeypatch.setenv("CATALOG_TOKEN", password)
+    catalog = {"type": "rest", "uri": "http://c", "token": "{{ env.CATALOG_TOKEN }}", "other": "1_0"}
+    lake = {"path": "gs://b/l", "catalog": catalog}
+    settings = load_settings(write_defs(tmp_path, bank_attributes(lake=lake, spark={"conf": {"a.b": "2"}})))
+    assert {**catalog, "token": password} == settings.lake.catalog
+    assert settings.spark.conf == {"a.b": "2"}
+
+
+@pytest.mark.parametrize("name", ["123", "1.10", "1e5", "True", "[1]"])
+def test_names_of_the_source_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A name that looks like a number or a list is the same text, written out or from the environment."""
+    monkeypatch.setenv("BANK_NAME", name)
+    source = {
+        **dict.fromkeys(("project", "instance", "database"), name),
+        "change_stream": "{{ env.BANK_NAME }}",
+    }
+    attributes = bank_attributes(
+        source={**source, "database_role": name}, tables=[name, "{{ env.BANK_NAME }}"]
+    )
+    settings = load_settings(write_defs(tmp_path, attributes))
+    found = settings.source
+    assert {name} == {found.project, found.instance, found.database, found.change_stream, found.database_role}
+    assert settings.tables == (name, name)
+
+
+def test_a_variable_may_hold_all_of_a_list_or_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written as in Python; a word is no list of letters, and where it is not set there is no value."""
+    monkeypatch.setenv("BANK_TABLES", "['accounts', 'transfers']")
+    monkeypatch.setenv("BANK_CONF", "{'a.b': 'c'}")
+    monkeypatch.delenv("BANK_UNSET", raising=False)
+    conf = {"conf": "{{ env.BANK_CONF }}"}
+    path = write_defs(tmp_path, bank_attributes(tables="{{ env.BANK_TABLES }}", spark=conf))
+    settings = load_settings(path)
+    assert settings.tables == ("accounts", "transfers")
+    assert settings.spark.conf == {"a.b": "c"}
+    assert load_settings(write_defs(tmp_path, bank_attributes(tables="{{ env.BANK_UNSET }}"))).tables is None
+    with pytest.raises(SettingError, match="valid list"):
+        load_settings(write_defs(tmp_path, bank_attributes(tables="accounts")))
+
+
 def test_the_request_tag_names_the_pipeline(tmp_path: Path) -> None:
     """Spanner's statistics tell which pipeline made a request."""
     assert load_settings(write_defs(tmp_path)).source.request_tag == "cdc_platform/bank"

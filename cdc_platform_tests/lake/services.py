@@ -35,20 +35,25 @@ def postgresql_programs() -> Path | None:
 
 
 @contextmanager
-def postgresql(programs: Path, folder: Path) -> Iterator[str]:
+def postgresql(programs: Path, folder: Path, password: str | None = None) -> Iterator[str]:
     """Run a private cluster in a folder, and give the address of its only database for SQLAlchemy.
 
-    The folder's parent must be for this alone: both go to another user where we are root.
+    The folder's parent must be for this alone: both go to another user where we are root. With a password
+    the server wants it, and the address names no user: that is `lake`.
     """
-    data, port = folder / "data", free_port()
+    data, port, password_file = folder / "data", free_port(), folder / "password"
     data.mkdir(parents=True)
+    if password is not None:
+        password_file.write_text(password, encoding="utf-8")
     user = _own(folder)
-    _run([str(programs / "initdb"), "-D", str(data), "-U", "lake", "--auth=trust", "--no-sync"], user)
+    login = ["--auth=trust"] if password is None else ["--auth=scram-sha-256", f"--pwfile={password_file}"]
+    _run([str(programs / "initdb"), "-D", str(data), "-U", "lake", *login, "--no-sync"], user)
+    password_file.unlink(missing_ok=True)
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={data} -c fsync=off"
     control = [str(programs / "pg_ctl"), "-D", str(data)]
     _run([*control, "-w", "-o", options, "-l", str(folder / "log"), "start"], user)
     try:
-        yield f"postgresql+psycopg2://lake@127.0.0.1:{port}/postgres"
+        yield f"postgresql+psycopg2://{'lake@' if password is None else ''}127.0.0.1:{port}/postgres"
     finally:
         _run([*control, "-m", "immediate", "stop"], user)
 

@@ -1,11 +1,14 @@
 """One block of catalog settings, translated for pyiceberg and for Spark."""
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.settings import LakeSettings, local_folder
+from cdc_platform.lake.settings import LakeSettings, is_secret, local_folder
+
+S3_FILE_IO: Final = "org.apache.iceberg.aws.s3.S3FileIO"
 
 
 def test_the_default_is_a_sqlite_file_that_both_sides_share(tmp_path: Path) -> None:
@@ -30,7 +33,12 @@ def test_the_default_is_a_sqlite_file_that_both_sides_share(tmp_path: Path) -> N
     [
         (  # a file elsewhere
             {"type": "sql", "uri": "sqlite:////data/c.db?timeout=5"},
-            {"type": "jdbc", "uri": "jdbc:sqlite:/data/c.db?busy_timeout=60000", "jdbc.schema-version": "V1"},
+            {
+                "type": "jdbc",
+                "uri": "jdbc:sqlite:/data/c.db?busy_timeout=60000",
+                "jdbc.schema-version": "V1",
+                "io-impl": S3_FILE_IO,
+            },
         ),
         (  # user and password leave the address, decoded
             {"type": "sql", "uri": "postgresql+psycopg2://me:p%40ss@db:6432/lake"},
@@ -40,17 +48,40 @@ def test_the_default_is_a_sqlite_file_that_both_sides_share(tmp_path: Path) -> N
                 "jdbc.schema-version": "V1",
                 "jdbc.user": "me",
                 "jdbc.password": "p@ss",
+                "io-impl": S3_FILE_IO,
             },
         ),
         (  # the usual port, no login
             {"type": "sql", "uri": "postgresql+psycopg2://db/lake"},
-            {"type": "jdbc", "uri": "jdbc:postgresql://db:5432/lake", "jdbc.schema-version": "V1"},
+            {
+                "type": "jdbc",
+                "uri": "jdbc:postgresql://db:5432/lake",
+                "jdbc.schema-version": "V1",
+                "io-impl": S3_FILE_IO,
+            },
         ),
         (  # further properties pass as they are
             {"type": "rest", "uri": "http://catalog:8181", "token": "abc"},
             {"type": "rest", "uri": "http://catalog:8181", "token": "abc"},
         ),
-        ({"type": "glue"}, {"type": "glue"}),  # no address
+        (  # no address; a region has another name
+            {"type": "glue", "s3.region": "eu-west-1"},
+            {"type": "glue", "client.region": "eu-west-1", "io-impl": S3_FILE_IO},
+        ),
+        (  # a server of one's own has no name for each bucket
+            {"type": "rest", "uri": "http://c", "s3.endpoint": "http://s"},
+            {"type": "rest", "uri": "http://c", "s3.endpoint": "http://s", "s3.path-style-access": "true"},
+        ),
+        (  # unless it has
+            {"type": "glue", "s3.endpoint": "http://s", "s3.force-virtual-addressing": "True"},
+            {
+                "type": "glue",
+                "s3.endpoint": "http://s",
+                "s3.force-virtual-addressing": "True",
+                "io-impl": S3_FILE_IO,
+            },
+        ),
+        ({"type": "hive", "io-impl": "x.FileIO"}, {"type": "hive", "io-impl": "x.FileIO"}),  # a choice wins
     ],
 )
 def test_catalogs_are_translated_for_spark(catalog: dict[str, str], expected: dict[str, str]) -> None:
@@ -58,6 +89,44 @@ def test_catalogs_are_translated_for_spark(catalog: dict[str, str], expected: di
     lake = LakeSettings("s3://bucket/lake", catalog)
     assert {**expected, "warehouse": "s3://bucket/lake"} == lake.spark_properties()
     assert {**catalog, "warehouse": "s3://bucket/lake"} == lake.pyiceberg_properties()
+
+
+def test_a_login_may_stand_beside_the_address() -> None:
+    """A password from a variable may hold any character: each side gets it in its own form."""
+    login = {"user": "me", "password": "p@ss/w:rd é%"}
+    lake = LakeSettings("s3://b/l", {"type": "sql", "uri": "postgresql+psycopg2://db:6432/lake", **login})
+    properties = lake.pyiceberg_properties()
+    assert properties["uri"] == "postgresql+psycopg2://me:p%40ss%2Fw%3Ard%20%C3%A9%25@db:6432/lake"
+    assert set() == login.keys() & properties.keys()
+    found = lake.spark_properties()
+    assert (found["jdbc.user"], found["jdbc.password"]) == ("me", "p@ss/w:rd é%")
+    assert found["uri"] == "jdbc:postgresql://db:6432/lake"
+
+
+def test_credentials_are_in_no_representation() -> None:
+    """Settings may end up in a traceback or a log."""
+    assert "hush" not in repr(LakeSettings("s3://b/l", {"s3.secret-access-key": "hush"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("s3.secret-access-key", True),
+        ("s3.access-key-id", True),
+        ("s3.session-token", True),
+        ("jdbc.password", True),
+        ("credential", True),  # of a REST catalog
+        ("header.Authorization", True),
+        ("adls.auth.shared-key.account.key", True),
+        ("gcs.oauth2.token", True),
+        ("uri", False),
+        ("warehouse", False),
+        ("client.region", False),
+    ],
+)
+def test_secrets_are_known_by_name(name: str, *, expected: bool) -> None:
+    """What hides a value is the name of its property."""
+    assert expected == is_secret(name)
 
 
 def test_a_warehouse_of_its_own_wins() -> None:
@@ -74,6 +143,10 @@ def test_a_warehouse_of_its_own_wins() -> None:
         (LakeSettings("s3://b/l", {"type": "hadoop"}), "lake.catalog.type"),  # unknown
         (LakeSettings("s3://b/l", {"type": "sql", "uri": "mysql://h/d"}), "lake.catalog.uri"),  # no driver
         (LakeSettings("s3://b/l", {"type": "sql"}), "lake.catalog.uri"),  # no address
+        (  # two users
+            LakeSettings("s3://b/l", {"type": "sql", "uri": "postgresql://me@h/d", "user": "you"}),
+            "lake.catalog.uri",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(lake: LakeSettings, setting: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.spark.config import LOG4J, list_jars, spark_config
+from cdc_platform.spark.config import LOG4J, launch_secrets, list_jars, session_secrets, spark_config
 from cdc_platform.spark.settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 
 
@@ -43,6 +43,29 @@ def test_a_remote_session_is_told_only_what_a_client_may_set(tmp_path: Path) -> 
     assert {
         name for name in conf if name.startswith(("spark.jars", "spark.driver", "spark.sql.catalog"))
     } == set()
+
+
+def test_secrets_stay_away_from_the_command_line(tmp_path: Path) -> None:
+    """A process of our own is started with them by a file; its session is told those of catalogs again."""
+    own = {"spark.authenticate.secret": "a", "spark.sql.catalog.lake.token": "b"}
+    spark = SparkSettings(conf={**own, "spark.authenticate": "true"})
+    lake = LakeSettings("gs://b/l", {"type": "rest", "uri": "http://c", "token": "other"})
+    conf = spark_config(spark, lake)
+    assert conf["spark.authenticate"] == "true"
+    assert set() == own.keys() & conf.keys()
+    assert own == launch_secrets(spark, lake)
+    assert session_secrets(spark, lake) == {"spark.sql.catalog.lake.token": "b"}
+    remote = SparkSettings(remote="sc://spark:15002", conf=own)
+    assert own.items() <= spark_config(remote, LakeSettings(str(tmp_path))).items()
+    assert launch_secrets(remote, lake) == session_secrets(remote, lake) == {}
+
+
+def test_a_remote_address_is_told_without_its_token() -> None:
+    """Its parameters, of which the token is one, are for the server alone."""
+    spark = SparkSettings(remote="sc://spark:443/;token=hidden;x-id=1")
+    assert spark.address == "sc://spark:443/"
+    assert "hidden" not in repr(spark)
+    assert SparkSettings(master="local[3]").address == "local[3]"
 
 
 def test_a_postgresql_catalog_brings_its_driver(tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+"""Object stores that hold a lake, and what Iceberg's Java side needs to reach them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """A kind of object store.
+
+    pyiceberg reaches all of them through pyarrow, which has its clients built in.
+
+    Args:
+        file_io: Iceberg's class for it.
+        bundle: artifact of `org.apache.iceberg` that holds this class's client libraries.
+        credentials: the catalog properties that both sides take credentials from.
+    """
+
+    file_io: str
+    bundle: str
+    credentials: tuple[str, ...]
+
+
+_S3: Final = ObjectStore(
+    "org.apache.iceberg.aws.s3.S3FileIO",
+    "iceberg-aws-bundle",
+    ("s3.access-key-id", "s3.secret-access-key", "s3.session-token"),
+)
+_GCS: Final = ObjectStore("org.apache.iceberg.gcp.gcs.GCSFileIO", "iceberg-gcp-bundle", ("gcs.oauth2.token",))
+_ADLS: Final = ObjectStore(
+    "org.apache.iceberg.azure.adlsv2.ADLSFileIO",
+    "iceberg-azure-bundle",
+    ("adls.account-name", "adls.account-key"),
+)
+
+_STORES: Final = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), _S3),
+    "gs": _GCS,
+    **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), _ADLS),
+}
+
+
+def find_store(location: str) -> ObjectStore | None:
+    """Return the kind of object store that a URI names, None for a folder or one that is not known."""
+    return _STORES.get(urlsplit(location).scheme)
+
+
+def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return a catalog's properties under the names that Iceberg's Java side gives to the same things."""
+    found = dict(properties)
+    region = found.pop("s3.region", None)
+    if region is not None:
+        found.setdefault("client.region", region)
+    if "s3.endpoint" in found and found.get("s3.force-virtual-addressing", "").lower() != "true":
+        # As pyarrow does: a server of one's own rarely has a name for each bucket.
+        found.setdefault("s3.path-style-access", "true")
+    if {"adls.account-name", "adls.account-key"} <= found.keys():
+        found.setdefault("adls.auth.shared-key.account.name", found["adls.account-name"])
+        found.setdefault("adls.auth.shared-key.account.key", found["adls.account-key"])
+    return found

@@ -1,0 +1,69 @@
+"""Settings that Spark is started with by a file that only we may read: its command line is for all to see."""
+
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from cdc_platform.errors import SettingError
+
+SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+"""Environment variable with what PySpark adds to the command line of Spark's launcher."""
+
+NO_ARGUMENTS: Final = "pyspark-shell"
+OPTION: Final = "--properties-file"
+
+
+def properties_options(path: Path) -> list[str]:
+    """Return the launcher's options that add a file of properties to what the machine has set up."""
+    return [OPTION, str(path), "--load-spark-defaults"]
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """Write a new file of Java properties that only we may read, in place of one that is there."""
+    path.unlink(missing_ok=True)
+    lines = [f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items()]
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.writelines(lines)
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([\\=:#! ])", r"\\\1", text).replace("\n", "\\n").replace("\r", "\\r")
+
+
+@contextmanager
+def started_with(properties: Mapping[str, str]) -> Iterator[None]:
+    """Hand properties to a classic session that starts meanwhile, by a file that is gone afterwards.
+
+    Raises:
+        SettingError: the environment names a file of properties already, and Spark takes one.
+    """
+    if not properties:
+        yield
+        return
+    given = os.environ.get(SUBMIT_ARGUMENTS)
+    if given is not None and OPTION in given:
+        raise SettingError(
+            "spark.conf",
+            f"holds secrets, which Spark takes from a file, but {SUBMIT_ARGUMENTS} names a file of its own; "
+            f"put them there: {', '.join(properties)}",
+        )
+    with tempfile.TemporaryDirectory(prefix="cdc_platform-") as folder:
+        path = Path(folder) / "spark.conf"
+        write_properties(path, properties)
+        os.environ[SUBMIT_ARGUMENTS] = f"{shlex.join(properties_options(path))} {given or NO_ARGUMENTS}"
+        try:
+            yield
+        finally:
+            _restore(given)
+
+
+def _restore(given: str | None) -> None:
+    if given is None:
+        del os.environ[SUBMIT_ARGUMENTS]
+    else:
+        os.environ[SUBMIT_ARGUMENTS] = given
