@@ -4,6 +4,10 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from cdc_platform_tests.java_options import shorten_starts
+
+shorten_starts()
+
 pytest_plugins = [
     "cdc_platform_tests.emulator_fixtures",
     "cdc_platform_tests.server_fixtures",

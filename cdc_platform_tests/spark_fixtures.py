@@ -23,7 +23,6 @@ TEST_SPARK = SparkSettings(
     conf={
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
-        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         **INTERPRETED,
     },
 )

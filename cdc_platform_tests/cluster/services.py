@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from cdc_platform_tests.cluster.object_store import BUCKET, REGION, ObjectStore, is_installed, object_store
-from cdc_platform_tests.cluster.spark_cluster import SHORT_LIVED
+from cdc_platform_tests.java_options import SHORT_LIVED
 from cdc_platform_tests.lake.services import postgresql, postgresql_programs
 
 DEFS: Final = """\

@@ -10,6 +10,7 @@ from typing import Final
 
 import pyspark
 
+from cdc_platform_tests.java_options import SHORT_LIVED
 from cdc_platform_tests.programs import Program, free_port, start_command
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent
@@ -18,8 +19,6 @@ MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 WORKERS: Final = 2
 READY_S: Final = 60.0
-SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"
-"""Options of a JVM that ends before better code would pay."""
 PRIVATE: Final = "-Dspark.authenticate=true -Dspark.master.rest.enabled=false"
 """Who does not know the cluster's secret is refused; the way in that knows no secrets is closed."""
 KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "JAVA_HOME", "TMPDIR")

@@ -18,7 +18,7 @@ from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.settings import SimulatorSettings
 from cdc_platform_tests.cluster.services import Services, write_defs
-from cdc_platform_tests.cluster.spark_cluster import SHORT_LIVED, SparkCluster, spark_cluster
+from cdc_platform_tests.cluster.spark_cluster import SparkCluster, spark_cluster
 from cdc_platform_tests.programs import COMMAND_LINE, ENVIRONMENT, start
 from cdc_platform_tests.spark_fixtures import require_java
 
@@ -44,7 +44,7 @@ class Driver:
     def run(self, command: str, *options: str | Path) -> str:
         """Run a command that must succeed, and return what it said; no command line shows a secret."""
         log = self.folder / f"{command}.log"
-        environment = {**ENVIRONMENT, **self.variables, "SPARK_SUBMIT_OPTS": SHORT_LIVED}
+        environment = {**ENVIRONMENT, **self.variables}
         with start(
             log, COMMAND_LINE, command, self.folder / "defs.yaml", *options, environment=environment
         ) as program:
