@@ -1,4 +1,4 @@
-"""The command line: `cdc-platform demo`, `sync`, `status` and `check`."""
+"""The command line: `cdc-platform demo`, `sync`, `status` and `check`; further ones are in commands/."""
 
 import sys
 import time
@@ -11,6 +11,11 @@ from xml.etree import ElementTree as ET
 
 import click
 
+from cdc_platform.commands.common import DEFS, NAME
+from cdc_platform.commands.common import examples as _examples
+from cdc_platform.commands.common import start_spark as _start_spark
+from cdc_platform.commands.cuts import cuts
+from cdc_platform.commands.explain import explain
 from cdc_platform.errors import CdcError
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.simulator.command import simulate
@@ -20,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc_platform.pipeline.pipeline import Pipeline
-    from cdc_platform.pipeline.settings import PipelineSettings
     from cdc_platform.pipeline.status import Status, TableStatus
     from cdc_platform.pipeline.tick import TickOutcome
     from cdc_platform.pipeline.verdict import Check, Verdict
@@ -40,18 +44,13 @@ Declare a pipeline of yours, and run it:
   cdc-platform status examples/my_bank/defs.yaml
   cdc-platform check examples/my_bank/defs.yaml
 \b
+Ask how a row came to be, and which moments of the past can be read:
+  cdc-platform explain examples/my_bank/defs.yaml accounts 42
+  cdc-platform cuts examples/my_bank/defs.yaml
+\b
 Run it with Dagster's UI and the pipeline's sensor:
   CDC_PLATFORM_DEFS=examples/my_bank/defs.yaml dagster dev -w workspace.yaml
 """
-
-
-def _examples(*lines: str) -> str:
-    # The control character keeps click from making one paragraph of the lines.
-    return "\n".join(("\b", "Examples:", *(f"  cdc-platform {line}" for line in lines)))
-
-
-DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-NAME = click.option("--name", help="Which pipeline, where DEFS declares several.")
 
 
 class Commands(click.Group):
@@ -72,7 +71,8 @@ def main() -> None:
     """Change data from Spanner as lakehouse tables that are right at every moment."""
 
 
-main.add_command(simulate)
+for command in (simulate, explain, cuts):
+    main.add_command(command)
 
 
 @main.command(epilog=_examples("demo", "demo --seconds 90 --no-ui", "demo --server emulator"))
@@ -355,22 +355,6 @@ def as_junit(pipeline: str, results: "list[tuple[Check, Verdict, float]]") -> st
         told = [f"warning={verdict.summary}"] if promise.is_warning and not verdict.passed else []
         ET.SubElement(case, "system-out").text = "\n".join([*told, facts])
     return ET.tostring(suite, encoding="unicode", xml_declaration=True)
-
-
-def _start_spark(settings: "PipelineSettings") -> "SparkSession":
-    """Start the session, and say what takes long: the first start fetches Spark's packages."""
-    from cdc_platform.resources import spark_session
-
-    begun = time.monotonic()
-    click.echo(f"Starting Spark ({settings.spark.remote or settings.spark.master}) ...", err=True)
-
-    def report(line: str) -> None:
-        if "downloading http" in line.lower():
-            click.echo(f"  {line.strip()}", err=True)
-
-    session = spark_session(settings, report)
-    click.echo(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
-    return session
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
     + JarsUnavailable           Spark's packages could not be fetched
     + EmulatorMissing           no Spanner emulator was found
     + SparkUnreachable          the named Spark server does not answer
+    + LibraryMissing            an optional library is not installed
   x SourceError               the source could not be read
     + SourceUnreachable         no answer in time (retry)
       - PartitionStuck            neither records nor heartbeats of a partition (retry)
@@ -28,6 +29,8 @@
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
     + ValueUnfit                a value of the log does not fit the type of its column
+    + TableNotFound             the lake has no such table of the pipeline
+    + RowNotFound               no change of such a row is in the change log
 """
 
 from typing import ClassVar
@@ -68,6 +71,10 @@ class EmulatorMissing(SetupError):
 
 class SparkUnreachable(SetupError):
     """The named Spark server does not answer."""
+
+
+class LibraryMissing(SetupError):
+    """An optional library is not installed."""
 
 
 class SourceError(CdcError):
@@ -177,3 +184,11 @@ class ValueUnfit(LakeError):
             "tick is published. Report it with the raw record; to go on without it, begin a new lake. "
             f"Value: {value}"
         )
+
+
+class TableNotFound(LakeError):
+    """The lake has no such table of the pipeline."""
+
+
+class RowNotFound(LakeError):
+    """No change of such a row is in the change log."""

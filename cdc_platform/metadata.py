@@ -250,6 +250,13 @@ def describe_merge(merge: "MergeOutcome", schema: TableSchema, rows: int | None)
     }
 
 
+def describe_history(merge: "MergeOutcome", schema: TableSchema, rows: int | None) -> Metadata:
+    """Tell what a step did to a history."""
+    described = describe_merge(merge, schema, rows)
+    renamed = {"versions_appended": merge.appended, "versions_ended": merge.updated}
+    return {key: value for key, value in described.items() if not key.startswith("rows_")} | renamed
+
+
 def describe_cut(cut: Cut | None, clock_micros: int) -> Metadata:
     """Tell what readers see now."""
     if cut is None:

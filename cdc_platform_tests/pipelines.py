@@ -21,8 +21,10 @@ from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.sightings import Look
 from cdc_platform.model.slices import Slice, SliceOutcome
+from cdc_platform.model.table_options import TableOptions
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.history import extend_histories
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -145,7 +147,7 @@ class FakeReader(DataSourceReader):
             yield from stream
 
 
-def make_pipeline(
+def make_pipeline(  # noqa: PLR0913  a pipeline has many settings, and most tests leave them as they are
     lake: LakeSettings,
     tables: Sequence[TableSchema] = (ACCOUNTS,),
     *,
@@ -153,6 +155,7 @@ def make_pipeline(
     first_micros: int = START,
     maintenance: MaintenanceSettings | None = None,
     copy_piece_rows: int | None = None,
+    options: Mapping[str, TableOptions] | None = None,
 ) -> Pipeline:
     """Return a pipeline on a fake source, with a name of its own unless one is given.
 
@@ -166,6 +169,7 @@ def make_pipeline(
         copy_piece_rows=copy_piece_rows or 1,
         copy_s=0,
         maintenance=maintenance or MaintenanceSettings(),
+        table_options=options or {},
     )
     source = FakeSource(tuple(tables), first_micros, first_micros)
     return Pipeline(settings, Lake(lake, settings.name), cast("SpannerSource", source))
@@ -267,6 +271,7 @@ def run_steps(pipeline: Pipeline, spark: SparkSession) -> Cut:
     """Order, merge and publish what has been read, and return the cut."""
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
+    extend_histories(pipeline, spark, pipeline.histories)
     cut = publish_cut(pipeline, spark)
     assert cut is not None
     return cut

@@ -107,22 +107,29 @@ def keys(table: TableSchema) -> st.SearchStrategy[Key]:
 
 @st.composite
 def row_changes(draw: st.DrawFn, table: TableSchema, key: Key, old: Row | None) -> tuple[RowChange, ...]:
-    """What one transaction may do to a row: insert, update, delete, or replace by delete and insert."""
+    """What one transaction may do to a row: one thing, or several after each other, up to undoing it all."""
+    changes: list[RowChange] = []
+    row = old
+    for _ in range(draw(st.sampled_from([1, 1, 1, 2, 3]))):
+        changes.append(draw(_row_change(table, key, row)))
+        row = changes[-1].new
+    if row is None and old is not None and draw(st.booleans()):
+        changes.append(draw(_row_change(table, key, None)))
+    return tuple(changes)
+
+
+@st.composite
+def _row_change(draw: st.DrawFn, table: TableSchema, key: Key, old: Row | None) -> RowChange:
     if old is None:
-        return (RowChange(table.name, key, ModType.INSERT, None, draw(rows(table))),)
-    delete = RowChange(table.name, key, ModType.DELETE, old, None)
-    choices = ["update", "update", "delete", "replace"] if table.value_columns else ["delete", "replace"]
-    choice = draw(st.sampled_from(choices))
-    if choice == "delete":
-        return (delete,)
-    if choice == "replace":
-        return (delete, RowChange(table.name, key, ModType.INSERT, None, draw(rows(table))))
+        return RowChange(table.name, key, ModType.INSERT, None, draw(rows(table)))
+    if not table.value_columns or draw(st.sampled_from(["update", "update", "delete"])) == "delete":
+        return RowChange(table.name, key, ModType.DELETE, old, None)
     named = draw(st.sets(st.sampled_from(table.value_columns), min_size=1))
     new = {
         **old,
         **{column.name: draw(_nullable(column)) for column in sorted(named, key=lambda c: c.ordinal)},
     }
-    return (RowChange(table.name, key, ModType.UPDATE, old, new, frozenset(column.name for column in named)),)
+    return RowChange(table.name, key, ModType.UPDATE, old, new, frozenset(column.name for column in named))
 
 
 @st.composite

@@ -21,7 +21,8 @@ DAGSTER_FILES: Final = frozenset(
         *("resources", "sensors"),
     },
 )
-EVERYTHING: Final = STEPS | DAGSTER_FILES | {"simulator", "demo", "cli"}
+COMMAND_LINE: Final = frozenset({"cli", "commands"})
+EVERYTHING: Final = STEPS | DAGSTER_FILES | COMMAND_LINE | {"simulator", "demo", "read"}
 
 LAYERS: Final[dict[str, frozenset[str]]] = {
     # a folder or file of the package: what else of the package it may import
@@ -33,15 +34,17 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "pipeline": ENGINES,
     "simulator": CORE,  # judges readers, so it shares no code with them
     "demo": STEPS | {"simulator"},
-    **dict.fromkeys(DAGSTER_FILES, EVERYTHING - {"cli"}),
+    **dict.fromkeys(DAGSTER_FILES, EVERYTHING - COMMAND_LINE),
+    "read": CORE | {"lake", "components.loading"},  # what readers install needs no step of a tick
+    "commands": EVERYTHING - {"cli"},
     "stopping": frozenset({"errors"}),
     "cli": EVERYTHING | {"stopping"},
 }
 
 FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     # a library: the only parts of the package that may import it
-    "dagster": DAGSTER_FILES | {"cli", "demo"},
-    "dagster_pyspark": DAGSTER_FILES | {"cli"},
+    "dagster": DAGSTER_FILES | COMMAND_LINE | {"demo"},
+    "dagster_pyspark": DAGSTER_FILES | COMMAND_LINE,
     "google": frozenset({"sources.spanner", "simulator", "demo"}),
     "grpc": frozenset({"sources.spanner", "simulator", "demo"}),
     "pyspark": EVERYTHING - {"model", "errors", "simulator"},

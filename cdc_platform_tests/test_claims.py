@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -30,6 +31,13 @@ STARTED = dg.DagsterRunStatus.STARTED
 def instance() -> Iterator[dg.DagsterInstance]:
     """An instance in memory."""
     with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@pytest.fixture
+def shared_instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """An instance on disk, as processes share it: one in memory refuses a writer while another reads."""
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as found:
         yield found
 
 
@@ -117,22 +125,22 @@ def test_other_pipelines_do_not_matter(instance: dg.DagsterInstance) -> None:
 
 
 def test_a_claim_waits_for_the_run_before(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    shared_instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that claims its turn second goes on once the first has ended, and says what it waits for."""
     monkeypatch.setattr(claims, "WAIT_S", 0.01)
-    first, second = make_run(instance), make_run(instance)
+    first, second = make_run(shared_instance), make_run(shared_instance)
     said: list[str] = []
-    claim_run(instance, first, "bank", said.append)
-    waiting = threading.Thread(target=claim_run, args=(instance, second, "bank", said.append))
+    claim_run(shared_instance, first, "bank", said.append)
+    waiting = threading.Thread(target=claim_run, args=(shared_instance, second, "bank", said.append))
     waiting.start()
     deadline = time.monotonic() + 10
     while not said and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert has_waiting_run(instance, first, "bank")
-    run = instance.get_run_by_id(first)
+    assert has_waiting_run(shared_instance, first, "bank")
+    run = shared_instance.get_run_by_id(first)
     assert run is not None
-    instance.report_run_failed(run)
+    shared_instance.report_run_failed(run)
     waiting.join(10)
     assert not waiting.is_alive()
     assert [f"Waiting for run {first} of pipeline bank."] == said

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cdc_platform.pipeline.pipeline import Pipeline
 
-COMMANDS = ("demo", "simulate", "sync", "status", "check")
+COMMANDS = ("demo", "simulate", "sync", "status", "check", "explain", "cuts")
 START = 1_800_000_000_000_000
 
 
@@ -59,10 +59,11 @@ def begin(defs: Path) -> Path:
     return defs
 
 
-@pytest.mark.parametrize("command", ["status", "check"])
+@pytest.mark.parametrize("command", ["status", "check", "cuts", "explain accounts 1"])
 def test_reading_makes_no_lake(tmp_path: Path, command: str) -> None:
     """Where no lake is, whoever reads learns what to do, and nothing is made."""
-    code, output, errors = run(command, write_defs(tmp_path))
+    verb, *arguments = command.split()
+    code, output, errors = run(verb, write_defs(tmp_path), *arguments)
     assert (code, output) == (1, "")
     assert errors.startswith(f"PipelineNotFound: There is no lake at {tmp_path / 'lake'}")
     assert "`cdc-platform sync` begins it" in errors

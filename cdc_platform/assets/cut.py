@@ -15,6 +15,7 @@ from cdc_platform.lake.lake import CUT
 from cdc_platform.model.schemas import CUTS
 from cdc_platform.partitions import add_live_partitions
 from cdc_platform.pipeline.follow import follow_source, pause
+from cdc_platform.pipeline.history import extend_histories
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.trace import trace_lineage
@@ -80,9 +81,13 @@ def _merge_newcomers(
         "see them as assets.",
         ", ".join(table.name for table in newcomers),
     )
-    for merge in merge_tables(run.pipeline, run.spark, newcomers):
+    merges = merge_tables(run.pipeline, run.spark, newcomers)
+    kept = [table for table in newcomers if run.pipeline.options(table.name).history]
+    for merge in merges + extend_histories(run.pipeline, run.spark, kept):
         rows = count_merged_rows(run.pipeline, merge.table)
-        described = metadata.describe_merge(merge, run.pipeline.table(merge.table), rows)
+        is_history = run.pipeline.lake_tables[merge.table] != merge.table
+        describe = metadata.describe_history if is_history else metadata.describe_merge
+        described = describe(merge, run.pipeline.stored(merge.table), rows)
         yield dg.AssetMaterialization(assets.table(merge.table), metadata=described)
 
 

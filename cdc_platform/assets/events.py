@@ -31,7 +31,9 @@ def tick_events(
     for merge in outcome.merges:
         if merge.snapshot_id is not None:
             rows = count_merged_rows(pipeline, merge.table)
-            described = metadata.describe_merge(merge, pipeline.table(merge.table), rows)
+            is_history = pipeline.lake_tables[merge.table] != merge.table
+            describe = metadata.describe_history if is_history else metadata.describe_merge
+            described = describe(merge, pipeline.stored(merge.table), rows)
             yield dg.AssetMaterialization(assets.table(merge.table), metadata=described)
     described = metadata.describe_cut(outcome.cut, outcome.read.clock_micros)
     seconds = {f"{step}_s": round(duration_s, 3) for step, duration_s in outcome.seconds.items()}

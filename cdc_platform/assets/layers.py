@@ -9,6 +9,7 @@ import dagster as dg
 from cdc_platform.lake.lake import COPIED, LINEAGE, LOG, RAW
 from cdc_platform.metadata import TABLE_NAME
 from cdc_platform.model.names import lake_table_name
+from cdc_platform.model.table_options import history_name
 
 CUT_ASSET = "cut"
 MAINTENANCE_ASSET = "maintenance"
@@ -33,6 +34,8 @@ class PipelineAssets:
     tables: tuple[str, ...]
     owners: tuple[str, ...] = ()
     copies_first: bool = False
+    histories: tuple[str, ...] = ()
+    """Source tables that keep a history."""
 
     @property
     def run_key(self) -> str:
@@ -75,13 +78,13 @@ class PipelineAssets:
         return self._system(MAINTENANCE_ASSET)
 
     def table(self, source_table: str) -> dg.AssetKey:
-        """Return the key of one table."""
+        """Return the key of one table, or of a history by its own name."""
         return dg.AssetKey([self.pipeline, lake_table_name(source_table)])
 
     @property
     def all_tables(self) -> list[dg.AssetKey]:
-        """Keys of all tables."""
-        return [self.table(name) for name in self.tables]
+        """Keys of all tables and histories."""
+        return [self.table(name) for name in (*self.tables, *map(history_name, self.histories))]
 
     @property
     def all_keys(self) -> list[dg.AssetKey]:

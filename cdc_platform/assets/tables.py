@@ -42,7 +42,7 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
             merge = rebuild_table(run.pipeline, run.spark, source_table, config.at_cut)
         else:
             merge = merge_table(run.pipeline, run.spark, source_table)
-        schema, rows = run.pipeline.table(source_table), count_merged_rows(run.pipeline, source_table)
+        schema, rows = run.pipeline.stored(source_table), count_merged_rows(run.pipeline, source_table)
         return dg.MaterializeResult(metadata=metadata.describe_merge(merge, schema, rows))
 
     return table

@@ -10,6 +10,7 @@ from dagster_shared.utils.warnings import BetaWarning
 from cdc_platform.assets.change_log import build_change_log
 from cdc_platform.assets.copies import build_copies
 from cdc_platform.assets.cut import build_cut
+from cdc_platform.assets.histories import build_history
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.lineage import build_partition_lineage
 from cdc_platform.assets.maintenance import build_maintenance
@@ -18,6 +19,7 @@ from cdc_platform.assets.tables import build_table
 from cdc_platform.checks.invariants import build_checks, proofs, tick_checks
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError, PipelineNotFound
+from cdc_platform.model.table_options import PLAIN, without_histories
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.resources import run_resource
@@ -30,7 +32,9 @@ DISCOVERY_DEADLINE_S = 5.0
 
 def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitions:
     """Return the assets, checks, job, sensor and resource of one pipeline."""
-    assets = PipelineAssets(settings.name, find_tables(settings), running.owners, settings.copies_first)
+    tables = find_tables(settings)
+    histories = tuple(name for name in tables if settings.table_options.get(name, PLAIN).history)
+    assets = PipelineAssets(settings.name, tables, running.owners, settings.copies_first, histories)
     wanted = Wanted(assets, tick_checks(assets), proofs(assets))
     job = dg.define_asset_job(
         f"{settings.name}_tick",
@@ -47,6 +51,7 @@ def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitio
             build_change_log(assets),
             *([build_copies(assets)] if assets.copies_first else []),
             *(build_table(assets, table) for table in assets.tables),
+            *(build_history(assets, table) for table in assets.histories),
             build_cut(assets),
             build_maintenance(assets),
         ],
@@ -93,4 +98,4 @@ def _known_tables(pipeline: Pipeline) -> tuple[str, ...]:
         pipeline.lake.require()
     except PipelineNotFound:
         return ()
-    return pipeline.lake.table_names()
+    return without_histories(pipeline.lake.table_names())

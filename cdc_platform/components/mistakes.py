@@ -15,6 +15,8 @@ from cdc_platform.errors import SettingError
 VARIABLE: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 UNKNOWN: Final = "extra_forbidden"
 MISSING: Final = "missing"
+SECTIONS: Final = {"Options": "table_options"}
+"""Settings whose part of the file is not named like their model."""
 
 Names = tuple[str, ...]
 """Keys from the outermost to the innermost."""
@@ -62,7 +64,11 @@ def check_groups(document: Document, component: type[BaseModel]) -> None:
 
 def as_setting_error(document: Document, error: ValidationError, component: type[BaseModel]) -> SettingError:
     """Return pydantic's error as one of ours; a misspelled key comes first, since others follow from it."""
-    outer = () if error.title.startswith(component.__name__) else (error.title.lower(),)
+    outer = (
+        ()
+        if error.title.startswith(component.__name__)
+        else (SECTIONS.get(error.title, error.title.lower()),)
+    )
     mistakes = sorted(_mistakes(error, outer), key=lambda mistake: mistake.kind != UNKNOWN)
     first = mistakes[0]
     guess = _guess(component, first.names) if first.kind == UNKNOWN else None

@@ -40,6 +40,10 @@ attributes:
   # Copy the rows that tables hold already; without it yes, unless there is a start_timestamp.
   # initial_copy: true
 
+  # Every version of every row in a table of its own, and deleted rows that stay in the table with a mark.
+  # table_options:
+  #   accounts: {{history: true, soft_delete: true}}
+
   # spark:
   #   master: local[2]
   #   driver_memory: 2g

@@ -9,6 +9,7 @@ from pydantic import Field
 from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.table_options import TableOptions
 from cdc_platform.pipeline.settings import MaintenanceSettings, PipelineSettings
 from cdc_platform.sensors import Running
 from cdc_platform.sources.spanner.settings import SpannerSettings
@@ -139,6 +140,25 @@ class Maintenance(dg.Model, dg.Resolvable):
     ] = 0.2
 
 
+class Options(dg.Model, dg.Resolvable):
+    """What is kept of a table beyond its current rows."""
+
+    history: Annotated[
+        bool,
+        says(
+            "Whether every version of every row is kept in a table TABLE__history, with `valid_from`, "
+            "`valid_to`, `is_current` and `transaction_id` (SCD type 2)."
+        ),
+    ] = False
+    soft_delete: Annotated[
+        bool,
+        says(
+            "Whether deleted rows stay in the table, with `__deleted` true and the moment in `__deleted_at`. "
+            "Switched on later, the table is built anew by the next tick, from its initial copy and the log."
+        ),
+    ] = False
+
+
 class Runs(dg.Model, dg.Resolvable):
     """How Dagster runs the pipeline."""
 
@@ -203,6 +223,10 @@ class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
             "so much meanwhile; the pieces at hand are always copied to their end."
         ),
     ] = 20.0
+    table_options: Annotated[
+        dict[str, Options],
+        says("What is kept of some tables beyond their current rows, by source table."),
+    ] = Field(default_factory=dict)
     max_slice_s: Annotated[
         float | None, says("Most seconds of the source's time that one tick reads when catching up.")
     ] = 3600.0
@@ -244,6 +268,9 @@ class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
             initial_copy=self.initial_copy,
             copy_piece_rows=self.copy_piece_rows,
             copy_s=self.copy_s,
+            table_options={
+                name: TableOptions(**options.model_dump()) for name, options in self.table_options.items()
+            },
             max_slice_s=self.max_slice_s,
             idle_interval_s=self.idle_interval_s,
             maintenance=MaintenanceSettings(**self.maintenance.model_dump()),

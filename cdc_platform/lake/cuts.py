@@ -32,6 +32,11 @@ def list_cuts(lake: Lake) -> tuple[Cut, ...]:
     return _scan(lake.system_table(CUT), "cut > 0")
 
 
+def cuts_since(lake: Lake, tick: int) -> tuple[Cut, ...]:
+    """Return the cuts that hold a tick of the log, oldest first."""
+    return _scan(lake.system_table(CUT), f"tick >= {tick}")
+
+
 def _scan(table: Table, row_filter: str) -> tuple[Cut, ...]:
     rows = table.scan(row_filter=row_filter).to_arrow().to_pylist()
     cuts = (

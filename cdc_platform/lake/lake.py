@@ -63,6 +63,8 @@ class Lake:
 
     settings: LakeSettings
     pipeline: str
+    is_reader: bool = False
+    """Whether nothing may be made that is not there yet."""
 
     @property
     def system_namespace(self) -> str:
@@ -71,7 +73,15 @@ class Lake:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The catalog, with both namespaces and the platform's own tables in it."""
+        """The catalog, with both namespaces and the platform's own tables in it.
+
+        Raises:
+            SettingError: the lake's folder cannot be made.
+            PipelineNotFound: for a reader, there is no lake, or the pipeline has never run.
+        """
+        if self.is_reader:
+            self.require()
+            return self._connect()
         folder = local_folder(self.settings.path)
         if folder is not None:
             try:

@@ -49,11 +49,12 @@ class ColumnVersion:
 
 
 @dataclass(frozen=True)
-class TableHistory:
+class ColumnHistory:
     """All versions of all columns of a source table, in the order in which they came up.
 
     ``is_created`` is set where the table was made while the stream was read, so that the log has all of it.
-    ``begun`` is set where a table of this name was dropped and made anew: older rows do not count.
+    ``beginnings`` has each time at which a table of this name was made anew after it was dropped: of its
+    rows none counts that is older than the newest of them.
     ``has_gap`` tells that the table was not watched for a while.
     """
 
@@ -63,12 +64,17 @@ class TableHistory:
     is_dropped: bool = False
     is_created: bool = False
     has_gap: bool = False
-    begun: Bound | None = None
+    beginnings: tuple[Bound, ...] = ()
     unwatched: tuple[str, ...] = ()
 
     def live(self, name: str) -> ColumnVersion | None:
         """Return the version of a column that the source has now, None when it has none."""
         return next((found for found in self.live_versions if found.name == name), None)
+
+    @property
+    def begun(self) -> Bound | None:
+        """When the table was made anew the last time, None when it never was."""
+        return self.beginnings[-1] if self.beginnings else None
 
     @property
     def live_versions(self) -> tuple[ColumnVersion, ...]:
@@ -86,12 +92,12 @@ class TableHistory:
         return TableSchema(self.name, tuple(self._column(version) for version in self.versions))
 
     def schema_after(self, tick: int) -> TableSchema:
-        """Return the columns that the log's changes after a tick may set, with their lives.
+        """Return all columns of the lake's table as changes of the log after a tick set them, with lives.
 
-        A life is only told where it matters: where it begins or ends after that tick.
+        A life is only told where it matters: where it begins after that tick, or has an end. A column that
+        ended before stays among them: a row that is deleted and inserted again loses what it had there.
         """
-        alive = [found for found in self.versions if found.until is None or found.until.tick > tick]
-        return _in_order(self.name, (self._column(version, tick) for version in alive))
+        return _in_order(self.name, (self._column(version, tick) for version in self.versions))
 
     def conversions_after(self, tick: int) -> tuple[tuple[ColumnVersion, ColumnVersion], ...]:
         """Return older and newer versions whose stored values are to be converted after a tick, in order."""
@@ -165,7 +171,7 @@ class SchemaHistory:
 
     tick: int = 0
     position_micros: int | None = None
-    tables: Mapping[str, TableHistory] = field(default_factory=lambda: MappingProxyType({}))
+    tables: Mapping[str, ColumnHistory] = field(default_factory=lambda: MappingProxyType({}))
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     past_options: frozenset[tuple[str, str]] = frozenset()
     others: frozenset[str] = frozenset()
@@ -176,7 +182,7 @@ class SchemaHistory:
             return replace(self, others=frozenset(_names(event.value)))
         if event.table is None:
             return self._with_option(event)
-        found = self.tables.get(event.table, TableHistory(event.table))
+        found = self.tables.get(event.table, ColumnHistory(event.table))
         return replace(self, tables={**self.tables, event.table: _CHANGES[event.change](found, event)})
 
     def _with_option(self, event: SchemaEvent) -> "SchemaHistory":
@@ -221,18 +227,25 @@ _IN_PLACE: Final = frozenset(
 )
 
 
-def _add_table(table: TableHistory, event: SchemaEvent) -> TableHistory:
-    begun = Bound(event.tick, event.since_micros) if table.is_dropped else table.begun
+def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    anew = (Bound(event.tick, event.since_micros),) if table.is_dropped else ()
     has_gap = table.has_gap or not (table.is_watched or table.is_dropped)
     created = table.is_created or event.value == CREATED
-    return replace(table, is_watched=True, is_dropped=False, is_created=created, begun=begun, has_gap=has_gap)
+    return replace(
+        table,
+        is_watched=True,
+        is_dropped=False,
+        is_created=created,
+        has_gap=has_gap,
+        beginnings=table.beginnings + anew,
+    )
 
 
-def _drop_table(table: TableHistory, event: SchemaEvent) -> TableHistory:
+def _drop_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(table, is_watched=False, is_dropped=event.change is SchemaChange.TABLE_DROPPED)
 
 
-def _unwatch_columns(table: TableHistory, event: SchemaEvent) -> TableHistory:
+def _unwatch_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(table, unwatched=tuple(sorted(_names(event.value))))
 
 
@@ -240,13 +253,13 @@ def _names(value: str | None) -> list[str]:
     return [str(name) for name in json.loads(value)] if value else []
 
 
-def _add_column(table: TableHistory, event: SchemaEvent) -> TableHistory:
+def _add_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     table = _claim_name(table, str(event.name), Bound(event.tick, event.since_micros))
     added = _version_of(event, is_late=event.name in table.unwatched)
     return replace(table, versions=(*table.versions, added))
 
 
-def _drop_column(table: TableHistory, event: SchemaEvent) -> TableHistory:
+def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     until = Bound(event.tick, event.since_micros)
     versions = (
         replace(version, until=until) if version.until is None and version.name == event.name else version
@@ -255,7 +268,7 @@ def _drop_column(table: TableHistory, event: SchemaEvent) -> TableHistory:
     return replace(table, versions=tuple(versions))
 
 
-def _retype_column(table: TableHistory, event: SchemaEvent) -> TableHistory:
+def _retype_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     new = _version_of(event)
     place = next(n for n, v in enumerate(table.versions) if v.until is None and v.name == event.name)
     old = table.versions[place]
@@ -281,7 +294,7 @@ def _version_of(event: SchemaEvent, *, is_late: bool = False) -> ColumnVersion:
     )
 
 
-def _claim_name(table: TableHistory, name: str, since: Bound) -> TableHistory:
+def _claim_name(table: ColumnHistory, name: str, since: Bound) -> ColumnHistory:
     """Set the version aside that has the name in the lake, where names differ by more than case."""
     taken = {version.lake_name.casefold() for version in table.versions}
     versions = [

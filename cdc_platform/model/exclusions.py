@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from cdc_platform.model.evolution import SchemaHistory, TableHistory
+from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
 from cdc_platform.model.timestamps import to_rfc3339
 
 
@@ -59,14 +59,14 @@ def _told(history: SchemaHistory, name: str) -> str:
     return f"the change stream {'has' if is_now else 'has had'} {name} = true"
 
 
-def table_exclusions(history: SchemaHistory, table: TableHistory) -> Exclusion:
+def table_exclusions(history: SchemaHistory, table: ColumnHistory) -> Exclusion:
     """Return what is left out of one table."""
     reasons = (f"`{table.name}` was not watched for a while",)
     gap = Exclusion(reasons, missing=True, surplus=True, changed=True)
     return stream_exclusions(history) | (gap if table.has_gap else NOTHING)
 
 
-def trusts_inserts(history: SchemaHistory, table: TableHistory) -> bool:
+def trusts_inserts(history: SchemaHistory, table: ColumnHistory) -> bool:
     """Whether a row that the log sees inserted is certainly not in the table.
 
     It may be where its deletion was left out.
@@ -75,7 +75,7 @@ def trusts_inserts(history: SchemaHistory, table: TableHistory) -> bool:
     return not (excluded.missing or excluded.surplus)
 
 
-def late_columns(table: TableHistory) -> tuple[str, ...]:
+def late_columns(table: ColumnHistory) -> tuple[str, ...]:
     """Return the columns whose older values the lake lacks, since they were not watched at first."""
     return tuple(version.lake_name for version in table.live_versions if version.is_late)
 
@@ -90,7 +90,7 @@ def describe_findings(history: SchemaHistory) -> tuple[str, ...]:
     return (*stream, *tables)
 
 
-def _table_findings(table: TableHistory) -> Iterable[str]:
+def _table_findings(table: ColumnHistory) -> Iterable[str]:
     if table.unwatched and table.is_watched:
         names = ", ".join(table.unwatched)
         yield f"`{table.name}`: columns that the change stream does not watch are not in the lake: {names}."

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cdc_platform.model.evolution import ColumnVersion, SchemaHistory, TableHistory, same_type
+from cdc_platform.model.evolution import ColumnHistory, ColumnVersion, SchemaHistory, same_type
 from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
 from cdc_platform.model.table_schema import ColumnType, TableSchema
 
@@ -145,7 +145,7 @@ class _Finder:
             self._name_others(look, is_first=is_first)
         self._set_options(look, is_first=is_first)
 
-    def _watched(self, table: str, micros: int) -> TableHistory:
+    def _watched(self, table: str, micros: int) -> ColumnHistory:
         known = self.history.tables.get(table)
         if known is None or not known.is_watched:
             is_beginning = self.history.tick == 0 and known is None

@@ -1,22 +1,25 @@
 """Adapting a table of the lake to the history of its source table's columns."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import BRANCH, head
 from cdc_platform.lake.copies import load_plans
-from cdc_platform.model.evolution import Bound, ColumnVersion, TableHistory
+from cdc_platform.model.evolution import Bound, ColumnHistory, ColumnVersion
 from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_options import DELETED, history_schema, source_schema, stored_schema
 from cdc_platform.model.table_schema import TableSchema, spark_type
-from cdc_platform.pipeline.branch import Attempt, load_table, reset_branch
+from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.spark.history import create_history_sql
 from cdc_platform.spark.merge import create_table_sql
 from cdc_platform.spark.typed import convert_expression
+
+CreateSql = Callable[[str, TableSchema, int], str]
+"""Name, columns and format version to the statement that creates a table."""
 
 
 def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
@@ -28,35 +31,55 @@ def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
     Raises:
         CommitConflict: another run has changed the table's columns at the same time.
     """
-    known = pipeline.history.tables.get(schema.name) or _plain_history(schema)
-    target = pipeline.lake.spark_table(schema.name)
-    found = pipeline.lake.table(schema.name)
+    known = _known_columns(pipeline, schema)
+    whole = stored_schema(known.whole_schema, pipeline.options(schema.name))
+    return _ensure(pipeline, spark, known, whole, create_table_sql)
+
+
+def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
+    """Do the same for the history of a table, which has all columns of the table.
+
+    Raises:
+        CommitConflict: another run has changed the history's columns at the same time.
+    """
+    known = _known_columns(pipeline, schema)
+    return _ensure(pipeline, spark, known, history_schema(known.whole_schema), create_history_sql)
+
+
+def _ensure(
+    pipeline: Pipeline, spark: SparkSession, known: ColumnHistory, whole: TableSchema, create: CreateSql
+) -> Table:
+    target = pipeline.lake.spark_table(whole.name)
+    found = pipeline.lake.table(whole.name)
     if found is None:
-        version = pipeline.settings.lake.table_format_version
-        spark.sql(create_table_sql(target, known.whole_schema, version))
-        found = load_table(pipeline, schema.name)
+        spark.sql(create(target, whole, pipeline.settings.lake.table_format_version))
+        found = load_table(pipeline, whole.name)
     if head(found) is None:
         # A branch can only be reset to a snapshot.
         spark.table(target).limit(0).writeTo(target).append()
-        found = load_table(pipeline, schema.name)
-    statements = _missing_steps(pipeline, spark, found, known)
+        found = load_table(pipeline, whole.name)
+    statements = _missing_steps(pipeline, spark, found, known, whole)
     if not statements:
         return found
     try:
         for statement in statements:
             spark.sql(statement)
     except Exception as error:
-        after = load_table(pipeline, schema.name)
+        after = load_table(pipeline, whole.name)
         if after.metadata.current_schema_id != found.metadata.current_schema_id:
             raise CommitConflict(
-                f"Another run changed the columns of `{schema.name}` at the same time; run the tick again."
+                f"Another run changed the columns of `{whole.name}` at the same time; run the tick again."
             ) from error
         raise
-    return load_table(pipeline, schema.name)
+    return load_table(pipeline, whole.name)
 
 
-def _plain_history(schema: TableSchema) -> TableHistory:
-    return TableHistory(
+def _known_columns(pipeline: Pipeline, schema: TableSchema) -> ColumnHistory:
+    return pipeline.schema_history.tables.get(schema.name) or _plain_history(source_schema(schema))
+
+
+def _plain_history(schema: TableSchema) -> ColumnHistory:
+    return ColumnHistory(
         schema.name,
         tuple(
             ColumnVersion(
@@ -67,21 +90,23 @@ def _plain_history(schema: TableSchema) -> TableHistory:
     )
 
 
-def _missing_steps(pipeline: Pipeline, spark: SparkSession, found: Table, known: TableHistory) -> list[str]:
-    """Return the statements that give a table the columns of all versions."""
-    target = pipeline.lake.spark_table(known.name)
+def _missing_steps(
+    pipeline: Pipeline, spark: SparkSession, found: Table, known: ColumnHistory, whole: TableSchema
+) -> list[str]:
+    """Return the statements that give a table the columns of all versions, and those of its options."""
+    target = pipeline.lake.spark_table(whole.name)
     there = {field.name.casefold() for field in found.schema().fields}
-    if all(version.lake_name.casefold() in there for version in known.versions):
+    if all(column.name.casefold() in there for column in whole.columns):
         return []
     steps = []
-    for version in _held_versions(pipeline, spark, known, there):
+    for version in _held_versions(pipeline, spark, known, target, there):
         old, new = quote_spark(version.name), quote_spark(version.lake_name)
         steps.append(f"ALTER TABLE {target} RENAME COLUMN {old} TO {new}")
         there = (there - {version.name.casefold()}) | {version.lake_name.casefold()}
     added = [
-        f"{quote_spark(version.lake_name)} {spark_type(version.type)}"
-        for version in known.versions
-        if version.lake_name.casefold() not in there
+        f"{quote_spark(column.name)} {spark_type(column.type)}"
+        for column in whole.columns
+        if column.name.casefold() not in there
     ]
     if added:
         steps.append(f"ALTER TABLE {target} ADD COLUMNS ({', '.join(added)})")
@@ -89,12 +114,12 @@ def _missing_steps(pipeline: Pipeline, spark: SparkSession, found: Table, known:
 
 
 def _held_versions(
-    pipeline: Pipeline, spark: SparkSession, known: TableHistory, there: Container[str]
+    pipeline: Pipeline, spark: SparkSession, known: ColumnHistory, target: str, there: Container[str]
 ) -> Iterator[ColumnVersion]:
     """Yield the versions that are to be set aside, and whose values the table has under their old names."""
     plan = load_plans(pipeline.lake).get(known.name)
     copied_micros = plan.position_micros if plan is not None else None
-    for field in spark.table(pipeline.lake.spark_table(known.name)).schema.fields:
+    for field in spark.table(target).schema.fields:
         text = field.dataType.simpleString()
         held = known.version_held(field.name, text, copied_micros, aside=there)
         if held is not None and held.lake_name.casefold() != field.name.casefold():
@@ -109,21 +134,23 @@ def convert_stored(
     Returns:
         the number of commits: none where the table has no row.
     """
-    before = head(load_table(pipeline, table), BRANCH)
-    target = pipeline.lake.spark_table(table, BRANCH)
     column = quote_spark(new.lake_name)
     value = convert_expression(quote_spark(old.lake_name), new.type)
+    return _update_all(pipeline, spark, table, f"{column} = coalesce({column}, {value})")
+
+
+def mark_living(pipeline: Pipeline, spark: SparkSession, table: str) -> int:
+    """Mark all rows on the branch as not deleted: they are older than the column that tells so.
+
+    Returns:
+        the number of commits: none where the table has no row.
+    """
+    return _update_all(pipeline, spark, table, f"{quote_spark(DELETED)} = false")
+
+
+def _update_all(pipeline: Pipeline, spark: SparkSession, table: str, assignment: str) -> int:
+    before = head(load_table(pipeline, table), BRANCH)
     # All rows: Iceberg cannot filter a branch by a column that is younger than its newest snapshot.
-    spark.sql(f"UPDATE {target} SET {column} = coalesce({column}, {value})")
+    spark.sql(f"UPDATE {pipeline.lake.spark_table(table, BRANCH)} SET {assignment}")
     after = head(load_table(pipeline, table), BRANCH)
     return int(before is None or after is None or before.snapshot_id != after.snapshot_id)
-
-
-def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot | None:
-    """Return a snapshot of the table without any row, on the branch only."""
-    main = head(load_table(pipeline, table))
-    if main is not None:
-        reset_branch(pipeline, spark, Attempt(table, main, tick=0))
-    target = pipeline.lake.spark_table(table, BRANCH)
-    spark.table(target).limit(0).writeTo(target).overwrite(F.lit(True))
-    return head(load_table(pipeline, table), BRANCH)

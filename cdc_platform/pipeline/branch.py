@@ -10,6 +10,7 @@ from uuid import uuid4
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict, LakeError
 from cdc_platform.lake.commits import ATTEMPT, BRANCH, TICK, ancestors_of, fact, head
@@ -97,6 +98,16 @@ def reset_branch(pipeline: Pipeline, spark: SparkSession, attempt: Attempt) -> N
             f"ALTER TABLE {pipeline.lake.spark_table(attempt.table)} "
             f"CREATE OR REPLACE BRANCH {BRANCH} AS OF VERSION {attempt.base.snapshot_id}"
         )
+
+
+def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot | None:
+    """Return a snapshot of the table without any row, on the branch only."""
+    main = head(load_table(pipeline, table))
+    if main is not None:
+        reset_branch(pipeline, spark, Attempt(table, main, tick=0))
+    target = pipeline.lake.spark_table(table, BRANCH)
+    spark.table(target).limit(0).writeTo(target).overwrite(F.lit(True))
+    return head(load_table(pipeline, table), BRANCH)
 
 
 @contextmanager

@@ -26,11 +26,13 @@ from cdc_platform.lake.copies import (
     save_plans,
 )
 from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.model.evolution import same_type
 from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_options import DELETED
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import ensure_table
 from cdc_platform.pipeline.branch import load_table
-from cdc_platform.pipeline.handover import is_made_by_log, is_published
+from cdc_platform.pipeline.handover import current_plans, is_made_by_log, is_published
 from cdc_platform.pipeline.merge import PARALLEL_TABLES
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
@@ -50,7 +52,8 @@ _TOLD_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
 class CopyOutcome:
     """What one step has copied, and where the copies stand that it found unfinished.
 
-    ``unplanned`` are tables that the source could not tell how to cut. ``failure`` is what a wave or a plan
+    ``unplanned`` are tables that the source could not tell how to cut, or whose columns have changed after
+    what the log has told: they are planned when it has. ``failure`` is what a wave or a plan
     has met: the other tables go on, and the next step tries again. ``notes`` tell of copies that began anew.
     """
 
@@ -141,8 +144,8 @@ class _Run:
         table = progress.plan.table
         self._began_anew.add(table)
         planned = _make_plans(self.pipeline, [self.pipeline.table(table)], {table: progress.plan})
-        if planned.failure is not None:
-            raise planned.failure
+        if not planned.plans:
+            raise planned.failure or error
         self.notes.append(
             f"The copy of `{table}` begins anew after {len(progress.done)} of "
             f"{len(progress.plan.pieces)} pieces. {error}"
@@ -160,16 +163,20 @@ class _Planned:
 
 
 def _find_fresh(pipeline: Pipeline) -> list[TableSchema]:
-    """Return the tables that no cut has named yet."""
+    """Return the tables that no cut has named yet, and that the source has."""
     cut, lake = newest_cut(pipeline.lake), pipeline.lake
-    if cut is not None and all(table.name in cut.tables for table in pipeline.tables):
-        return []
-    return [table for table in pipeline.tables if not is_published(lake.table(table.name), table.name, cut)]
+    gone = {name for name, known in pipeline.schema_history.tables.items() if not known.is_watched}
+    unnamed = [table for table in pipeline.tables if cut is None or table.name not in cut.tables]
+    return [
+        table
+        for table in unnamed
+        if table.name not in gone and not is_published(lake.table(table.name), table.name, cut)
+    ]
 
 
 def _plan_missing(pipeline: Pipeline, spark: SparkSession, tables: Sequence[TableSchema]) -> _Planned:
     """Return the plans of tables, made now where need be; none for those that the log alone makes."""
-    known = load_plans(pipeline.lake)
+    known = current_plans(pipeline)
     plans = tuple(known[table.name] for table in tables if table.name in known)
     missing = [
         table for table in tables if table.name not in known and not is_made_by_log(pipeline, table.name)
@@ -178,7 +185,7 @@ def _plan_missing(pipeline: Pipeline, spark: SparkSession, tables: Sequence[Tabl
         return _Planned(plans)
     for table in missing:
         ensure_table(pipeline, spark, table)
-    made = _make_plans(pipeline, missing, {})
+    made = _make_plans(pipeline, missing, load_plans(pipeline.lake))
     return replace(made, plans=plans + made.plans)
 
 
@@ -191,6 +198,8 @@ def _make_plans(
     position_micros = pipeline.source.clock_micros() - 1
 
     planner = pipeline.source.plan_copies(position_micros)
+    waiting = _find_unsettled(pipeline, tables, position_micros)
+    tables = [table for table in tables if table.name not in waiting]
 
     def plan(table: TableSchema) -> CopyPlan | SourceError:
         try:
@@ -207,7 +216,30 @@ def _make_plans(
     save_plans(pipeline.lake, plans)
     failures = {table.name: found for table, found in zip(tables, made, strict=True) if found not in plans}
     errors_met = [found for found in failures.values() if isinstance(found, SourceError)]
-    return _Planned(plans, tuple(failures), errors_met[0] if errors_met else None)
+    return _Planned(plans, (*waiting, *failures), errors_met[0] if errors_met else None)
+
+
+def _find_unsettled(pipeline: Pipeline, tables: Sequence[TableSchema], micros: int) -> tuple[str, ...]:
+    """Return the tables that have other columns at a moment than the log has told of until now.
+
+    A copy with columns that are not the lake's own would lack what was written to the others before it.
+    """
+    if pipeline.schema_history.tick == 0:
+        return ()
+    present = {table.name: table for table in pipeline.source.look(micros).tables}
+    return tuple(
+        table.name
+        for table in tables
+        if table.name not in present or not _has_same_columns(table, present[table.name])
+    )
+
+
+def _has_same_columns(one: TableSchema, other: TableSchema) -> bool:
+    types = {column.name: column.type for column in one.columns}
+    others = {column.name: column.type for column in other.columns}
+    return types.keys() == others.keys() and all(
+        same_type(found, others[name]) for name, found in types.items()
+    )
 
 
 def copy_pieces(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> CopyProgress:
@@ -259,7 +291,7 @@ def _wave_pieces(progress: CopyProgress) -> int:
 
 def _renamed(pipeline: Pipeline, plan: CopyPlan, rows: DataFrame) -> DataFrame:
     """Give columns the names that the lake has for the versions that the source had at the copy's moment."""
-    known = pipeline.history.tables.get(plan.table)
+    known = pipeline.schema_history.tables.get(plan.table)
     if known is None:
         return rows
     held = [
@@ -277,7 +309,8 @@ def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:
     """Yield the table's columns; the source may have got and lost some since the copy was planned."""
     copied = {field.name: field.dataType for field in rows.schema.fields}
     for field in target.fields:
-        value = F.col(quote_spark(field.name)) if field.name in copied else F.lit(None)
+        missing = F.lit(False) if field.name == DELETED else F.lit(None)
+        value = F.col(quote_spark(field.name)) if field.name in copied else missing
         fits = copied.get(field.name) == field.dataType
         yield value if fits else value.cast(field.dataType).alias(field.name)
 

@@ -48,7 +48,7 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
         SourceError: the source does not tell its schema.
     """
     log = pipeline.lake.system_table(LOG)
-    mark, history = read_mark(log), pipeline.history
+    mark, history = read_mark(log), pipeline.schema_history
     if mark.position_micros is None or mark.tick <= history.tick:
         return ()
     stats = [fact(snapshot, STATS) for snapshot in ticks_between(log, history.tick, mark.tick)]
@@ -74,7 +74,7 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
     Raises:
         SourceError: the source does not tell its schema.
     """
-    history = pipeline.history
+    history = pipeline.schema_history
     look = pipeline.source.look(pipeline.source.clock_micros())
     return describe_findings(
         reduce(SchemaHistory.after, find_events(history, history.tick, {}, look), history)
@@ -87,9 +87,9 @@ def known_through(pipeline: Pipeline, tick: int) -> SchemaHistory:
     Raises:
         CommitConflict: another run has extended the log meanwhile.
     """
-    if pipeline.history.tick < tick:
+    if pipeline.schema_history.tick < tick:
         evolve_tables(pipeline)
-    return pipeline.history
+    return pipeline.schema_history
 
 
 def _find(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> tuple[SchemaEvent, ...]:

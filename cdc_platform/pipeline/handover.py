@@ -1,5 +1,6 @@
 """Where the stream takes over from a table's initial copy."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
@@ -37,7 +38,7 @@ def find_handover(pipeline: Pipeline, found: Table | None, name: str, cut: Cut |
     """Return how a table begins, None where the log alone makes it or it has begun already."""
     if is_published(found, name, cut):
         return None
-    plan = load_plans(pipeline.lake).get(name)
+    plan = current_plans(pipeline).get(name)
     if plan is None:
         waits = pipeline.settings.copies_first and not is_made_by_log(pipeline, name)
         return Handover(is_ready=False) if waits else None
@@ -50,10 +51,23 @@ def find_handover(pipeline: Pipeline, found: Table | None, name: str, cut: Cut |
     return Handover(is_ready, plan.position_micros, base)
 
 
+def current_plans(pipeline: Pipeline) -> Mapping[str, CopyPlan]:
+    """Return the plan of each table's copy; that of a dropped table of the same name does not count."""
+    begun = {name: known.begun for name, known in pipeline.schema_history.tables.items()}
+    plans = load_plans(pipeline.lake)
+    return {
+        name: plan
+        for name, plan in plans.items()
+        if (found := begun.get(name)) is None or plan.position_micros >= (found.micros or 0)
+    }
+
+
 def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
     """Whether there is nothing to copy: the table was made under the stream's eyes, or is gone."""
-    known = pipeline.history.tables.get(name)
-    return known is not None and (known.is_created or not known.is_watched)
+    known = pipeline.schema_history.tables.get(name)
+    if known is None:
+        return False
+    return known.is_created or known.begun is not None or not known.is_watched
 
 
 def find_copy(pipeline: Pipeline, found: Table, name: str) -> CopyProgress | None:
@@ -62,7 +76,7 @@ def find_copy(pipeline: Pipeline, found: Table, name: str) -> CopyProgress | Non
     Raises:
         LakeError: there was one, but its branch is gone.
     """
-    plan: CopyPlan | None = load_plans(pipeline.lake).get(name)
+    plan = current_plans(pipeline).get(name)
     if plan is None:
         return None
     progress = read_progress(found, plan)

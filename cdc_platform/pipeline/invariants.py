@@ -14,7 +14,7 @@ from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.source_checks import check_schema, check_source
-from cdc_platform.pipeline.table_checks import check_fold, check_keys
+from cdc_platform.pipeline.table_checks import check_fold, check_histories, check_keys
 from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict
 
 
@@ -215,6 +215,13 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut has one row for each of its keys.",
         every_tick=False,
         run=check_keys,
+    ),
+    Check(
+        "histories_sound",
+        "cut",
+        "The versions of a row follow each other, the current ones are the table, and all are in the log.",
+        every_tick=False,
+        run=check_histories,
     ),
     Check(
         "tables_equal_source",

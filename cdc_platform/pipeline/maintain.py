@@ -34,7 +34,7 @@ class MaintenanceOutcome:
 
 def is_due(pipeline: Pipeline) -> bool:
     """Whether some table has taken so many ticks since its last compaction that another one pays."""
-    return any(_is_fragmented(pipeline, table.name) for table in pipeline.tables)
+    return any(_is_fragmented(pipeline, name) for name in pipeline.lake_tables)
 
 
 def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = False) -> MaintenanceOutcome:
@@ -48,7 +48,7 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
     Raises:
         LakeError: a compaction has changed the number of rows; it should be reported.
     """
-    tables = [table.name for table in pipeline.tables if _is_published(pipeline, table.name)]
+    tables = [name for name in pipeline.lake_tables if _is_published(pipeline, name)]
     minor = sum(
         _compact_table(pipeline, spark, table)
         for table in tables
@@ -148,7 +148,10 @@ def _expire_table(
     pipeline: Pipeline, spark: SparkSession, identifier: str, before_micros: int, *, thorough: bool
 ) -> int:
     settings = pipeline.settings.maintenance
-    snapshots = pipeline.lake.catalog.load_table(identifier).metadata.snapshots
+    metadata = pipeline.lake.catalog.load_table(identifier).metadata
+    # Branches and tags, which promised cuts are, outlast expiry.
+    kept = {pointer.snapshot_id for pointer in metadata.refs.values()}
+    snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in kept]
     old = sum(snapshot.timestamp_ms * 1000 < before_micros for snapshot in snapshots)
     expendable = min(old, len(snapshots) - settings.keep_snapshots)
     if expendable < (1 if thorough else settings.expire_every_ticks):

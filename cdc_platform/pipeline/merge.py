@@ -10,7 +10,6 @@ from uuid import uuid4
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import BRANCH, count_rows, fact, read_mark
@@ -19,27 +18,36 @@ from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.writes import conflicts_as
 from cdc_platform.model.evolution import ColumnVersion
 from cdc_platform.model.exclusions import trusts_inserts
+from cdc_platform.model.table_options import keeps_deleted, source_schema, stored_schema
 from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.model.timestamps import to_datetime
-from cdc_platform.pipeline.adapt import convert_stored, empty_version, ensure_table
+from cdc_platform.pipeline.adapt import convert_stored, ensure_table, mark_living
 from cdc_platform.pipeline.branch import (
     FELL_BACK,
     Attempt,
     count_matched,
+    empty_version,
     finished_head,
+    load_table,
     marked_commits,
     published_head,
     reset_branch,
     verify_attempt,
 )
+from cdc_platform.pipeline.change_source import ChangeSource, read_changes, read_span, whole_span
 from cdc_platform.pipeline.evolve import known_through
-from cdc_platform.pipeline.handover import Handover, find_handover
+from cdc_platform.pipeline.handover import Handover, find_copy, find_handover
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.soft_delete import (
+    fold_with_deleted,
+    lacks_deleted,
+    misses_deleted,
+    tell_of_rebuild,
+)
 from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span, span_after
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
 from cdc_platform.spark.merge import append_born, merge_everything, merge_existing
 from cdc_platform.spark.small import interpreted
-from cdc_platform.spark.typed import type_changes, unfit_values
+from cdc_platform.spark.typed import unfit_values
 
 SINGLE_TASK_CHANGES: Final = 50_000
 """Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
@@ -85,7 +93,8 @@ class Build:
 
     ``conversions`` are columns whose stored values take another type before that. Changes committed before
     ``begun_micros`` belong to a dropped table of the same name. Without ``trusts_inserts`` the log does not
-    tell which keys the table has, since the change stream leaves changes out.
+    tell which keys the table has, since the change stream leaves changes out. With ``marks_living`` the
+    base is older than the columns that mark deleted rows.
     """
 
     schema: TableSchema
@@ -94,6 +103,7 @@ class Build:
     conversions: tuple[tuple[ColumnVersion, ColumnVersion], ...] = ()
     begun_micros: int | None = None
     trusts_inserts: bool = True
+    marks_living: bool = False
 
 
 def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
@@ -110,7 +120,7 @@ def merge_tables(
     pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
 ) -> tuple[MergeOutcome, ...]:
     """Bring tables up to the log, several at a time; see `merge_table`."""
-    planned = [_plan(pipeline, spark, schema) for schema in schemas]
+    planned = [_plan(pipeline, spark, pipeline.stored(schema.name)) for schema in schemas]
     builds = [build for build in planned if isinstance(build, Build)]
     built = {outcome.table: outcome for outcome in run_builds(pipeline, spark, builds)}
     return tuple(built[plan.schema.name] if isinstance(plan, Build) else plan for plan in planned)
@@ -122,23 +132,34 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     found = ensure_table(pipeline, spark, schema)
     cut = newest_cut(pipeline.lake)
     handover = find_handover(pipeline, found, table, cut)
-    span = _pending(pipeline, found, table, cut, handover)
     if handover is not None and not handover.is_ready:
-        return MergeOutcome(table, span.until_inclusive)
+        return MergeOutcome(table, read_mark(pipeline.lake.system_table(LOG)).tick)
     named = cut.tables.get(table) if cut is not None else None
     base = handover.base if handover is not None else published_head(found, named)
-    if base is None:
-        raise LakeError(f"Table `{table}` has no snapshot to build upon.")
+    is_anew = lacks_deleted(found, base, schema)
+    if is_anew:
+        span = whole_span(pipeline, table, find_copy(pipeline, found, table))
+    else:
+        span = _pending(pipeline, found, table, cut, handover)
     # Readers of a cut see the columns that its snapshots were made with.
-    has_its_columns = base.schema_id == found.metadata.current_schema_id
+    has_its_columns = base is not None and base.schema_id == found.metadata.current_schema_id
     # The first version of a copied table is built even where the log has nothing upon the copy.
     is_level = span.changes == 0 and has_its_columns and handover is None
     if span.until_inclusive == 0 or is_level:
         return MergeOutcome(table, span.until_inclusive)
     done = finished_head(found)
-    if done is not None and read_mark(found, BRANCH).tick == span.until_inclusive:
+    if (
+        done is not None
+        and read_mark(found, BRANCH).tick == span.until_inclusive
+        and not misses_deleted(found, done, schema)
+    ):
         fell_back = fact(done, FELL_BACK) == "true"
         return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
+    if is_anew:
+        tell_of_rebuild(schema)
+        base = first_version(pipeline, spark, found, table)
+    if base is None:
+        raise LakeError(f"Table `{table}` has no snapshot to build upon.")
     return plan_build(pipeline, spark, schema, base, span)
 
 
@@ -148,6 +169,12 @@ def _pending(
     if handover is None or handover.position_micros is None:
         return pending_span(pipeline, table, applied_tick(found, table, cut))
     return span_after(pipeline, table, handover.position_micros)
+
+
+def first_version(pipeline: Pipeline, spark: SparkSession, found: Table, table: str) -> Snapshot | None:
+    """Return what a table is built upon that is built anew: its initial copy, else no row at all."""
+    copy = find_copy(pipeline, found, table)
+    return (copy.head if copy is not None else None) or empty_version(pipeline, spark, table)
 
 
 def plan_build(
@@ -160,18 +187,22 @@ def plan_build(
     """
     history = known_through(pipeline, span.until_inclusive)
     known = history.tables.get(schema.name)
+    begun = known.begun if known is not None else None
+    begun = begun if begun is not None and begun.tick > span.after_exclusive else None
+    base = (empty_version(pipeline, spark, schema.name) if begun is not None else None) or base
+    is_soft = keeps_deleted(schema)
+    marks_living = is_soft and misses_deleted(load_table(pipeline, schema.name), base, schema)
     if known is None:
-        return Build(schema, base, span)
-    evolved = known.schema_after(span.after_exclusive)
-    begun = known.begun if known.begun is not None and known.begun.tick > span.after_exclusive else None
-    empty = empty_version(pipeline, spark, schema.name) if begun is not None else None
+        return Build(schema, base, span, marks_living=marks_living)
+    evolved = stored_schema(known.schema_after(span.after_exclusive), pipeline.options(schema.name))
     return Build(
         schema=evolved,
-        base=empty or base,
+        base=base,
         span=replace(span, has_patches=span.has_patches or evolved.is_evolving),
         conversions=known.conversions_after(span.after_exclusive),
         begun_micros=begun.micros if begun is not None else None,
         trusts_inserts=trusts_inserts(history, known),
+        marks_living=marks_living,
     )
 
 
@@ -205,27 +236,31 @@ def _is_small(build: Build) -> bool:
 @contextmanager
 def _folded(pipeline: Pipeline, spark: SparkSession, build: Build) -> Iterator[Patch]:
     """Fold a span of the log into a patch, and forget it afterwards."""
-    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(
-        (F.col("table_name") == build.schema.name)
-        & (F.col("tick") > build.span.after_exclusive)
-        & (F.col("tick") <= build.span.until_inclusive)
-    )
-    if build.begun_micros is not None:
-        log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(build.begun_micros)))
-    if build.span.after_micros is not None:
-        log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(build.span.after_micros)))
+    log = read_span(pipeline, spark, build.schema.name, build.span)
     if build.span.changes <= SINGLE_TASK_CHANGES:
         log = log.coalesce(1)
-    typed = type_changes(log, build.schema, has_patches=build.span.has_patches)
-    frame = fold_changes(typed, build.schema, has_patches=build.span.has_patches).persist()
+    frame = _fold(pipeline, spark, log, build).persist()
     view = f"patch_{uuid4().hex}"
     frame.createOrReplaceTempView(view)
     try:
         stats = measure_patch(frame, build.schema)
-        yield Patch(view, frame, stats, build.schema, build.span.has_patches)
+        has_patches = build.span.has_patches or keeps_deleted(build.schema)
+        yield Patch(view, frame, stats, build.schema, has_patches)
     finally:
         spark.catalog.dropTempView(view)
         frame.unpersist()
+
+
+def _fold(pipeline: Pipeline, spark: SparkSession, log: DataFrame, build: Build) -> DataFrame:
+    is_soft = keeps_deleted(build.schema)
+    span = replace(build.span, has_patches=build.span.has_patches or is_soft)
+    source = ChangeSource(source_schema(build.schema), span, since_micros=build.begun_micros)
+    changes = read_changes(pipeline, spark, source, log, has_origin=is_soft)
+    if not is_soft:
+        return fold_changes(changes, build.schema, has_patches=span.has_patches)
+    base = None if build.marks_living else build.base
+    is_small = build.span.changes <= SINGLE_TASK_CHANGES
+    return fold_with_deleted(pipeline, spark, changes, build.schema, base, is_small=is_small)
 
 
 def _split_build(
@@ -252,7 +287,10 @@ def _split_build(
 def _begin(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> int:
     """Bring the branch to the base, convert what is to be converted, and return the number of commits."""
     reset_branch(pipeline, spark, attempt)
-    return sum(convert_stored(pipeline, spark, attempt.table, old, new) for old, new in build.conversions)
+    marked = mark_living(pipeline, spark, attempt.table) if build.marks_living else 0
+    return marked + sum(
+        convert_stored(pipeline, spark, attempt.table, old, new) for old, new in build.conversions
+    )
 
 
 def _full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> MergeOutcome:

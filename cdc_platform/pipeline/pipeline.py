@@ -1,5 +1,6 @@
 """A pipeline: its settings, its source and its part of the lake, opened."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,6 +9,14 @@ from cdc_platform.lake.lake import Lake
 from cdc_platform.lake.schema_history import load_history
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.names import find_clash
+from cdc_platform.model.table_options import (
+    PLAIN,
+    TableOptions,
+    history_name,
+    history_schema,
+    stored_schema,
+    taken_names,
+)
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.sources.spanner.source import SpannerSource
@@ -32,7 +41,7 @@ class Pipeline:
         return self.source.describe().tables
 
     @cached_property
-    def history(self) -> SchemaHistory:
+    def schema_history(self) -> SchemaHistory:
         """How the source's schema has changed, as far as the lake knows; see `pipeline/evolve.py`."""
         return load_history(self.lake)
 
@@ -42,7 +51,7 @@ class Pipeline:
 
         A dropped table is not among them: its name may come again with another key.
         """
-        known = self.history.tables.values()
+        known = self.schema_history.tables.values()
         return tuple(found.schema for found in known if found.is_watched) if known else self.watched
 
     @cached_property
@@ -54,16 +63,18 @@ class Pipeline:
 
         Raises:
             SettingError: the settings name a table that the change stream does not watch, or two that a
-                lake cannot tell apart.
+                lake cannot tell apart, or ask for an option that a table has no room for.
         """
-        watched = {name: found.schema for name, found in self.history.tables.items()}
+        watched = {name: found.schema for name, found in self.schema_history.tables.items()}
         chosen = self.settings.tables
-        if not watched or (chosen is not None and not set(chosen) <= watched.keys()):
+        options = self.settings.table_options
+        named = {**dict.fromkeys(chosen or (), "tables"), **dict.fromkeys(options, "table_options")}
+        if not watched or not set(named) <= watched.keys():
             watched = {table.name: table for table in self.watched} | watched
-        for name in chosen or ():
+        for name, setting in named.items():
             if name not in watched:
                 raise SettingError(
-                    "tables",
+                    setting,
                     f"names a table that the change stream does not watch: {name!r}. It watches "
                     f"{', '.join(sorted(watched))}.",
                 )
@@ -75,17 +86,44 @@ class Pipeline:
                 f"holds two that differ by case only, which a lake cannot tell apart: {clash[0]!r} and "
                 f"{clash[1]!r}. Name one of them here, and the other in a pipeline of its own.",
             )
+        # A column that is gone at the source is still there in the lake.
+        whole = {name: found.whole_schema for name, found in self.schema_history.tables.items()}
+        _check_room(options, watched | whole)
         return tuple(watched[name] for name in names)
 
     def know(self, history: SchemaHistory) -> None:
         """Go on with a newer history of the source's schema."""
-        if history.tables is not self.history.tables:
+        if history.tables is not self.schema_history.tables:
             self.forget_tables()
-        self.__dict__["history"] = history
+        self.__dict__["schema_history"] = history
+
+    def options(self, table: str) -> TableOptions:
+        """Return the options of a source table."""
+        return self.settings.table_options.get(table, PLAIN)
+
+    @property
+    def histories(self) -> tuple[TableSchema, ...]:
+        """The source tables that keep a history."""
+        return tuple(table for table in self.tables if self.options(table.name).history)
+
+    @property
+    def lake_tables(self) -> Mapping[str, str]:
+        """What a cut names: each table and each history, with the source table whose changes fill it."""
+        tables = {table.name: table.name for table in self.tables}
+        return tables | {history_name(table.name): table.name for table in self.histories}
+
+    def stored(self, name: str) -> TableSchema:
+        """Return the columns that a table or a history has in the lake.
+
+        Raises:
+            SettingError: the pipeline has no such table or history.
+        """
+        table = self.table(self.lake_tables.get(name, name))
+        return stored_schema(table, self.options(name)) if table.name == name else history_schema(table)
 
     def forget_tables(self) -> None:
         """Ask the lake and the source anew when the tables are needed next."""
-        for name in ("watched", "tables", "history"):
+        for name in ("watched", "tables", "schema_history"):
             self.__dict__.pop(name, None)
 
     def table(self, name: str) -> TableSchema:
@@ -109,6 +147,22 @@ def open_existing(settings: PipelineSettings) -> Pipeline:
     pipeline = open_pipeline(settings)
     pipeline.lake.require()
     return pipeline
+
+
+def _check_room(options: Mapping[str, TableOptions], watched: Mapping[str, TableSchema]) -> None:
+    for name, option in options.items():
+        taken = taken_names(watched[name], option)
+        if taken:
+            raise SettingError(
+                f"table_options.{name}",
+                f"needs a column that the source table has, or had: {', '.join(taken)}. "
+                "Leave the option out, or rename the column at the source",
+            )
+        if option.history and history_name(name) in watched:
+            raise SettingError(
+                f"table_options.{name}.history",
+                f"needs the name of another table that the change stream watches: {history_name(name)}",
+            )
 
 
 def open_pipeline(settings: PipelineSettings) -> Pipeline:

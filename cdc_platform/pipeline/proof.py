@@ -8,15 +8,19 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
 from cdc_platform.lake.cuts import Cut
+from cdc_platform.lake.filters import equals
 from cdc_platform.lake.schema_history import list_schema_events
-from cdc_platform.model.evolution import SchemaHistory, TableHistory, fold_history, same_type
+from cdc_platform.model.evolution import ColumnHistory, SchemaHistory, fold_history, same_type
 from cdc_platform.model.exclusions import NOTHING, Exclusion, late_columns, table_exclusions
+from cdc_platform.model.table_options import DELETED, keeps_deleted
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.soft_delete import stored_at
 
 NAMED_KEYS: Final = 10
 """How many differing keys a failed proof names."""
@@ -83,7 +87,7 @@ def prove_tables(pipeline: Pipeline, cut: Cut) -> tuple[list[Proof], tuple[str, 
     Returns:
         the proofs, and the tables of the cut that the change stream did not watch at that position.
     """
-    history = history_at(pipeline, cut.tick)
+    history = schema_history_at(pipeline, cut.tick)
     watched = {table.name: table for table in pipeline.source.look(cut.position_micros).tables}
     named = [table for table in pipeline.tables if table.name in cut.tables]
     proofs = [
@@ -94,7 +98,7 @@ def prove_tables(pipeline: Pipeline, cut: Cut) -> tuple[list[Proof], tuple[str, 
     return proofs, tuple(table.name for table in named if table.name not in watched)
 
 
-def history_at(pipeline: Pipeline, tick: int) -> SchemaHistory:
+def schema_history_at(pipeline: Pipeline, tick: int) -> SchemaHistory:
     """Return the history of the schema as the log had it at a tick."""
     return fold_history(event for event in list_schema_events(pipeline.lake) if event.tick <= tick)
 
@@ -111,7 +115,7 @@ def prove_table(
         watched: its watched columns at that position, by the source.
         cut: the cut.
     """
-    known = history.tables.get(table.name, TableHistory(table.name))
+    known = history.tables.get(table.name, ColumnHistory(table.name))
     stored = known.schema if known.versions else table
     compared = _compared(stored, watched, late_columns(known))
     names = {column.name for column in compared.columns}
@@ -175,7 +179,10 @@ def _source_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[p
 def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:
     found: Table = load_table(pipeline, table.name)
     columns = tuple(column.name for column in table.columns)
-    scan = found.scan(snapshot_id=cut.tables[table.name], selected_fields=columns)
+    # Deleted rows that stay are the lake's alone.
+    has_deleted = keeps_deleted(stored_at(pipeline, table, cut.tables[table.name]))
+    lives = equals(DELETED, value=False) if has_deleted else AlwaysTrue()
+    scan = found.scan(lives, snapshot_id=cut.tables[table.name], selected_fields=columns)
     yield from scan.to_arrow_batch_reader()
 
 

@@ -42,7 +42,7 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
         _move_mains(pipeline, spark, newest)
     if mark.position_micros is None:
         return newest
-    found = [_find_version(pipeline, table.name, mark.tick, newest) for table in pipeline.tables]
+    found = [_find_version(pipeline, name, mark.tick, newest) for name in pipeline.lake_tables]
     versions = [version for version in found if version is not None]
     if not versions:
         return newest
@@ -61,9 +61,11 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
 
 
 def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None) -> _Version | None:
-    """Return a table's version at the log; None while the table waits for its initial copy."""
+    """Return the version of a table or history at the log; None while it waits for its initial copy."""
+    source_table = pipeline.lake_tables[table]
     found = pipeline.lake.table(table)
-    handover = find_handover(pipeline, found, table, newest)
+    # A history waits for the copy of its table.
+    handover = find_handover(pipeline, pipeline.lake.table(source_table), source_table, newest)
     if handover is not None and not handover.is_ready:
         return None
     found = found or load_table(pipeline, table)
@@ -77,7 +79,7 @@ def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None)
     if handover is not None:
         # Its first version is still to be merged; the cut need not wait for it.
         return None
-    if main is None or pending_span(pipeline, table, applied_tick(found, table, newest)).changes:
+    if main is None or pending_span(pipeline, source_table, applied_tick(found, table, newest)).changes:
         raise LakeError(f"Table `{table}` is behind the log at tick {tick}; materialise it before the cut.")
     return _Version(table, main.snapshot_id, is_new=False)
 

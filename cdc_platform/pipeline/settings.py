@@ -1,11 +1,13 @@
 """Everything that a pipeline is told: one source, one folder of the lake, one Spark."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.names import check_identifier
+from cdc_platform.model.table_options import TableOptions
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.spark.settings import SparkSettings
 
@@ -59,6 +61,7 @@ class PipelineSettings:
             means that they are where `source.start_timestamp` is not given.
         copy_piece_rows: about how many rows one task copies of a table that Spanner does not cut itself.
         copy_s: about how long a tick copies before it goes on with the other tables.
+        table_options: what is kept of some of them beyond their current rows, by source table.
         max_slice_s: most source time that one tick reads; bounds a tick's size when catching up.
         idle_interval_s: pause of continuous running after a tick that found nothing.
         maintenance: how the lake is kept fast.
@@ -72,6 +75,7 @@ class PipelineSettings:
     initial_copy: bool | None = None
     copy_piece_rows: int = 250_000
     copy_s: float = 20.0
+    table_options: Mapping[str, TableOptions] = field(default_factory=dict)
     max_slice_s: float | None = 3600
     idle_interval_s: float = 1.0
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
@@ -81,6 +85,12 @@ class PipelineSettings:
         if self.name.endswith("__cdc"):
             raise SettingError(
                 "name", f"must not end in `__cdc`, which marks the platform's own tables: {self.name}"
+            )
+        unknown = set(self.table_options) - set(self.tables or self.table_options)
+        if unknown:
+            raise SettingError(
+                f"table_options.{min(unknown)}",
+                f"belongs to no table of the setting `tables`, which names {', '.join(self.tables or ())}",
             )
         if self.max_slice_s is not None and self.max_slice_s <= 0:
             raise SettingError("max_slice_s", f"must be positive: {self.max_slice_s}")

@@ -120,7 +120,7 @@ def read_status(pipeline: Pipeline) -> Status:
         tables={name: _table_status(pipeline, name) for name in lake.table_names()},
         cut=cut,
         quarantined=count_quarantined(pipeline),
-        findings=describe_findings(pipeline.history),
+        findings=describe_findings(pipeline.schema_history),
         copies=_copies(pipeline, cut),
         stuck_partitions=load_stuck(lake),
     )

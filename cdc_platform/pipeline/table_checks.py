@@ -1,24 +1,32 @@
 """Checks that read whole tables at the newest cut."""
 
+from dataclasses import replace
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.copies import COPY_BRANCH
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.evolution import TableHistory
+from cdc_platform.model.evolution import ColumnHistory
 from cdc_platform.model.names import quote_spark
-from cdc_platform.model.table_schema import Column, TableSchema
-from cdc_platform.model.timestamps import to_datetime
-from cdc_platform.pipeline.branch import load_table
-from cdc_platform.pipeline.handover import find_copy
+from cdc_platform.model.table_options import (
+    TableOptions,
+    history_name,
+    keeps_deleted,
+    source_schema,
+    stored_schema,
+)
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.pipeline.change_source import find_beginning, read_changes
+from cdc_platform.pipeline.history_check import find_faults
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.proof import history_at
+from cdc_platform.pipeline.proof import schema_history_at
+from cdc_platform.pipeline.soft_delete import stored_at
 from cdc_platform.pipeline.source_checks import without_cut
-from cdc_platform.pipeline.verdict import Scope, Verdict
+from cdc_platform.pipeline.verdict import Fact, Scope, Verdict
 from cdc_platform.spark.fold import ACTION, APPEND, fold_changes
-from cdc_platform.spark.typed import KIND, ORDINAL, convert_expression, named, type_changes, unfit_values
+from cdc_platform.spark.soft_delete import fold_softly
+from cdc_platform.spark.typed import unfit_values
 
 
 def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
@@ -27,13 +35,13 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
     if cut is None:
         return without_cut(pipeline)
     log = spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") <= cut.tick)
-    history = history_at(pipeline, cut.tick)
+    history = schema_history_at(pipeline, cut.tick)
     differing = {
         table.name: _count_differences(
             pipeline,
             spark,
-            history.tables.get(table.name, TableHistory(table.name)),
-            table,
+            stored_at(pipeline, table, cut.tables[table.name]),
+            history.tables.get(table.name),
             cut.tables[table.name],
             log,
         )
@@ -51,53 +59,27 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
 def _count_differences(
     pipeline: Pipeline,
     spark: SparkSession,
-    known: TableHistory,
     table: TableSchema,
+    known: ColumnHistory | None,
     snapshot_id: int,
     log: DataFrame,
 ) -> int:
-    schema = known.schema_after(0) if known.versions else table
+    source = find_beginning(pipeline, source_schema(table), known)
+    source = replace(source, span=replace(source.span, has_patches=True))
+    is_soft = keeps_deleted(table)
     rows = log.where(F.col("table_name") == table.name)
-    if known.begun is not None and known.begun.micros is not None:
-        rows = rows.where(F.col("commit_timestamp") >= F.lit(to_datetime(known.begun.micros)))
-    changes = _changes_upon_copy(pipeline, spark, schema, rows)
+    changes = read_changes(pipeline, spark, source, rows, has_origin=is_soft)
+    if is_soft:
+        schema = stored_schema(source.schema, TableOptions(soft_delete=True))
+        patch = fold_softly(changes, schema)
+    else:
+        schema = source.schema
+        patch = fold_changes(changes, schema, has_patches=True)
     names = [F.col(quote_spark(column.name)) for column in schema.columns]
-    folded = fold_changes(changes, schema, has_patches=True).where(F.col(ACTION) == APPEND).select(*names)
+    folded = patch.where(F.col(ACTION) == APPEND).select(*names)
     stored = _version(pipeline, spark, table, snapshot_id).select(*names)
     with unfit_values():
         return folded.exceptAll(stored).count() + stored.exceptAll(folded).count()
-
-
-def _changes_upon_copy(
-    pipeline: Pipeline, spark: SparkSession, table: TableSchema, log: DataFrame
-) -> DataFrame:
-    """Return a table's typed changes, with the rows of its initial copy as inserts before all others."""
-    copy = find_copy(pipeline, load_table(pipeline, table.name), table.name)
-    if copy is None:
-        return type_changes(log, table, has_patches=True)
-    log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(copy.plan.position_micros)))
-    changes = type_changes(log, table, has_patches=True)
-    if copy.head is None:
-        return changes
-    # Read as a branch, the copy has the table's present columns, whatever they were called then.
-    rows = spark.table(pipeline.lake.spark_table(table.name, COPY_BRANCH))
-    inserts = rows.select(
-        F.lit(ChangeKind.INSERT.value).alias(KIND),
-        F.lit(-1).cast("bigint").alias(ORDINAL),
-        *(F.expr(_copied_value(column)).alias(column.name) for column in table.columns),
-        *(F.lit(True).alias(named(column.name)) for column in table.value_columns),
-    )
-    return changes.unionByName(inserts)
-
-
-def _copied_value(column: Column) -> str:
-    """Return the SQL of a copied value; it was converted where the column has got another type since."""
-    before = column.life.before if column.life is not None else None
-    if before is None:
-        return quote_spark(column.name)
-    converted = convert_expression(_copied_value(before), column.type)
-    # A copy that was made after the change has the value itself.
-    return f"coalesce({quote_spark(column.name)}, {converted})"
 
 
 def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:
@@ -133,3 +115,32 @@ def _repeated_keys(rows: DataFrame, table: TableSchema) -> DataFrame:
     """Return the keys that several rows have, as JSON."""
     names = [F.col(quote_spark(column.name)) for column in table.key_columns]
     return rows.groupBy(*names).count().where(F.col("count") > 1).select(F.to_json(F.struct(*names)))
+
+
+def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+    """Compare every history at the newest cut with its own rules, with its table and with the whole log."""
+    cut = newest_cut(pipeline.lake)
+    kept = [
+        table for table in pipeline.histories if cut is not None and history_name(table.name) in cut.tables
+    ]
+    if cut is None or not kept:
+        return Verdict(passed=True, summary="no table of a cut keeps a history", facts={"histories": 0})
+    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") <= cut.tick)
+    known = schema_history_at(pipeline, cut.tick).tables
+    with unfit_values():
+        faults = {
+            table.name: find_faults(pipeline, spark, table, known.get(table.name), cut, log) for table in kept
+        }
+    facts: dict[str, Fact] = {"histories": len(kept)}
+    for name, found in faults.items():
+        facts[f"{name}_versions"] = found.versions
+        facts[f"{name}_overlapping"] = found.overlapping
+        facts[f"{name}_current_differing"] = found.current_differing
+        facts[f"{name}_log_differing"] = found.log_differing
+    total = sum(found.total for found in faults.values())
+    versions = sum(found.versions for found in faults.values())
+    return Verdict(
+        total == 0,
+        f"cut {cut.cut}: {versions} versions in {len(kept)} histories, {total} of them wrong",
+        facts,
+    )

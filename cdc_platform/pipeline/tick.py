@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.pipeline.copy import NOTHING_COPIED, CopyOutcome, copy_tables
+from cdc_platform.pipeline.history import extend_histories
 from cdc_platform.pipeline.maintain import is_due, maintain_lake
 from cdc_platform.pipeline.merge import MergeOutcome, merge_tables
 from cdc_platform.pipeline.order import OrderOutcome, order_changes
@@ -66,6 +67,7 @@ def run_tick(pipeline: Pipeline, spark: SparkSession) -> TickOutcome:
         order = order_changes(pipeline, spark)
     with watch.measure("merge"):
         merges = merge_tables(pipeline, spark, pipeline.tables)
+        merges += extend_histories(pipeline, spark, pipeline.histories)
     with watch.measure("publish"):
         cut = publish_cut(pipeline, spark)
     with watch.measure("maintain"):

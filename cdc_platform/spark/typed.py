@@ -20,6 +20,9 @@ ORDINAL = "__ordinal"
 KEY_TEXT = "__key_text"
 UNFIT = "cdc_platform: a value does not fit its type: "
 """Begins the message with which a query fails; the facts follow as JSON."""
+COMMITTED = "__committed"
+TRANSACTION = "__transaction"
+ORIGIN = {COMMITTED: "commit_timestamp", TRANSACTION: "transaction_id"}
 
 
 def named(column: str) -> str:
@@ -27,7 +30,9 @@ def named(column: str) -> str:
     return f"__names_{column}"
 
 
-def type_changes(log: DataFrame, table: TableSchema, *, has_patches: bool) -> DataFrame:
+def type_changes(
+    log: DataFrame, table: TableSchema, *, has_patches: bool, has_origin: bool = False
+) -> DataFrame:
     """Return one table's changes with typed columns.
 
     Args:
@@ -35,16 +40,19 @@ def type_changes(log: DataFrame, table: TableSchema, *, has_patches: bool) -> Da
         table: the table's columns; where it is evolving, what a change says of a column counts only
             within the column's life.
         has_patches: whether any change may name only some columns, as all changes of an evolving table may.
+        has_origin: whether it matters which transaction made a change.
 
     Returns:
-        `__kind`, `__ordinal`, the key columns, the value columns and, with patches, one flag
-        `__names_COLUMN` for each value column. Where a value does not fit its column's type, the query
-        fails: see `unfit_values`.
+        `__kind`, `__ordinal`, with origin `__committed` and `__transaction`, the key columns, the value
+        columns and, with patches, one flag `__names_COLUMN` for each value column. Where a value does not
+        fit its column's type, the query fails: see `unfit_values`.
     """
+    origin = ORIGIN if has_origin else {}
     parsed = log.select(
         F.col("change_kind").alias(KIND),
         F.col("ordinal").alias(ORDINAL),
         F.col("keys").alias(KEY_TEXT),
+        *(F.col(column).alias(name) for name, column in origin.items()),
         F.from_json("keys", _texts(table.key_columns)).alias("k"),
         F.from_json("new_values", _texts(table.value_columns)).alias("v"),
         *([_names().alias("names")] if has_patches else []),
@@ -54,6 +62,7 @@ def type_changes(log: DataFrame, table: TableSchema, *, has_patches: bool) -> Da
     return parsed.select(
         KIND,
         ORDINAL,
+        *origin,
         *(_typed("k", table, column) for column in table.key_columns),
         *(_typed("v", table, column) for column in table.value_columns),
         *(flags if has_patches else []),

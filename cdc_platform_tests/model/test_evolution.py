@@ -6,7 +6,7 @@ from functools import reduce
 
 import pytest
 
-from cdc_platform.model.evolution import SchemaHistory, TableHistory, fold_history, is_convertible, same_type
+from cdc_platform.model.evolution import ColumnHistory, SchemaHistory, fold_history, is_convertible, same_type
 from cdc_platform.model.exclusions import (
     Exclusion,
     describe_findings,
@@ -69,7 +69,7 @@ def changes(events: list[SchemaEvent]) -> list[Change]:
     ]
 
 
-def lake_columns(known: TableHistory) -> dict[str, str]:
+def lake_columns(known: ColumnHistory) -> dict[str, str]:
     """Return the lake's columns with the codes of their types."""
     return {version.lake_name: version.type.code for version in known.versions}
 

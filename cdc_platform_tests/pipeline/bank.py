@@ -4,6 +4,7 @@ from typing import Final
 
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType
+from cdc_platform.model.table_options import TableOptions
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipelines import ACCOUNTS, START, TRANSFERS, data_change, feed, make_pipeline, rows_of
@@ -13,9 +14,9 @@ SECOND: Final = 1_000_000
 Balances = dict[int, int]
 
 
-def bank_pipeline(lake: LakeSettings) -> Pipeline:
-    """Return a pipeline of accounts and transfers."""
-    return make_pipeline(lake, (ACCOUNTS, TRANSFERS))
+def bank_pipeline(lake: LakeSettings, **options: TableOptions) -> Pipeline:
+    """Return a pipeline of accounts and transfers, with the options of some of them."""
+    return make_pipeline(lake, (ACCOUNTS, TRANSFERS), options=options)
 
 
 def opening(account: int, balance: int, at_micros: int) -> RawRow:

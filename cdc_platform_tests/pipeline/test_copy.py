@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.errors import AccessDenied, LakeError
+from cdc_platform.errors import AccessDenied, LakeError, SourceNotFound
 from cdc_platform.lake.copies import COPY_BRANCH, load_plans, read_progress
 from cdc_platform.lake.cuts import Cut, list_cuts
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ValueCaptureType
+from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.model.sightings import Look
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline import copy
@@ -28,7 +28,7 @@ from cdc_platform.pipeline.table_checks import check_fold
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.spanner.snapshot import table_arrow_schema
 from cdc_platform_tests.fake_stream import Slicing, raw_rows
-from cdc_platform_tests.history import History, tables_at
+from cdc_platform_tests.history import History, RawRow, tables_at
 from cdc_platform_tests.pipeline.bank import SECOND, balances, closing, opening, transfer
 from cdc_platform_tests.pipeline.evolving import STEP, Source
 from cdc_platform_tests.pipeline.test_conflicts import interrupt_once
@@ -37,6 +37,7 @@ from cdc_platform_tests.pipelines import (
     START,
     TRANSFERS,
     append_raw,
+    data_change,
     feed,
     found_table,
     make_pipeline,
@@ -224,6 +225,37 @@ def test_an_expired_copy_begins_anew(spark: "SparkSession", session_lake: LakeSe
 
     assert list(range(1, 10)) == copied_ids(pipeline)
     assert len(balances(pipeline)) == 9
+
+
+def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Its copy ends; made anew, the table has the rows that it has got since, and the others went on."""
+    pipeline = bank_of(session_lake, 60, ACCOUNTS, TRANSFERS)
+    source = source_of(pipeline)
+    source.look_at = lambda micros: Look(micros, source.schemas, {}, {})
+    feed(pipeline, NOW, _booked(ModType.INSERT, NOW))
+    assert step(pipeline, spark)[0].is_going_on
+
+    source.schemas, source.rows_at = (TRANSFERS,), _gone
+    feed(pipeline, NOW + 10, _booked(ModType.DELETE, NOW + 10))
+    assert {"transfers"} == set(_cut(step(pipeline, spark)).tables)
+    assert step(pipeline, spark)[0] == copy.NOTHING_COPIED
+
+    source.schemas = (ACCOUNTS, TRANSFERS)
+    feed(pipeline, NOW + 20, opening(1, 7, NOW + 20))
+    assert {"accounts", "transfers"} == set(_cut(step(pipeline, spark)).tables)
+    assert balances(pipeline) == {1: 7}
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+
+
+def _booked(mod_type: ModType, micros: int) -> RawRow:
+    mod = {"tid": "a"}, {"amount": 1} if mod_type is ModType.INSERT else {}
+    return data_change("transfers", mod_type, mod, at_micros=micros, transaction=str(micros))
+
+
+def _gone(table: str, _micros: int) -> Iterator[pa.RecordBatch]:
+    raise SourceNotFound(f"there is no table {table}")
 
 
 def test_two_runs_copy_every_piece_once(

@@ -149,7 +149,7 @@ def test_two_runs_meet_one_schema_change(spark: "SparkSession", session_lake: La
     run_steps(pipeline, spark)
     rival = make_pipeline(session_lake, (), name=pipeline.name)
     source_of(rival).look_at = source_of(pipeline).look_at
-    assert rival.history.tick == pipeline.history.tick
+    assert rival.schema_history.tick == pipeline.schema_history.tick
     read_until(pipeline, START + 3 * STEP, source)
     for run in (pipeline, rival):
         order_changes(run, spark)

@@ -1,6 +1,7 @@
 """The platform's promises: each check passes on a sound lake, and fails on the damage that it is for."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -8,13 +9,14 @@ import pytest
 
 from cdc_platform.lake.commits import POSITION, TICK, Mark, head, read_mark
 from cdc_platform.lake.control import load_lineage
-from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.cuts import append_cut, newest_cut
 from cdc_platform.lake.lake import LINEAGE, LOG, RAW, SCHEMA
 from cdc_platform.lake.schema_history import append_events, load_history
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schemas import CHANGE_LOG
 from cdc_platform.model.slices import Slice, SliceOutcome
+from cdc_platform.model.table_options import TableOptions
 from cdc_platform.pipeline.invariants import CHECKS, newest_scope
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.verdict import EVERYTHING, Check
@@ -39,7 +41,7 @@ Damage = Callable[[Pipeline, "SparkSession"], None]
 
 def sound_pipeline(spark: "SparkSession", lake: LakeSettings) -> Pipeline:
     """Return the bank after two ticks, with a duplicate, a quarantined record, and a source that agrees."""
-    pipeline = bank_pipeline(lake)
+    pipeline = bank_pipeline(lake, accounts=TableOptions(history=True))
     first = opening(5, 50, START + 7)
     bad = {**opening(6, 60, START + 8), "mod_type": "UNKNOWN"}
     feed(pipeline, START + SECOND - 1, first, first, bad)
@@ -99,6 +101,20 @@ def change_schema(pipeline: Pipeline, _spark: "SparkSession") -> None:
     append_events(pipeline.lake, load_history(pipeline.lake), Mark(9, START, 0), [added])
 
 
+def history_sql(statement: str) -> Damage:
+    """Return a damage of the history of accounts, which the newest cut names."""
+
+    def damage(pipeline: Pipeline, spark: "SparkSession") -> None:
+        spark.sql(statement.format(history=pipeline.lake.spark_table("accounts__history")))
+        cut, damaged = newest_cut(pipeline.lake), head(found_table(pipeline, "accounts__history"))
+        assert cut is not None
+        assert damaged is not None
+        tables = {**cut.tables, "accounts__history": damaged.snapshot_id}
+        append_cut(pipeline.lake, replace(cut, cut=cut.cut + 1, tables=tables))
+
+    return damage
+
+
 def change_source(pipeline: Pipeline, _spark: "SparkSession") -> None:
     """Let the source have no row at all."""
     source_of(pipeline).rows_at = lambda _table, _micros: iter(())
@@ -121,7 +137,8 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("tables_equal_log", log_sql("UPDATE {log} SET new_values = '{{}}' WHERE keys LIKE '%\"1\"%'")),
     ("tables_equal_source", change_source),
     ("schema_changes", change_schema),
-    # The last one: it publishes a cut.
+    # The last ones: they publish cuts.
+    ("histories_sound", history_sql("UPDATE {history} SET valid_to = valid_from WHERE id = 1")),
     ("keys_unique", insert_again),
 ]
 

@@ -289,7 +289,7 @@ def test_definition_that_is_refused(
             grpc.StatusCode.OUT_OF_RANGE,
             EXPIRED,
             RetentionExpired,
-            "remove the setting to begin at the present",
+            "begin a new lake folder without `start_timestamp`",
         ),
         (grpc.StatusCode.NOT_FOUND, "Change Stream not found: s", SourceNotFound, "was dropped"),
     ],

@@ -55,7 +55,7 @@ def test_start_before_the_stream_is_refused(source: SpannerSource) -> None:
     """A start that the stream no longer has is an error with the operator's choices and the earliest one."""
     start = source.clock_micros() - 10 * 24 * HOUR
 
-    with pytest.raises(RetentionExpired, match=r"remove the setting.*earliest read timestamp: 20"):
+    with pytest.raises(RetentionExpired, match=r"without `start_timestamp`.*earliest read timestamp: 20"):
         starting(source, start).start_micros()
 
 

@@ -1,0 +1,37 @@
+"""What the commands have in common: DEFS and `--name`, examples in their help, a Spark session."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_platform.pipeline.settings import PipelineSettings
+
+DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+NAME = click.option("--name", help="Which pipeline, where DEFS declares several.")
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: how it is used."""
+    # The control character keeps click from making one paragraph of the lines.
+    return "\n".join(("\b", "Examples:", *(f"  cdc-platform {line}" for line in lines)))
+
+
+def start_spark(settings: "PipelineSettings") -> "SparkSession":
+    """Start the session, and say what takes long: the first start fetches Spark's packages."""
+    from cdc_platform.resources import spark_session
+
+    begun = time.monotonic()
+    click.echo(f"Starting Spark ({settings.spark.remote or settings.spark.master}) ...", err=True)
+
+    def report(line: str) -> None:
+        if "downloading http" in line.lower():
+            click.echo(f"  {line.strip()}", err=True)
+
+    session = spark_session(settings, report)
+    click.echo(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
+    return session

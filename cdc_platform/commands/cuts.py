@@ -1,0 +1,124 @@
+"""`cdc-platform cuts`: the moments of the past that can be read, and which are promised to stay."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from cdc_platform.commands.common import DEFS, NAME, examples, start_spark
+from cdc_platform.model.timestamps import to_rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdc_platform.lake.cut_states import CutState
+    from cdc_platform.lake.lake import Lake
+    from cdc_platform.pipeline.settings import PipelineSettings
+
+SHOWN: Final = 20
+
+_UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+@click.command(
+    epilog=examples(
+        "cuts examples/my_bank/defs.yaml",
+        "cuts examples/my_bank/defs.yaml --promise 17",
+        "cuts examples/my_bank/defs.yaml --release 17",
+        "cuts examples/my_bank/defs.yaml --all --json",
+    )
+)
+@DEFS
+@NAME
+@click.option("--promise", type=int, metavar="N", help="Keep cut N readable until it is released.")
+@click.option("--release", type=int, metavar="N", help="Let cut N expire like any other.")
+@click.option("--all", "shows_all", is_flag=True, help=f"List all cuts; else the {SHOWN} newest ones.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def cuts(
+    defs: Path, name: str | None, promise: int | None, release: int | None, shows_all: bool, as_json: bool
+) -> None:
+    """List the cuts of the pipeline that DEFS declares: moments at which all its tables can be read.
+
+    A cut stays readable for `maintenance.keep_snapshots_s`. A promised one stays until it is released: every
+    table of it gets the tag `cut_N`, which compaction and expiry keep. Promised cuts are always listed.
+
+    Listing reads metadata only; promising and releasing start Spark.
+    """
+    from cdc_platform.components.loading import load_settings
+    from cdc_platform.lake.cut_states import cut_states
+    from cdc_platform.lake.lake import Lake
+
+    if promise is not None and release is not None:
+        raise click.UsageError("Choose one of --promise and --release.")
+    settings = load_settings(defs, name)
+    lake = Lake(settings.lake, settings.name, is_reader=True)
+    if promise is not None:
+        _promise(settings, lake, promise)
+    if release is not None:
+        _release(settings, lake, release)
+    states = cut_states(lake)
+    if not shows_all:
+        states = (*(state for state in states[:-SHOWN] if state.is_promised), *states[-SHOWN:])
+    click.echo(
+        json.dumps([as_dict(state) for state in states], indent=2) if as_json else describe_cuts(states)
+    )
+
+
+def _promise(settings: "PipelineSettings", lake: "Lake", number: int) -> None:
+    from cdc_platform.lake.cut_states import cut_state, require_readable
+    from cdc_platform.lake.cuts import find_cut
+    from cdc_platform.lake.promises import promise_cut
+
+    # What is wrong with the number shows before Spark takes its time to start.
+    if not require_readable(cut_state(lake, find_cut(lake, number))).is_promised:
+        promise_cut(lake, start_spark(settings), number)
+
+
+def _release(settings: "PipelineSettings", lake: "Lake", number: int) -> None:
+    from cdc_platform.lake.cuts import find_cut
+    from cdc_platform.lake.promises import release_cut
+
+    find_cut(lake, number)
+    release_cut(lake, start_spark(settings), number)
+
+
+def as_dict(state: "CutState") -> dict[str, Any]:
+    """Return a cut and its state as plain values; moments are RFC 3339 texts."""
+    cut = state.cut
+    return {
+        "cut": cut.cut,
+        "position": to_rfc3339(cut.position_micros),
+        "published": to_rfc3339(cut.published_micros),
+        "tick": cut.tick,
+        "tables": dict(cut.tables),
+        "readable": state.is_readable,
+        "expired_tables": list(state.expired),
+        "promised": state.is_promised,
+    }
+
+
+def describe_cuts(states: "Sequence[CutState]", now_s: float | None = None) -> str:
+    """Return a table of cuts for people, oldest first."""
+    now_s = time.time() if now_s is None else now_s
+    lines = [f"{'cut':>8}  {'position':<27}  {'age':>8}  tables  readable  promised"]
+    for state in states:
+        cut = state.cut
+        age = _age(now_s - cut.published_micros / 1e6)
+        lines.append(
+            f"{cut.cut:>8}  {to_rfc3339(cut.position_micros)}  {age:>8}  "
+            f"{len(cut.tables):>6}  {_yes(state.is_readable):<8}  {_yes(state.is_promised)}"
+        )
+    return "\n".join(lines) if states else "no cut yet; run a tick first"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _age(seconds: float) -> str:
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return "0 s"

@@ -1,0 +1,110 @@
+"""`cdc-platform explain`: how a row came to be."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cdc_platform.commands.common import DEFS, NAME, examples
+from cdc_platform.model.timestamps import to_rfc3339
+
+if TYPE_CHECKING:
+    from cdc_platform.model.row_story import Step
+    from cdc_platform.pipeline.explain import Explanation
+
+
+@click.command(
+    epilog=examples(
+        "explain examples/my_bank/defs.yaml accounts 42",
+        "explain examples/my_bank/defs.yaml orders '[\"eu\", 7]'",
+        'explain examples/my_bank/defs.yaml orders \'{"region": "eu", "order_id": 7}\' --json',
+    )
+)
+@DEFS
+@click.argument("table")
+@click.argument("key")
+@NAME
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -> None:
+    """Tell how the row KEY of the source table TABLE came to be.
+
+    Prints its changes in order: which columns each set, from what to what, the transaction, the change
+    stream partition and the record that it came from, and the first cut that showed it. Then the row as it
+    is in the change log now, and which change gave each column its value. Where the table began with an
+    initial copy, the story begins with what that had of the row.
+
+    KEY is the value itself where the primary key has one column; else a JSON object of its columns, or a
+    JSON array in the order of the key. It reads the lake only: no Spark is started, and the source may be
+    down. The exit code is 1 where the table or the row is not known.
+    """
+    from cdc_platform.components.loading import load_settings
+    from cdc_platform.pipeline.explain import explain_row
+    from cdc_platform.pipeline.pipeline import open_existing
+
+    found = explain_row(open_existing(load_settings(defs, name)), table, key)
+    click.echo(json.dumps(found.to_dict(), indent=2) if as_json else describe_explanation(found))
+
+
+def describe_explanation(found: "Explanation") -> str:
+    """Return an explanation as lines for people."""
+    lines = [f"{found.table} {found.key.to_json()}: {_count(len(found.story.steps), 'change')}"]
+    if found.copied is not None:
+        width = max((len(name) for name in found.copied.values), default=0)
+        lines += ["", f"copied as it was at {to_rfc3339(found.copied.position_micros)}"]
+        lines += [f"     {name:<{width}}  {_value(value)}" for name, value in found.copied.values.items()]
+    for step in found.story.steps:
+        lines += ["", *_describe_step(found, step)]
+    lines += ["", *_describe_now(found)]
+    if found.quarantined:
+        told = f"{_count(found.quarantined, 'record')} of this table in quarantine"
+        lines += ["", f"{told}: what they hold is in no change above."]
+    return "\n".join(lines)
+
+
+def _describe_step(found: "Explanation", step: "Step") -> list[str]:
+    change, cut = step.change, found.cuts[step.number]
+    partition = found.partitions.get(change.partition_token, change.partition_token)
+    shown = f"first shown by cut {cut.cut} at {to_rfc3339(cut.position_micros)}" if cut else "in no cut yet"
+    lines = [
+        f"#{step.number} {change.kind.value} at {to_rfc3339(change.commit_micros)}",
+        f"     transaction {change.transaction_id}",
+        f"     partition   {partition}",
+        f"     record      {change.record_id}, mod {change.mod_ordinal}",
+        f"     tick        {change.tick}, {shown}",
+    ]
+    width = max((len(column.column) for column in step.columns), default=0)
+    for column in step.columns:
+        text = _value(column.after)
+        if column.before is not None or change.kind.value == "update":
+            text = f"{_value(column.before)} -> {text}" if column.has_changed else f"{text} (set again)"
+        lines.append(f"     {column.column:<{width}}  {text}")
+    return lines
+
+
+def _describe_now(found: "Explanation") -> list[str]:
+    story = found.story
+    if story.values is None:
+        return [f"now  deleted by #{len(story.steps)}"]
+    width = max((len(name) for name in story.values), default=0)
+    texts = {name: _value(value) for name, value in story.values.items()}
+    length = max((len(text) for text in texts.values()), default=0)
+    return [
+        f"now  {'a row of its key alone' if not texts else ''}".rstrip(),
+        *(
+            f"     {name:<{width}}  {text:<{length}}  {_author(story.set_by[name])}"
+            for name, text in texts.items()
+        ),
+    ]
+
+
+def _author(number: int) -> str:
+    return f"set by #{number}" if number else "from the copy"
+
+
+def _value(value: Any) -> str:
+    return "NULL" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,46 @@
+"""Filters of pyiceberg, by values and not by text, so that no value needs quoting."""
+
+from collections.abc import Callable, Collection
+from functools import reduce
+from typing import Any, Final
+
+from pyiceberg.expressions import (
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    In,
+    IsNull,
+    LessThanOrEqual,
+)
+
+_Predicate = Callable[..., BooleanExpression]
+
+# Type checkers take the arguments from the fields of these classes, and not from their constructors.
+_EQUAL: Final[_Predicate] = EqualTo
+_IN: Final[_Predicate] = In
+_IS_NULL: Final[_Predicate] = IsNull
+_AT_LEAST: Final[_Predicate] = GreaterThanOrEqual
+_AT_MOST: Final[_Predicate] = LessThanOrEqual
+
+
+def equals(column: str, value: Any) -> BooleanExpression:
+    """Return the filter of the rows that have a value in a column; None finds NULL."""
+    return _IS_NULL(column) if value is None else _EQUAL(column, value)
+
+
+def is_any(column: str, values: Collection[Any]) -> BooleanExpression:
+    """Return the filter of the rows that have one of some values in a column."""
+    return _IN(column, set(values))
+
+
+def between(column: str, low_inclusive: Any, high_inclusive: Any) -> BooleanExpression:
+    """Return the filter of the rows whose value lies between two, or is one of them."""
+    return And(_AT_LEAST(column, low_inclusive), _AT_MOST(column, high_inclusive))
+
+
+def all_of(*conditions: BooleanExpression) -> BooleanExpression:
+    """Return the filter of the rows that meet all conditions."""
+    everything: BooleanExpression = AlwaysTrue()
+    return reduce(And, conditions, everything)

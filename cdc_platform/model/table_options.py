@@ -1,0 +1,97 @@
+"""Options of a table: a history beside it, and deleted rows that stay in it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
+
+VALID_FROM: Final = "valid_from"
+"""Commit timestamp of the transaction that made a version."""
+VALID_TO: Final = "valid_to"
+"""Commit timestamp of the transaction that ended it, exclusive; NULL while it is current."""
+IS_CURRENT: Final = "is_current"
+TRANSACTION_ID: Final = "transaction_id"
+"""The transaction that made a version."""
+
+DELETED: Final = "__deleted"
+DELETED_AT: Final = "__deleted_at"
+"""Commit timestamp of the transaction that deleted the row; NULL while it lives."""
+
+_HISTORY_TYPES: Final = {
+    VALID_FROM: "TIMESTAMP",
+    VALID_TO: "TIMESTAMP",
+    IS_CURRENT: "BOOL",
+    TRANSACTION_ID: "STRING",
+}
+_SOFT_DELETE_TYPES: Final = {DELETED: "BOOL", DELETED_AT: "TIMESTAMP"}
+_HISTORY_SUFFIX: Final = "__history"
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What is kept of a table beyond its current rows.
+
+    Args:
+        history: keep every version of every row in a table of its own, `TABLE__history`.
+        soft_delete: let deleted rows stay in the table, marked in `__deleted` and `__deleted_at`.
+    """
+
+    history: bool = False
+    soft_delete: bool = False
+
+
+PLAIN: Final = TableOptions()
+
+
+def history_name(table: str) -> str:
+    """Return the name of a table's history."""
+    return f"{table}{_HISTORY_SUFFIX}"
+
+
+def without_histories(names: Iterable[str]) -> tuple[str, ...]:
+    """Return those names of a lake's tables that are no histories of others among them."""
+    known = tuple(names)
+    histories = {history_name(name) for name in known}
+    return tuple(name for name in known if name not in histories)
+
+
+def history_schema(table: TableSchema) -> TableSchema:
+    """Return the columns of a table's history; it has no key, since a row of it is a version."""
+    columns = tuple(replace(column, is_primary_key=False) for column in table.columns)
+    return TableSchema(history_name(table.name), columns + _added(_HISTORY_TYPES, len(columns)))
+
+
+def stored_schema(table: TableSchema, options: TableOptions) -> TableSchema:
+    """Return the columns that a source table has in the lake."""
+    if not options.soft_delete or keeps_deleted(table):
+        return table
+    return replace(table, columns=table.columns + _added(_SOFT_DELETE_TYPES, len(table.columns)))
+
+
+def source_schema(stored: TableSchema) -> TableSchema:
+    """Return the columns of a table of the lake that the source has."""
+    return replace(
+        stored, columns=tuple(column for column in stored.columns if column.name not in _SOFT_DELETE_TYPES)
+    )
+
+
+def keeps_deleted(stored: TableSchema) -> bool:
+    """Whether the rows of a table of the lake stay in it when they are deleted."""
+    return any(column.name == DELETED for column in stored.columns)
+
+
+def taken_names(table: TableSchema, options: TableOptions) -> list[str]:
+    """Return the columns of a source table whose names its options need for columns of their own."""
+    needed = {
+        *(_HISTORY_TYPES if options.history else ()),
+        *(_SOFT_DELETE_TYPES if options.soft_delete else ()),
+    }
+    return [column.name for column in table.columns if column.name.lower() in needed]
+
+
+def _added(types: dict[str, str], before: int) -> tuple[Column, ...]:
+    return tuple(
+        Column(name, ColumnType(code), is_primary_key=False, ordinal=before + number)
+        for number, (name, code) in enumerate(types.items(), start=1)
+    )

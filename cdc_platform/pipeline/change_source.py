@@ -1,0 +1,139 @@
+"""What makes a table, or brings it further: a span of the log, upon the rows of its initial copy if any."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.copies import COPY_BRANCH, CopyProgress
+from cdc_platform.lake.lake import LOG
+from cdc_platform.model.changes import ChangeKind
+from cdc_platform.model.evolution import ColumnHistory
+from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_schema import Column, TableSchema
+from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.branch import load_table
+from cdc_platform.pipeline.handover import find_copy
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.span import LogSpan, pending_span, span_after
+from cdc_platform.spark.typed import (
+    COMMITTED,
+    KIND,
+    ORDINAL,
+    TRANSACTION,
+    convert_expression,
+    named,
+    type_changes,
+)
+
+COPIED: Final = -2
+"""Ordinal of what an initial copy has: it comes before all changes."""
+
+
+@dataclass(frozen=True)
+class ChangeSource:
+    """A span of the log, and the rows of an initial copy that lie below it.
+
+    ``schema`` has the columns as these changes set them. What was committed before ``since_micros`` belongs
+    to a dropped table of the same name and is left out; ``remade_micros`` are moments at which the table
+    was dropped and made anew among the changes that are not left out.
+    """
+
+    schema: TableSchema
+    span: LogSpan
+    copy: CopyProgress | None = None
+    since_micros: int | None = None
+    remade_micros: tuple[int, ...] = ()
+
+
+def whole_span(pipeline: Pipeline, table: str, copy: CopyProgress | None) -> LogSpan:
+    """Return all of the log that lies upon the initial copy, or upon nothing where there was none."""
+    if copy is None:
+        return pending_span(pipeline, table, 0)
+    return span_after(pipeline, table, copy.plan.position_micros)
+
+
+def find_beginning(
+    pipeline: Pipeline, table: TableSchema, known: ColumnHistory | None, *, keeps_former: bool = False
+) -> ChangeSource:
+    """Return everything that a table is made of.
+
+    Args:
+        pipeline: the pipeline.
+        table: the table, whose columns count where nothing is known of their history.
+        known: the history of its columns, None where there is none.
+        keeps_former: whether the rows of a dropped table of the same name count, too; they do only where
+            the table was made anew with the same key.
+
+    Raises:
+        LakeError: there was an initial copy, but it is gone.
+    """
+    copy = find_copy(pipeline, load_table(pipeline, table.name), table.name)
+    span = whole_span(pipeline, table.name, copy)
+    if known is None or not known.versions:
+        return ChangeSource(table, span, copy)
+    schema = known.schema_after(span.after_exclusive)
+    found = ChangeSource(schema, replace(span, has_patches=span.has_patches or schema.is_evolving), copy)
+    copied_micros = copy.plan.position_micros if copy is not None else -1
+    told = (beginning.micros for beginning in known.beginnings)
+    remade = tuple(micros for micros in told if micros is not None and micros > copied_micros)
+    if not remade:
+        return found
+    if keeps_former and all(column.life is None for column in schema.key_columns):
+        return replace(found, remade_micros=remade)
+    return replace(found, copy=None, since_micros=remade[-1])
+
+
+def read_span(pipeline: Pipeline, spark: SparkSession, table: str, span: LogSpan) -> DataFrame:
+    """Return the rows that the change log has of a table in the ticks of a span."""
+    return spark.table(pipeline.lake.spark_system_table(LOG)).where(
+        (F.col("table_name") == table)
+        & (F.col("tick") > span.after_exclusive)
+        & (F.col("tick") <= span.until_inclusive)
+    )
+
+
+def read_changes(
+    pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame, *, has_origin: bool = False
+) -> DataFrame:
+    """Return the typed changes of a table, with the rows of its initial copy as inserts before all others.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the work.
+        source: which changes count.
+        log: what `read_span` returns for the source.
+        has_origin: whether it matters which transaction made a change; that of a copied row is NULL.
+    """
+    if source.since_micros is not None:
+        log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(source.since_micros)))
+    if source.span.after_micros is not None:
+        log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(source.span.after_micros)))
+    has_patches = source.span.has_patches
+    changes = type_changes(log, source.schema, has_patches=has_patches, has_origin=has_origin)
+    if source.copy is None or source.copy.head is None:
+        return changes
+    # Read as a branch, the copy has the table's present columns, whatever they were called then.
+    rows = spark.table(pipeline.lake.spark_table(source.schema.name, COPY_BRANCH))
+    position = F.lit(to_datetime(source.copy.plan.position_micros))
+    origin = [position.alias(COMMITTED), F.lit(None).cast("string").alias(TRANSACTION)]
+    flags = [F.lit(True).alias(named(column.name)) for column in source.schema.value_columns]
+    copied = rows.select(
+        F.lit(ChangeKind.INSERT.value).alias(KIND),
+        F.lit(COPIED).cast("bigint").alias(ORDINAL),
+        *(origin if has_origin else []),
+        *(F.expr(_copied_value(column)).alias(column.name) for column in source.schema.columns),
+        *(flags if has_patches else []),
+    )
+    return changes.unionByName(copied)
+
+
+def _copied_value(column: Column) -> str:
+    """Return the SQL of a copied value; it was converted where the column has got another type since."""
+    before = column.life.before if column.life is not None else None
+    if before is None:
+        return quote_spark(column.name)
+    converted = convert_expression(_copied_value(before), column.type)
+    # A copy that was made after the change has the value itself.
+    return f"coalesce({quote_spark(column.name)}, {converted})"

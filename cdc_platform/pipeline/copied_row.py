@@ -1,0 +1,86 @@
+"""What a table's initial copy has of one row; no Spark."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from pyiceberg.expressions import BooleanExpression
+
+from cdc_platform.lake.copies import load_plans, read_progress
+from cdc_platform.lake.filters import all_of, equals
+from cdc_platform.model.row_key import KeyColumn, RowKey
+from cdc_platform.model.table_options import DELETED, DELETED_AT
+from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
+from cdc_platform.pipeline.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class CopiedRow:
+    """A row as it was at the copy's position; ``values`` are those outside the key, in the source's JSON."""
+
+    position_micros: int
+    values: Mapping[str, Any]
+
+
+def find_copied_row(pipeline: Pipeline, table: str, key: RowKey) -> CopiedRow | None:
+    """Return what the complete initial copy of a table has of a key; None where it has none, or was none."""
+    plan, found = load_plans(pipeline.lake).get(table), pipeline.lake.table(table)
+    if plan is None or found is None:
+        return None
+    progress = read_progress(found, plan)
+    if progress.head is None or progress.head.schema_id is None or not progress.is_complete:
+        return None
+    keys = {column.name for column in key.columns}
+    if not keys <= set(found.schemas()[progress.head.schema_id].column_names):
+        # The table was made anew with another key since.
+        return None
+    scan = found.scan(_is_key(key), snapshot_id=progress.head.snapshot_id)
+    rows = scan.to_arrow().to_pylist()
+    if not rows:
+        return None
+    values = {
+        name: _source_json(value)
+        for name, value in rows[0].items()
+        if name not in {*keys, DELETED, DELETED_AT}
+    }
+    return CopiedRow(plan.position_micros, values)
+
+
+def _is_key(key: RowKey) -> BooleanExpression:
+    return all_of(
+        *(
+            equals(column.name, None if value is None else _literal(column, value))
+            for column, value in zip(key.columns, key.values, strict=True)
+        )
+    )
+
+
+def _literal(column: KeyColumn, value: Any) -> Any:
+    """Return a value of a key as Iceberg compares it."""
+    if column.kind in {"int", "long"}:
+        return int(value)
+    if column.kind == "binary":
+        return base64.b64decode(value)
+    if column.kind.startswith("decimal"):
+        return Decimal(value)
+    if column.kind.startswith("timestamp"):
+        return to_datetime(from_rfc3339(value)).isoformat()
+    return value
+
+
+def _source_json(value: Any) -> Any:
+    """Return a value as the source's JSON has it."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int | Decimal):
+        return f"{value:f}" if isinstance(value, Decimal) else str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return to_rfc3339(from_datetime(value))
+    if isinstance(value, date):
+        return value.isoformat()
+    return [_source_json(one) for one in value] if isinstance(value, list) else value

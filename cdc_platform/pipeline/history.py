@@ -1,0 +1,242 @@
+"""Histories: each tick ends the versions that its changes supersede and appends those that they make."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc_platform.lake.commits import BRANCH, count_rows, fact
+from cdc_platform.lake.writes import conflicts_as
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.pipeline.adapt import convert_stored
+from cdc_platform.pipeline.branch import (
+    Attempt,
+    count_matched,
+    load_table,
+    marked_commits,
+    reset_branch,
+    verify_attempt,
+)
+from cdc_platform.pipeline.change_source import read_changes, read_span
+from cdc_platform.pipeline.history_plan import HistoryBuild, plan_history
+from cdc_platform.pipeline.merge import (
+    PARALLEL_TABLES,
+    SINGLE_TASK_CHANGES,
+    SMALL_TABLE_ROWS,
+    MergeOutcome,
+)
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.spark.fold import PatchStats, measure_patch
+from cdc_platform.spark.history import (
+    append_versions,
+    close_versions,
+    current_before,
+    find_touched,
+    make_versions,
+)
+from cdc_platform.spark.small import interpreted
+from cdc_platform.spark.typed import unfit_values
+
+
+@dataclass(frozen=True)
+class _Extension:
+    """The typed changes of a span, the keys that they touch, and what is known of these."""
+
+    changes: DataFrame
+    touched: DataFrame
+    view: str
+    stats: PatchStats
+
+
+def extend_history(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
+    """Bring the history of one table up to the log on its branch `tick`; readers see nothing of it yet.
+
+    Raises:
+        CommitConflict: another run worked on the same branch; nothing was published.
+    """
+    return extend_histories(pipeline, spark, [pipeline.table(table)])[0]
+
+
+def extend_histories(
+    pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
+) -> tuple[MergeOutcome, ...]:
+    """Bring the histories of tables up to the log, several at a time; see `extend_history`.
+
+    In the outcome, `appended` counts new versions and `updated` those that ended.
+    """
+    planned = [plan_history(pipeline, spark, schema) for schema in schemas]
+    builds = [plan for plan in planned if isinstance(plan, HistoryBuild)]
+    built = {outcome.table: outcome for outcome in run_history_builds(pipeline, spark, builds)}
+    return tuple(built[plan.history] if isinstance(plan, HistoryBuild) else plan for plan in planned)
+
+
+def run_history_builds(
+    pipeline: Pipeline, spark: SparkSession, builds: Sequence[HistoryBuild]
+) -> tuple[MergeOutcome, ...]:
+    """Build the next versions of histories on their branches, each independent of the others."""
+    if not builds:
+        return ()
+    token, tick = uuid4().hex, builds[0].source.span.until_inclusive
+    attempts = [Attempt(build.history, build.base, tick, token=token) for build in builds]
+    with (
+        interpreted(spark, when=all(map(_is_small, builds))),
+        conflicts_as("Another run wrote to the same histories; nothing was published, so try again."),
+        unfit_values(),
+        marked_commits(spark, attempts[0].properties()),
+        ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
+    ):
+        believed = list(
+            pool.map(lambda job: _extend(pipeline, spark, *job), zip(attempts, builds, strict=True))
+        )
+    return tuple(
+        outcome if outcome is not None else _extend_anyway(pipeline, spark, attempt, build)
+        for outcome, attempt, build in zip(believed, attempts, builds, strict=True)
+    )
+
+
+def _is_small(build: HistoryBuild) -> bool:
+    rows = count_rows(build.base)
+    return _has_few_changes(build) and rows is not None and rows <= SMALL_TABLE_ROWS
+
+
+def _has_few_changes(build: HistoryBuild) -> bool:
+    source = build.source
+    copied = source.copy.rows if source.copy is not None else 0
+    return source.span.changes + copied <= SINGLE_TASK_CHANGES
+
+
+def _read_changes(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
+    log = read_span(pipeline, spark, build.source.schema.name, build.source.span)
+    changes = read_changes(pipeline, spark, build.source, log, has_origin=True)
+    return changes.coalesce(1) if _has_few_changes(build) else changes
+
+
+@contextmanager
+def _prepared(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> Iterator[_Extension]:
+    """Read and type a span of the log, and forget it afterwards."""
+    schema = build.source.schema
+    changes = _read_changes(pipeline, spark, build).persist()
+    touched = find_touched(changes, schema).persist()
+    view = f"touched_{uuid4().hex}"
+    touched.createOrReplaceTempView(view)
+    try:
+        yield _Extension(changes, touched, view, measure_patch(touched, schema))
+    finally:
+        spark.catalog.dropTempView(view)
+        touched.unpersist()
+        changes.unpersist()
+
+
+def _extend(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
+) -> MergeOutcome | None:
+    """Append and close as the log says; None when the history lacks a key that existed."""
+    if build.begins:
+        return _begin_history(pipeline, spark, attempt, build)
+    if not build.trusts_inserts:
+        return None
+    with _prepared(pipeline, spark, build) as extension:
+        existing = extension.stats.existing
+        built = _build(pipeline, spark, attempt, build, extension, closes=existing > 0)
+    lacks_keys = existing > 0 and count_matched(built) != existing
+    return None if lacks_keys else _as_outcome(pipeline, attempt, built)
+
+
+def _begin_history(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
+) -> MergeOutcome:
+    """Append the first versions: none can have an end yet that lies in these changes."""
+    reset_branch(pipeline, spark, attempt)
+    versions = _make_versions(_read_changes(pipeline, spark, build), build)
+    _append(pipeline, spark, versions, attempt, attempt.completion(1))
+    return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, 1))
+
+
+def _extend_anyway(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
+) -> MergeOutcome:
+    """Append, and close whatever is current of the touched keys: the source broke its word about them."""
+    attempt = replace(attempt, fell_back=True, token=uuid4().hex)
+    with (
+        unfit_values(),
+        _prepared(pipeline, spark, build) as extension,
+        marked_commits(spark, attempt.properties()),
+    ):
+        built = _build(pipeline, spark, attempt, build, extension, closes=True)
+    return _as_outcome(pipeline, attempt, built)
+
+
+def _build(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    attempt: Attempt,
+    build: HistoryBuild,
+    extension: _Extension,
+    *,
+    closes: bool,
+) -> Snapshot:
+    """Append versions, then end those that they supersede, where the log says so or on suspicion."""
+    schema, believes = build.source.schema, not attempt.fell_back
+    target = pipeline.lake.spark_table(attempt.table, BRANCH)
+    reset_branch(pipeline, spark, attempt)
+    converted = sum(
+        convert_stored(pipeline, spark, attempt.table, old, new) for old, new in build.conversions
+    )
+    commits = converted + 1 + int(closes)
+    matched = extension.stats.existing if closes and believes else None
+    completion = attempt.completion(commits, matched=matched)
+    changes = extension.changes
+    if build.source.span.has_patches:
+        # Read as a branch, it has its present columns, with values that were converted.
+        before = current_before(
+            spark.table(target), extension.touched, schema, is_small=_has_few_changes(build)
+        )
+        changes = changes.unionByName(before)
+    # Appended first: the count of what the newest snapshot has closed tells whether it is whole.
+    _append(pipeline, spark, _make_versions(changes, build), attempt, {} if closes else completion)
+    if closes:
+        with marked_commits(spark, completion):
+            close_versions(spark, extension.view, target, schema, extension.stats, believes=believes)
+    return verify_attempt(pipeline, attempt, commits)
+
+
+def _make_versions(changes: DataFrame, build: HistoryBuild) -> DataFrame:
+    source = build.source
+    versions = make_versions(
+        changes,
+        source.schema,
+        has_patches=source.span.has_patches,
+        remade_micros=source.remade_micros,
+    )
+    return versions.coalesce(1) if _has_few_changes(build) else versions
+
+
+def _append(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    versions: DataFrame,
+    attempt: Attempt,
+    completion: dict[str, str],
+) -> None:
+    target = pipeline.lake.spark_table(attempt.table, BRANCH)
+    fields = spark.table(pipeline.lake.spark_table(attempt.table)).schema.fields
+    columns = [(field.name, field.dataType.simpleString()) for field in fields]
+    append_versions(versions, target, columns, attempt.properties() | completion)
+
+
+def _as_outcome(pipeline: Pipeline, attempt: Attempt, built: Snapshot) -> MergeOutcome:
+    closed = count_matched(built)
+    parent = load_table(pipeline, attempt.table).metadata.snapshot_by_id(built.parent_snapshot_id or -1)
+    appended = parent if closed and parent is not None else built
+    return MergeOutcome(
+        table=attempt.table,
+        tick=attempt.tick,
+        snapshot_id=built.snapshot_id,
+        appended=int(fact(appended, "added-records") or 0),
+        updated=closed,
+        fell_back=attempt.fell_back,
+    )

@@ -1,0 +1,125 @@
+"""What the next version of a history is built upon, and from which changes."""
+
+from dataclasses import dataclass, replace
+
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import SparkSession
+
+from cdc_platform.errors import LakeError
+from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
+from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.lake import LOG
+from cdc_platform.model.evolution import ColumnVersion
+from cdc_platform.model.exclusions import trusts_inserts
+from cdc_platform.model.table_options import history_name
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.pipeline.adapt import ensure_history, ensure_table
+from cdc_platform.pipeline.branch import (
+    FELL_BACK,
+    empty_version,
+    finished_head,
+    load_table,
+    published_head,
+)
+from cdc_platform.pipeline.change_source import ChangeSource, find_beginning
+from cdc_platform.pipeline.evolve import known_through
+from cdc_platform.pipeline.handover import find_handover, is_published
+from cdc_platform.pipeline.merge import MergeOutcome
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span
+
+
+@dataclass(frozen=True)
+class HistoryBuild:
+    """A history's next version: what it is built upon, and the changes that bring it further.
+
+    ``conversions`` are columns whose stored values take another type before that. Without
+    ``trusts_inserts`` the log does not tell which keys have a current version.
+    """
+
+    source: ChangeSource
+    base: Snapshot
+    conversions: tuple[tuple[ColumnVersion, ColumnVersion], ...] = ()
+    trusts_inserts: bool = True
+
+    @property
+    def history(self) -> str:
+        """Name of the history."""
+        return history_name(self.source.schema.name)
+
+    @property
+    def begins(self) -> bool:
+        """Whether there is no version yet that could end."""
+        return count_rows(self.base) == 0
+
+
+def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> HistoryBuild | MergeOutcome:
+    """Return what is to be built, or the outcome when there is nothing to do or it is done already."""
+    history = history_name(schema.name)
+    found = ensure_history(pipeline, spark, schema)
+    # The rows of its copy are read in the table's present columns.
+    table = ensure_table(pipeline, spark, pipeline.stored(schema.name))
+    cut, tick = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG)).tick
+    handover = find_handover(pipeline, table, schema.name, cut)
+    if tick == 0 or (handover is not None and not handover.is_ready):
+        return MergeOutcome(history, tick)
+    begins = not is_published(found, history, cut)
+    base = published_head(found, cut.tables.get(history) if cut is not None else None)
+    if base is None:
+        raise LakeError(f"Table `{history}` has no snapshot to build upon.")
+    span = pending_span(pipeline, schema.name, applied_tick(found, history, cut))
+    has_its_columns = base.schema_id == found.metadata.current_schema_id
+    if span.changes == 0 and has_its_columns and not begins:
+        return MergeOutcome(history, tick)
+    done = finished_head(found)
+    if done is not None and read_mark(found, BRANCH).tick == tick:
+        fell_back = fact(done, FELL_BACK) == "true"
+        return MergeOutcome(history, tick, done.snapshot_id, fell_back=fell_back)
+    return (
+        plan_whole(pipeline, spark, schema) if begins else plan_extension(pipeline, spark, schema, base, span)
+    )
+
+
+def plan_extension(
+    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, base: Snapshot, span: LogSpan
+) -> HistoryBuild:
+    """Return how a span of the log brings a history further.
+
+    Where the table was dropped and made anew in the span, the history is made from its beginning: every
+    version that was current then has ended.
+    """
+    known_all = known_through(pipeline, span.until_inclusive)
+    known = known_all.tables.get(schema.name)
+    if known is None:
+        return HistoryBuild(ChangeSource(schema, span), base)
+    if known.begun is not None and known.begun.tick > span.after_exclusive:
+        return plan_whole(pipeline, spark, schema)
+    evolved = known.schema_after(span.after_exclusive)
+    return HistoryBuild(
+        ChangeSource(evolved, replace(span, has_patches=span.has_patches or evolved.is_evolving)),
+        base,
+        conversions=known.conversions_after(span.after_exclusive),
+        trusts_inserts=trusts_inserts(known_all, known),
+    )
+
+
+def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> HistoryBuild:
+    """Return how all that is known of a table makes its history: its initial copy, and the log upon it.
+
+    Raises:
+        LakeError: there was an initial copy, but it is gone.
+    """
+    known = known_through(pipeline, read_mark(pipeline.lake.system_table(LOG)).tick).tables.get(schema.name)
+    source = find_beginning(pipeline, schema, known, keeps_former=True)
+    history = history_name(schema.name)
+    found = load_table(pipeline, history)
+    newest = head(found)
+    is_empty = (
+        newest is not None
+        and count_rows(newest) == 0
+        and newest.schema_id == found.metadata.current_schema_id
+    )
+    base = newest if is_empty else empty_version(pipeline, spark, history)
+    if base is None:
+        raise LakeError(f"Table `{history}` has no snapshot to build upon.")
+    return HistoryBuild(source, base)

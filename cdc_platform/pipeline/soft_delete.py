@@ -1,0 +1,97 @@
+"""Tables in which deleted rows stay."""
+
+import logging
+from typing import Final
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.commits import count_rows
+from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_options import (
+    DELETED,
+    DELETED_AT,
+    TableOptions,
+    keeps_deleted,
+    stored_schema,
+)
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.pipeline.branch import load_table
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.spark.soft_delete import find_returning, fold_softly
+
+LOG: Final = logging.getLogger(__name__)
+
+
+def fold_with_deleted(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    changes: DataFrame,
+    stored: TableSchema,
+    base: Snapshot | None,
+    *,
+    is_small: bool,
+) -> DataFrame:
+    """Return one row per key that changes touch; keys that the table holds as deleted rows exist.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the work.
+        changes: typed changes of this table, with patches and origin.
+        stored: the table's columns in the lake.
+        base: the version of the table before these changes; None when it has no deleted row.
+        is_small: whether there are so few changes that all tasks may be sent their keys.
+    """
+    folded = fold_softly(changes, stored)
+    if base is None or count_rows(base) == 0:
+        return folded
+    before = spark.read.option("versionAsOf", str(base.snapshot_id))
+    before_table = before.table(pipeline.lake.spark_table(stored.name))
+    return find_returning(folded, before_table, stored, is_small=is_small)
+
+
+def lacks_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:
+    """Whether a version of a table was made before its deleted rows had to stay, so that it is built anew.
+
+    Raises:
+        SettingError: deleted rows had to stay, and have not to any more.
+    """
+    if not keeps_deleted(stored) and DELETED in table.schema().column_names:
+        raise SettingError(
+            f"table_options.{stored.name}.soft_delete",
+            "was true, and the table holds deleted rows: set it again, or materialise the table with "
+            "the run setting `rebuild: true`, which takes them out",
+        )
+    return misses_deleted(table, version, stored)
+
+
+def misses_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:
+    """Whether a version of a table was made before its deleted rows had to stay."""
+    if not keeps_deleted(stored) or version is None or version.schema_id is None:
+        return False
+    return DELETED not in table.schemas()[version.schema_id].column_names
+
+
+def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> TableSchema:
+    """Return the columns that a table had at a snapshot: those of the source, and of deleted rows if any."""
+    found = load_table(pipeline, table.name)
+    version = found.metadata.snapshot_by_id(snapshot_id)
+    softly = stored_schema(table, TableOptions(soft_delete=True))
+    return table if version is None or misses_deleted(found, version, softly) else softly
+
+
+def tell_of_rebuild(stored: TableSchema) -> None:
+    """Say why a tick takes as long as the table's whole log does."""
+    LOG.warning(
+        "Table %s is built anew from the change log, since its setting soft_delete is new.", stored.name
+    )
+
+
+def drop_markers(pipeline: Pipeline, spark: SparkSession, stored: TableSchema) -> None:
+    """Take the columns of deleted rows away from a table that was built anew without such rows."""
+    columns = load_table(pipeline, stored.name).schema().column_names
+    markers = [quote_spark(name) for name in (DELETED, DELETED_AT) if name in columns]
+    if markers and not keeps_deleted(stored):
+        spark.sql(f"ALTER TABLE {pipeline.lake.spark_table(stored.name)} DROP COLUMNS ({', '.join(markers)})")

@@ -1,0 +1,219 @@
+"""Reading the published tables of a pipeline, all at one cut: the newest, or a past one.
+
+    from cdc_platform.read import open_tables
+
+    tables = open_tables("examples/my_bank/defs.yaml")
+    cut = tables.at()                                # the newest cut
+    cut.arrow("accounts")                            # pyarrow.Table, without Spark
+    cut.polars("accounts", columns=["id"])           # polars.DataFrame: pip install 'cdc_platform[polars]'
+    cut.duckdb().sql("SELECT sum(balance) FROM accounts")         # pip install 'cdc_platform[duckdb]'
+    cut.spark(session, "accounts")                   # DataFrame of a session that knows the catalog `lake`
+    tables.at(17).names                              # a past cut, by its number
+    tables.at(moment="2026-01-31T08:00:00Z")         # the newest cut at or before a commit timestamp
+
+Everything that is read through one cut shows the same transactions, whatever is published meanwhile.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.expressions import BooleanExpression
+
+from cdc_platform.errors import CutNotFound, LibraryMissing, SettingError, TableNotFound
+from cdc_platform.lake.cut_states import CutState, cut_state, cut_states, require_readable
+from cdc_platform.lake.cuts import Cut, find_cut, list_cuts, newest_cut
+from cdc_platform.lake.lake import Lake
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.names import lake_table_name, quote_spark
+from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def open_tables(where: str | Path | LakeSettings, pipeline: str | None = None) -> "PublishedTables":
+    """Return the tables that a pipeline has published; reaches neither the source nor Spark.
+
+    Args:
+        where: the YAML file that declares the pipeline, or the settings of a lake.
+        pipeline: name of the pipeline, needed with the settings of a lake, and where the file declares
+            several.
+
+    Raises:
+        SettingError: the file or a setting cannot be used.
+        PipelineNotFound: there is no lake, or it knows no such pipeline.
+    """
+    if isinstance(where, LakeSettings):
+        if pipeline is None:
+            raise SettingError("pipeline", "is needed to read from the settings of a lake")
+        lake = Lake(where, pipeline, is_reader=True)
+    else:
+        from cdc_platform.components.loading import load_settings
+
+        settings = load_settings(Path(where), pipeline)
+        lake = Lake(settings.lake, settings.name, is_reader=True)
+    _ = lake.catalog  # a lake that is not there shows here
+    return PublishedTables(lake)
+
+
+@dataclass(frozen=True)
+class PublishedTables:
+    """The tables of one pipeline, as its cuts have published them."""
+
+    lake: Lake
+
+    def cuts(self) -> tuple[CutState, ...]:
+        """Return all cuts, oldest first, and whether each can still be read and is promised."""
+        return cut_states(self.lake)
+
+    def at(self, cut: int | None = None, *, moment: str | datetime | None = None) -> "TablesAtCut":
+        """Return the tables at one cut.
+
+        Args:
+            cut: number of a cut; without it, and without a moment, the newest.
+            moment: a commit timestamp, RFC 3339 or aware; the newest cut at or before it.
+
+        Raises:
+            CutNotFound: there is no such cut, or its snapshots have expired.
+        """
+        found = self._find(cut, _as_micros(moment))
+        require_readable(cut_state(self.lake, found))
+        return TablesAtCut(self.lake, found)
+
+    def _find(self, number: int | None, moment_micros: int | None) -> Cut:
+        if number is not None and moment_micros is not None:
+            raise SettingError("moment", "cannot be chosen together with the number of a cut")
+        if number is not None:
+            return find_cut(self.lake, number)
+        if moment_micros is None:
+            newest = newest_cut(self.lake)
+            if newest is None:
+                raise CutNotFound(f"Pipeline `{self.lake.pipeline}` has not published a cut yet; run a tick.")
+            return newest
+        before = [cut for cut in list_cuts(self.lake) if cut.position_micros <= moment_micros]
+        if not before:
+            raise CutNotFound(f"No cut lies at or before this moment: {to_rfc3339(moment_micros)}")
+        return before[-1]
+
+
+@dataclass(frozen=True)
+class TablesAtCut:
+    """All tables of a pipeline at one source position."""
+
+    lake: Lake
+    cut: Cut
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the tables and histories, as at the source."""
+        return tuple(self.cut.tables)
+
+    @property
+    def position(self) -> datetime:
+        """Every transaction that was committed at or before it is in the tables, and none after it."""
+        return to_datetime(self.cut.position_micros)
+
+    def arrow(
+        self,
+        table: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | BooleanExpression | None = None,
+    ) -> pa.Table:
+        """Return a table's rows.
+
+        Args:
+            table: name of the table, as at the source.
+            columns: columns to read; all when None.
+            where: rows to read, in the words of pyiceberg, such as `balance > 100 and owner = 'Ada'`.
+
+        Raises:
+            TableNotFound: the cut has no such table.
+        """
+        found = self.lake.table(table) if table in self.cut.tables else None
+        if found is None:
+            raise self._no_such(table)
+        scan = found.scan(snapshot_id=self.cut.tables[table], selected_fields=tuple(columns or ("*",)))
+        return (scan.filter(where) if where is not None else scan).to_arrow()
+
+    def polars(
+        self,
+        table: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | BooleanExpression | None = None,
+    ) -> "pl.DataFrame":
+        """Return a table's rows as `arrow` does, as a Polars frame.
+
+        Raises:
+            TableNotFound: the cut has no such table.
+            LibraryMissing: Polars is not installed.
+        """
+        frame: pl.DataFrame = _library("polars").from_arrow(self.arrow(table, columns=columns, where=where))
+        return frame
+
+    def duckdb(
+        self,
+        connection: "duckdb.DuckDBPyConnection | None" = None,
+        *,
+        tables: Sequence[str] | None = None,
+    ) -> "duckdb.DuckDBPyConnection":
+        """Return a DuckDB connection in which tables of the cut are views of the same names.
+
+        Their rows are read now, into memory; name the tables that are needed if some are large.
+
+        Args:
+            connection: where the views are made; a new database in memory when None.
+            tables: names of the tables; all when None.
+
+        Raises:
+            TableNotFound: the cut has no such table.
+            LibraryMissing: DuckDB is not installed.
+        """
+        found: duckdb.DuckDBPyConnection = connection or _library("duckdb").connect()
+        for name in self.names if tables is None else tables:
+            found.register(lake_table_name(name), self.arrow(name))
+        return found
+
+    def spark(self, session: "SparkSession", table: str) -> "DataFrame":
+        """Return a table as a DataFrame, which is read when Spark needs it.
+
+        Args:
+            session: one whose catalog `lake` is this lake, such as those that the platform starts.
+            table: name of the table, as at the source.
+
+        Raises:
+            TableNotFound: the cut has no such table.
+        """
+        if table not in self.cut.tables:
+            raise self._no_such(table)
+        reader = session.read.option("versionAsOf", str(self.cut.tables[table]))
+        return reader.table(self.lake.spark_table(table))
+
+    def _no_such(self, table: str) -> TableNotFound:
+        names = ", ".join(self.names)
+        return TableNotFound(f"Cut {self.cut.cut} has no table {quote_spark(table)}. It has: {names}")
+
+
+def _as_micros(moment: str | datetime | None) -> int | None:
+    if moment is None:
+        return None
+    try:
+        return from_datetime(moment) if isinstance(moment, datetime) else from_rfc3339(moment)
+    except ValueError as error:
+        raise SettingError("moment", f"is not a timestamp with an offset: {moment}") from error
+
+
+def _library(name: str) -> ModuleType | Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise LibraryMissing(f"`{name}` is not installed: pip install 'cdc_platform[{name}]'") from error

@@ -1,0 +1,206 @@
+"""From the ordered changes of a tick to the versions that they make, and to those that they end."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql.window import WindowSpec
+
+from cdc_platform.model.changes import ChangeKind
+from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_options import IS_CURRENT, TRANSACTION_ID, VALID_FROM, VALID_TO
+from cdc_platform.model.table_schema import Column as SourceColumn
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.spark.fold import ACTION, APPEND, UPDATE, PatchStats
+from cdc_platform.spark.merge import create_table_sql
+from cdc_platform.spark.typed import COMMITTED, KIND, ORDINAL, TRANSACTION, named
+
+CLOSED_AT: Final = "__closed_at"
+_GONE: Final = "__gone"
+_EPOCH: Final = "__epoch"
+"""How often the table was made anew before a change."""
+_BEFORE: Final = -1
+"""Ordinal of what a key was before the changes."""
+
+
+def create_history_sql(target: str, history: TableSchema, format_version: int) -> str:
+    """Return the statement that creates a history, current versions apart from those that have ended.
+
+    A tick, and a reader of current rows, then cost what the table costs, however long the history gets.
+    """
+    return f"{create_table_sql(target, history, format_version)} PARTITIONED BY ({quote_spark(IS_CURRENT)})"
+
+
+def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
+    """Return one row per key that changes touch.
+
+    Args:
+        changes: the result of `type_changes`, with origin.
+        table: the source table.
+
+    Returns:
+        the key columns, `__closed_at` (commit timestamp of the key's first change, which ends the version
+        that is current before it), and `__action`: `update` if the key existed before, else `append`.
+    """
+    was_born = F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
+    return changes.groupBy(*_keys(table)).agg(
+        F.min(COMMITTED).alias(CLOSED_AT), F.when(was_born, APPEND).otherwise(UPDATE).alias(ACTION)
+    )
+
+
+def current_before(
+    history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool
+) -> DataFrame:
+    """Return the versions that touched keys have before the changes, as changes that set all columns.
+
+    Args:
+        history: the history before the changes, with all columns of the table.
+        touched: the result of `find_touched`.
+        table: the source table.
+        is_small: whether there are so few touched keys that all tasks may be sent them.
+    """
+    keys = touched.select(*(_col(column.name).alias(f"__key_{n}") for n, column in _numbered(table)))
+    same = [_col(column.name).eqNullSafe(F.col(f"__key_{n}")) for n, column in _numbered(table)]
+    found = history.where(IS_CURRENT).join(F.broadcast(keys) if is_small else keys, same, "left_semi")
+    return found.select(
+        F.lit(ChangeKind.INSERT.value).alias(KIND),
+        F.lit(_BEFORE).cast("bigint").alias(ORDINAL),
+        F.col(VALID_FROM).alias(COMMITTED),
+        F.col(TRANSACTION_ID).alias(TRANSACTION),
+        *_keys(table),
+        *(_col(column.name) for column in table.value_columns),
+        *(F.lit(True).alias(named(column.name)) for column in table.value_columns),
+    )
+
+
+def make_versions(
+    changes: DataFrame, table: TableSchema, *, has_patches: bool, remade_micros: Sequence[int] = ()
+) -> DataFrame:
+    """Return the versions that transactions make: of each key what the last change of each leaves.
+
+    A version ends when the next transaction that touches its key commits. Where two transactions of one
+    commit timestamp touch a key, the first one's version is valid for no time at all. All versions end when
+    the table is made anew.
+
+    Args:
+        changes: the result of `type_changes` with origin; with patches, and those of `current_before`.
+        table: the source table.
+        has_patches: whether a change may name only some columns; the others keep their values.
+        remade_micros: moments at which the table was dropped and made anew, ascending.
+
+    Returns:
+        the columns of the table, `valid_from`, `valid_to`, `is_current` and `transaction_id`.
+    """
+    epoch = F.lit(0)
+    for micros in remade_micros:
+        epoch = epoch + (F.unix_micros(COMMITTED) >= micros).cast("int")
+    of_key = Window.partitionBy(*_keys(table), _EPOCH).orderBy(ORDINAL)
+    so_far = of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    transaction = F.struct(COMMITTED, TRANSACTION)
+    is_last = ~F.lead(transaction).over(of_key).eqNullSafe(transaction)
+    names = [column.name for column in table.value_columns]
+    states = changes.withColumn(_EPOCH, epoch).select(
+        *(COMMITTED, TRANSACTION, ORDINAL, _EPOCH),
+        *_keys(table),
+        *((_newest(name, so_far).alias(name) for name in names) if has_patches else map(_col, names)),
+        _is_gone(so_far).alias(_GONE),
+        is_last.alias("__is_last"),
+    )
+    final = states.where(F.col("__is_last") & (F.col(ORDINAL) != _BEFORE))
+    remade = [
+        F.when(F.col(_EPOCH) == number, F.timestamp_micros(F.lit(micros)))
+        for number, micros in enumerate(remade_micros)
+    ]
+    ended = final.withColumn(VALID_TO, F.coalesce(F.lead(COMMITTED).over(of_key), *remade))
+    return ended.where(~F.col(_GONE)).select(
+        *(_col(column.name) for column in table.columns),
+        F.col(COMMITTED).alias(VALID_FROM),
+        VALID_TO,
+        F.col(VALID_TO).isNull().alias(IS_CURRENT),
+        F.col(TRANSACTION).alias(TRANSACTION_ID),
+    )
+
+
+def _newest(name: str, so_far: WindowSpec) -> Column:
+    # The struct tells an explicit NULL from a column that no change named.
+    value = F.when(_col(named(name)), F.struct(_col(name).alias("value")))
+    return F.last(value, ignorenulls=True).over(so_far)["value"]
+
+
+def _is_gone(so_far: WindowSpec) -> Column:
+    is_delete = F.when(F.col(KIND) != ChangeKind.UPDATE.value, F.col(KIND) == ChangeKind.DELETE.value)
+    newest = F.last(is_delete, ignorenulls=True).over(so_far)
+    return F.coalesce(newest, F.lit(False))
+
+
+def close_versions(
+    spark: SparkSession, view: str, target: str, table: TableSchema, stats: PatchStats, *, believes: bool
+) -> None:
+    """End the current versions of touched keys, and not those that the same tick has appended.
+
+    Args:
+        spark: session that does the work.
+        view: name of the result of `find_touched`.
+        target: Spark's name of the history.
+        table: the source table.
+        stats: what `measure_patch` says of the touched keys.
+        believes: whether only keys that existed before, as the log says, can have a version to end.
+    """
+    spark.sql(_close_sql(view, target, table, stats, believes=believes))
+
+
+def _close_sql(view: str, target: str, table: TableSchema, stats: PatchStats, *, believes: bool) -> str:
+    equal = "<=>" if stats.has_null_keys else "="
+    conditions = [
+        f"t.{quote_spark(IS_CURRENT)}",
+        f"t.{quote_spark(VALID_FROM)} < s.{CLOSED_AT}",
+        *(
+            f"{quote_spark('t', column.name)} {equal} {quote_spark('s', column.name)}"
+            for column in table.key_columns
+        ),
+    ]
+    if believes and stats.low_inclusive is not None and stats.high_inclusive is not None:
+        # Iceberg skips files by literals only, not by what the source of the merge holds.
+        first = quote_spark("t", table.key_columns[0].name)
+        conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
+    source = f"SELECT * FROM {view}" + (f" WHERE {ACTION} = '{UPDATE}'" if believes else "")
+    return (
+        f"MERGE INTO {target} t USING ({source}) s ON {' AND '.join(conditions)} WHEN MATCHED THEN "
+        f"UPDATE SET t.{quote_spark(VALID_TO)} = s.{CLOSED_AT}, t.{quote_spark(IS_CURRENT)} = false"
+    )
+
+
+def append_versions(
+    versions: DataFrame, target: str, columns: list[tuple[str, str]], properties: dict[str, str]
+) -> None:
+    """Append versions to a history; columns that only the history has become NULL.
+
+    Args:
+        versions: the result of `make_versions`.
+        target: Spark's name of the history.
+        columns: names and types of the history's columns.
+        properties: entries of the snapshot's summary.
+    """
+    known = {name.lower() for name in versions.columns}
+    selected = [_col(name) if name.lower() in known else _null(kind).alias(name) for name, kind in columns]
+    writer = versions.select(*selected).writeTo(target)
+    for key, value in properties.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    writer.append()
+
+
+def _numbered(table: TableSchema) -> list[tuple[int, SourceColumn]]:
+    return list(enumerate(table.key_columns))
+
+
+def _keys(table: TableSchema) -> list[Column]:
+    return [_col(column.name) for column in table.key_columns]
+
+
+def _null(kind: str) -> Column:
+    return F.lit(None).cast(kind)
+
+
+def _col(name: str) -> Column:
+    return F.col(quote_spark(name))

@@ -1,0 +1,172 @@
+"""Provenance: which change set which column, where it came from, and which cut first showed it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from cdc_platform.cli import main
+from cdc_platform.commands.explain import describe_explanation
+from cdc_platform.errors import RowNotFound, TableNotFound
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.records import ModType
+from cdc_platform.model.table_options import TableOptions
+from cdc_platform.pipeline.explain import explain_row
+from cdc_platform.pipeline.order import order_changes
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.pipeline.bank import SECOND, feed_tick
+from cdc_platform_tests.pipelines import (
+    ACCOUNTS,
+    START,
+    TRANSFERS,
+    data_change,
+    feed,
+    make_pipeline,
+    run_steps,
+)
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+PRUNED = "the partition that the lineage forgot"
+ORDERS = table("orders", {"region": "STRING(8)", "number": "INT64"}, {"amount": "NUMERIC"})
+
+
+@pytest.fixture(scope="module")
+def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
+    """A bank after two cuts and one tick that is not published, with orders in a table of two key columns."""
+    options = {"accounts": TableOptions(history=True)}
+    pipeline = make_pipeline(session_lake, (ACCOUNTS, TRANSFERS, ORDERS), options=options)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    feed_tick(pipeline, 2)
+    run_steps(pipeline, spark)
+    begun = START + 3 * SECOND
+    order: Any = ({"region": "eu", "number": "7"}, {"amount": "1.5"})
+    bad = {
+        **data_change("orders", ModType.INSERT, order, at_micros=begun + 5, transaction="bad"),
+        "mod_type": "UNKNOWN",
+    }
+    feed(
+        pipeline,
+        begun + SECOND - 1,
+        data_change("orders", ModType.INSERT, order, at_micros=begun, transaction="order"),
+        data_change(
+            "accounts",
+            ModType.UPDATE,
+            ({"id": "1"}, {"balance": None, "owner": "owner 1"}),
+            at_micros=begun + 1,
+            transaction="set-null",
+            token=PRUNED,
+        ),
+        bad,
+    )
+    order_changes(pipeline, spark)
+    return pipeline
+
+
+def test_a_row_is_told_from_its_first_change_to_its_last(bank: Pipeline) -> None:
+    """Every change has its columns, transaction, partition, record and first cut; the row has its authors."""
+    told = explain_row(bank, "accounts", "1").to_dict()
+    assert told["key"] == {"id": "1"}
+    assert told["values"] == {"owner": "owner 1", "balance": None}
+    assert told["set_by"] == {"owner": 1, "balance": 3}
+    facts = [
+        (change["kind"], change["transaction_id"], change["partition"], change["tick"], change["cut"])
+        for change in told["changes"]
+    ]
+    opened, moved = START + SECOND + 1, START + 2 * SECOND + 2
+    assert facts == [
+        ("insert", f"open-1-{opened}", "root", 1, 1),
+        ("update", f"transfer-{moved}", "root", 2, 2),
+        ("update", "set-null", PRUNED, 3, None),
+    ]
+    assert told["changes"][1]["record_id"] == f"transfer-{moved}/00000000"
+    assert told["changes"][1]["columns"] == [
+        {"column": "balance", "before": "100", "after": "90", "has_changed": True}
+    ]
+    assert [column["has_changed"] for column in told["changes"][2]["columns"]] == [True, False]
+
+
+def test_people_read_the_same(bank: Pipeline) -> None:
+    """The text has the old and new values, and what gave the row its values; a deleted row says so."""
+    text = describe_explanation(explain_row(bank, "accounts", "1"))
+    assert text.startswith('accounts {"id":"1"}: 3 changes\n')
+    assert 'balance  "100" -> "90"' in text
+    assert 'owner    "owner 1" (set again)' in text
+    assert "tick        2, first shown by cut 2 at 2027-01-15T08:00:02.999999Z" in text
+    assert "tick        3, in no cut yet" in text
+    assert 'owner    "owner 1"  set by #1' in text
+    closed = describe_explanation(explain_row(bank, "accounts", "3"))
+    assert 'balance  "100" -> NULL' in closed
+    assert closed.endswith("now  deleted by #2")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        '["eu", 7]',  # the order of the key
+        '{"number": "7", "region": "eu"}',  # any order
+    ],
+)
+def test_a_key_of_two_columns_is_json(bank: Pipeline, key: str) -> None:
+    """An object or an array names all columns; what lies in quarantine for the table is said."""
+    found = explain_row(bank, "orders", key)
+    assert len(found.story.steps) == 1
+    assert "1 record of this table in quarantine" in describe_explanation(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "error", "message"),
+    [
+        ("acounts", "1", TableNotFound, "no table `acounts`.*It has: accounts, orders, transfers"),
+        ("accounts__history", "1", TableNotFound, "It has: accounts, orders"),  # it has no rows of its own
+        ("accounts", "77", RowNotFound, 'no change of this key of `accounts`: {"id":"77"}'),
+        ("accounts", "one", RowNotFound, "Key column `id` of `accounts` is long, and not: one"),
+        ("orders", "eu", RowNotFound, '2 columns.*{"region": ..., "number": ...}'),  # not JSON
+        ("orders", '["eu"]', RowNotFound, "2 columns"),  # a part of the key
+    ],
+)
+def test_what_is_not_known_is_said(
+    bank: Pipeline, name: str, key: str, error: type[Exception], message: str
+) -> None:
+    """A wrong table or key is an error that names the right ones."""
+    with pytest.raises(error, match=message):
+        explain_row(bank, name, key)
+
+
+def test_the_commands_find_the_lake(bank: Pipeline, tmp_path: Path) -> None:
+    """`explain` and `cuts` print text and JSON, need no Spark, and exit with 1 where something is unknown."""
+    attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
+    defs = str(write_defs(tmp_path, attributes))
+    printed = CliRunner().invoke(main, ["explain", defs, "accounts", "1", "--json"])
+    assert json.loads(printed.stdout)["set_by"] == {"owner": 1, "balance": 3}
+    unknown = CliRunner().invoke(main, ["explain", defs, "accounts", "77"])
+    assert (unknown.exit_code, unknown.stderr.split(":")[0]) == (1, "RowNotFound")
+    code = f"""
+import sys; from cdc_platform.cli import main
+main(["explain", {defs!r}, "accounts", "1"], standalone_mode=False)
+main(["cuts", {defs!r}], standalone_mode=False)
+print("pyspark" in sys.modules)"""
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = answer.stdout.splitlines()
+    assert lines[-1] == "False"
+    assert [line.split()[:1] + line.split()[-3:] for line in lines[-3:-1]] == [
+        ["1", "4", "yes", "no"],
+        ["2", "4", "yes", "no"],
+    ]
+    as_json = json.loads(CliRunner().invoke(main, ["cuts", defs, "--json"]).stdout)
+    assert [(cut["cut"], cut["readable"], cut["promised"]) for cut in as_json] == [
+        (1, True, False),
+        (2, True, False),
+    ]
+    missing = CliRunner().invoke(main, ["cuts", defs, "--promise", "9"])
+    assert (missing.exit_code, missing.stderr) == (1, "CutNotFound: No cut has this number: 9\n")

@@ -1,0 +1,158 @@
+"""Reading at a cut: every way gives the same rows, and promised cuts outlast everything else."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from cdc_platform import read
+from cdc_platform.errors import CutNotFound, LibraryMissing, PipelineNotFound, SettingError, TableNotFound
+from cdc_platform.lake.commits import fact, head
+from cdc_platform.lake.cut_states import cut_states
+from cdc_platform.lake.maintenance import expire_snapshots
+from cdc_platform.lake.promises import promise_cut, release_cut
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.table_options import TableOptions
+from cdc_platform.model.timestamps import to_datetime, to_rfc3339
+from cdc_platform.pipeline.maintain import maintain_lake
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.read import TablesAtCut, open_tables
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_tick
+from cdc_platform_tests.pipelines import START, found_table, run_steps
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LONG_AFTER = 4_000_000_000_000_000
+COUNTS = """SELECT sum(balance), (SELECT count(*) FROM transfers), (SELECT count(*) FROM accounts__history)
+FROM accounts"""
+HISTORY = {"accounts": TableOptions(history=True)}
+
+
+def run_ticks(pipeline: Pipeline, spark: "SparkSession", *numbers: int) -> None:
+    """Run some ticks of the bank; each one's merge leaves deletion vectors upon the last one's."""
+    for number in numbers:
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+
+
+@pytest.fixture(scope="module")
+def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
+    """The bank after three cuts, with a history of its accounts."""
+    pipeline = bank_pipeline(session_lake, **HISTORY)
+    run_ticks(pipeline, spark, 1, 2, 3)
+    return pipeline
+
+
+def balances_at(cut: TablesAtCut) -> dict[int, int]:
+    """Return the balances that a cut shows."""
+    return {row["id"]: row["balance"] for row in cut.arrow("accounts").to_pylist()}
+
+
+@pytest.mark.integration
+def test_all_ways_of_reading_agree_at_every_cut(spark: "SparkSession", bank: Pipeline) -> None:
+    """Arrow, Polars, DuckDB and Spark see the same rows of tables and history, deletion vectors included."""
+    snapshot = head(found_table(bank, "accounts"))
+    assert snapshot is not None
+    assert int(fact(snapshot, "total-position-deletes") or 0) > 3
+    tables = open_tables(bank.settings.lake, bank.name)
+    for number in (1, 2, 3):
+        cut = tables.at(number)
+        assert cut.names == ("accounts", "transfers", "accounts__history")
+        assert expected_balances(number) == balances_at(cut)
+        for name in cut.names:
+            expected = sorted(map(repr, cut.arrow(name).to_pylist()))
+            assert expected == sorted(map(repr, cut.polars(name).to_dicts()))
+            assert expected == sorted(map(repr, cut.spark(spark, name).toArrow().to_pylist()))
+        counted = cut.duckdb().sql(COUNTS).fetchall()
+        assert [(300, number - 1, cut.arrow("accounts__history").num_rows)] == counted
+
+
+@pytest.mark.integration
+def test_a_cut_is_found_by_number_or_moment(bank: Pipeline) -> None:
+    """A moment gives the newest cut at or before it; what cannot be found is told apart."""
+    tables = open_tables(bank.settings.lake, bank.name)
+    first_micros = START + 2 * SECOND - 1
+    assert (3, to_datetime(first_micros + 2 * SECOND)) == (tables.at().cut.cut, tables.at().position)
+    assert tables.at(moment=to_rfc3339(first_micros + SECOND - 1)).cut.cut == 1
+    assert tables.at(moment=to_datetime(first_micros)).cut.cut == 1
+    rows = tables.at(1).arrow("accounts", columns=["id"], where="balance = 100 and id > 1").to_pylist()
+    assert sorted(row["id"] for row in rows) == [2, 3]
+    assert pl.DataFrame({"id": [1]}).equals(tables.at().polars("accounts", columns=["id"], where="id = 1"))
+    with pytest.raises(CutNotFound, match="No cut has this number: 9"):
+        tables.at(9)
+    with pytest.raises(CutNotFound, match="at or before this moment"):
+        tables.at(moment="2026-01-01T00:00:00Z")
+    with pytest.raises(TableNotFound, match="It has: accounts, transfers"):
+        tables.at().arrow("acounts")
+    with pytest.raises(SettingError, match="is not a timestamp"):
+        tables.at(moment="yesterday")
+
+
+@pytest.mark.integration
+def test_a_promised_cut_outlasts_expiry_and_compaction(
+    spark: "SparkSession", session_lake: LakeSettings, bank: Pipeline
+) -> None:
+    """When all other old cuts have expired it reads as before; released, it goes like them."""
+    pipeline = bank  # the last test that reads it
+    assert promise_cut(pipeline.lake, spark, 2).is_promised
+    before = versions_of(pipeline)
+    assert promise_cut(pipeline.lake, spark, 2).is_promised
+    assert before == versions_of(pipeline)
+    run_ticks(pipeline, spark, 4)
+    maintain_lake(pipeline, spark, thorough=True)
+    expire_everything(pipeline, spark)
+    states = {state.cut.cut: state for state in cut_states(pipeline.lake)}
+    assert [number for number, state in states.items() if state.is_promised] == [2]
+    assert [number for number in (1, 2, 3) if states[number].is_readable] == [2]
+    tables = open_tables(session_lake, pipeline.name)
+    assert expected_balances(2) == balances_at(tables.at(2))
+    assert tables.at(2).arrow("accounts__history").num_rows == 6
+    with pytest.raises(CutNotFound, match="snapshots have expired of: accounts"):
+        tables.at(1)
+    with pytest.raises(CutNotFound, match="cannot be read any more"):
+        promise_cut(pipeline.lake, spark, 3)
+    assert not release_cut(pipeline.lake, spark, 2).is_promised
+    expire_everything(pipeline, spark)
+    assert not {state.cut.cut: state for state in cut_states(pipeline.lake)}[2].is_readable
+
+
+def expire_everything(pipeline: Pipeline, spark: "SparkSession") -> None:
+    """Let every snapshot expire that no branch or tag keeps: maintenance itself keeps the newest ones."""
+    for name in pipeline.lake_tables:
+        expire_snapshots(spark, f"{pipeline.name}.{name}", LONG_AFTER, retain_last=1)
+
+
+def versions_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the versions of all tables, which a commit of any kind would change."""
+    return {name: found_table(pipeline, name).metadata_location for name in pipeline.lake_tables}
+
+
+def test_a_lake_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """A reader makes no folder, no catalog and no table, and says what is missing."""
+    with pytest.raises(PipelineNotFound, match="There is no lake at"):
+        open_tables(write_defs(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["defs.yaml"]
+    (tmp_path / "lake").mkdir()
+    with pytest.raises(PipelineNotFound, match="`bank` has not run yet"):
+        open_tables(write_defs(tmp_path, bank_attributes()))
+    with pytest.raises(SettingError, match="`pipeline` is needed"):
+        open_tables(LakeSettings(str(tmp_path / "lake")))
+
+
+def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Polars or DuckDB the error says what to install."""
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(LibraryMissing, match=r"pip install 'cdc_platform\[polars\]'"):
+        read._library("polars")  # noqa: SLF001  what all ways with an extra share
+
+
+def test_reading_imports_neither_spark_nor_dagster() -> None:
+    """Who reads with Arrow, Polars or DuckDB needs no JVM."""
+    code = "import sys, cdc_platform.read; print({'pyspark', 'dagster', 'duckdb'} & set(sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "set()"
