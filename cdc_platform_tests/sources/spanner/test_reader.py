@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def read(spark: "SparkSession", source: SpannerSource, lineage: Lineage) -> "list[Row]":
     """Return the rows of the next tick."""
     slices = plan_slices(lineage, source.clock_micros() - 1, None, None, None)
-    options = source.spark_options(lineage.tick + 1, slices)
+    options = source.spark_options(lineage.tick + 1, slices, most_tasks=3)
     return spark.read.format("spanner_change_stream").options(**options).load().collect()
 
 
