@@ -21,7 +21,7 @@ LOOK_S: Final = 0.2
 ReadSlice: TypeAlias = Callable[[Slice], Generator[pa.RecordBatch, None, None]]
 
 
-def read_together(read: ReadSlice, slices: Sequence[Slice]) -> Iterator[pa.RecordBatch]:
+def read_together(read: ReadSlice, slices: Sequence[Slice]) -> Generator[pa.RecordBatch, None, None]:
     """Yield the batches of all slices as they come; those of one slice are in its order.
 
     A caller that stops early ends the reads: no further slice is begun, and what is being read of one is
