@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -115,44 +115,51 @@ def _slices(source: SpannerSource, origin_micros: int, seconds: float) -> tuple[
 
 def compare_reads(options: Namespace, report: Report, spark: SparkSession) -> None:
     """Read the same traffic from ever more partitions, in this process and by Spark, in turns."""
-    tasks = PipelineSettings.read_tasks
     with ExitStack() as stack:
         streams = {number: stack.enter_context(open_stream(options, number)) for number in options.partitions}
         for stream in streams.values():
             # The simulator writes its records when they are first wanted.
             stream.read()
-            stream.read_by_spark(spark, tasks)
-        changes = {stream.changes for stream in streams.values()}
-        must_equal(1, len(changes), "numbers of changes, whatever the partitions")
-        processor: dict[int, list[float]] = {number: [] for number in streams}
-        seconds = interleaved(
-            options.rounds,
-            {
-                f"{number} partitions": partial(_read, streams[number], processor[number])
-                for number in streams
-            },
-        )
-        by_spark = interleaved(
-            options.rounds,
-            {
-                f"{number} partitions, Spark": partial(stream.read_by_spark, spark, tasks)
-                for number, stream in streams.items()
-            },
-        )
+        counts = {stream.changes for stream in streams.values()}
+        must_equal(1, len(counts), "numbers of changes, whatever the partitions")
+        compare_cores(options, report, streams)
+        compare_tasks(options, report, streams, spark)
+
+
+def compare_cores(options: Namespace, report: Report, streams: Mapping[int, Stream]) -> None:
+    """Report what a core of the reader makes of the traffic; the simulator has the other one."""
+    processor: dict[int, list[float]] = {number: [] for number in streams}
+
+    def read(number: int) -> float:
+        streams[number].read()
+        processor[number].append(streams[number].processor_s)
+        return streams[number].processor_s
+
+    names = {number: f"{number} partitions, processor" for number in streams}
+    seconds = interleaved(options.rounds, {names[number]: partial(read, number) for number in streams})
+    fewest = min(streams)
     for number, stream in streams.items():
-        rate = stream.records / min(processor[number])
-        slice_ms = 1000 * (min(processor[number]) - min(processor[min(streams)])) / number
-        report.note(f"{number} partitions", rate, "records/s/core", ms_a_slice=round(slice_ms, 2))
-        changed = stream.changes / min(processor[number])
-        report.note(f"{number} partitions", changed, "changes/s/core", changes=stream.changes)
-    report.compare(seconds, f"{min(streams)} partitions", changes.pop(), "changes/s")
-    report.compare(by_spark, f"{min(streams)} partitions, Spark", stream.changes, "changes/s")
+        best = min(processor[number])
+        report.note(f"{number} partitions", stream.records / best, "records/s/core", records=stream.records)
+        report.note(f"{number} partitions", 1000 * best / number, "ms a slice")
+    report.compare(seconds, names[fewest], streams[fewest].changes, "changes/s/core")
 
 
-def _read(stream: Stream, processor: list[float]) -> float:
-    taken = stream.read()
-    processor.append(stream.processor_s)
-    return taken
+def compare_tasks(
+    options: Namespace, report: Report, streams: Mapping[int, Stream], spark: SparkSession
+) -> None:
+    """Report what Spark needs for the same, and for one number of partitions with a task for each."""
+    candidates: dict[str, Callable[[], float]] = {
+        f"{number} partitions, Spark": partial(stream.read_by_spark, spark, PipelineSettings.read_tasks)
+        for number, stream in streams.items()
+    }
+    middle = sorted(streams)[len(streams) // 2]
+    each = partial(streams[middle].read_by_spark, spark, middle)
+    candidates[f"{middle} partitions, Spark, a task for each"] = each
+    for warm_up in candidates.values():
+        warm_up()
+    seconds = interleaved(options.rounds, candidates)
+    report.compare(seconds, f"{min(streams)} partitions, Spark", streams[middle].changes, "changes/s")
 
 
 def long_lineage(past: int, living: int) -> Lineage:

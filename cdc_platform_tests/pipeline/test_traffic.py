@@ -24,7 +24,7 @@ def test_every_cut_of_simulated_traffic_is_right(
     traffic = Traffic(seed, 60, session_lake, dialect, rate=50, churn_s=1, faults_share=0.06)
     with traffic.open() as (simulator, pipeline):
         for _ in range(TICKS):
-            traffic.tick(simulator, pipeline, spark, 8)
+            traffic.tick(simulator, pipeline, spark, 12)
         traffic.catch_up(simulator, pipeline, spark)
         lineage = load_lineage(pipeline.lake)
 
