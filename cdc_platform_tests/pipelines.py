@@ -107,7 +107,12 @@ class FakeSource:
         """Return the data source that hands the answers to Spark."""
         return FakeDataSource
 
-    def spark_options(self, tick: int, slices: Sequence[Slice]) -> dict[str, str]:
+    def spark_options(
+        self,
+        tick: int,
+        slices: Sequence[Slice],
+        most_tasks: int,  # noqa: ARG002  one does
+    ) -> dict[str, str]:
         """Return the answers to a tick's slices as Spark options."""
         rows = raw_table(self.answer(tick, slices))
         sink = pa.BufferOutputStream()

@@ -240,6 +240,13 @@ class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
         dict[str, Options],
         says("What is kept of some tables beyond their current rows, by source table."),
     ] = Field(default_factory=dict)
+    read_tasks: Annotated[
+        int,
+        says(
+            "Most Spark tasks that share the partitions of a read; each reads several at a time. Two to four "
+            "times Spark's cores keep all of them busy; more only cost."
+        ),
+    ] = 8
     max_slice_s: Annotated[
         float | None, says("Most seconds of the source's time that one tick reads when catching up.")
     ] = 3600.0
@@ -284,6 +291,7 @@ class SpannerPipeline(dg.Component, dg.Model, dg.Resolvable):
             table_options={
                 name: TableOptions(**options.model_dump()) for name, options in self.table_options.items()
             },
+            read_tasks=self.read_tasks,
             max_slice_s=self.max_slice_s,
             idle_interval_s=self.idle_interval_s,
             maintenance=MaintenanceSettings(**self.maintenance.model_dump()),

@@ -94,7 +94,7 @@ def read_slices(
 
     Args:
         pipeline: the pipeline.
-        spark: session that does the reading, one task for each slice.
+        spark: session that does the reading.
         partition_keys: partitions to read; None means all live ones.
         end_limit_micros: nothing after it is read.
 
@@ -113,7 +113,8 @@ def read_slices(
     tick = mark.tick + 1
     spark.dataSource.register(pipeline.source.spark_format())
     reader = spark.read.format(pipeline.source.spark_format().name())
-    frame = reader.options(**pipeline.source.spark_options(tick, slices)).load()
+    options = pipeline.source.spark_options(tick, slices, pipeline.settings.read_tasks)
+    frame = reader.options(**options).load()
     end_micros = max(planned.end_inclusive_micros for planned in slices)
     target = pipeline.lake.spark_system_table(RAW)
     commit_tick(frame, target, raw, TickStep(mark.tick, tick), {POSITION: str(end_micros)})

@@ -62,6 +62,7 @@ class PipelineSettings:
         copy_piece_rows: about how many rows one task copies of a table that Spanner does not cut itself.
         copy_s: about how long a tick copies before it goes on with the other tables.
         table_options: what is kept of some of them beyond their current rows, by source table.
+        read_tasks: most Spark tasks that share the partitions of a read; each reads several at a time.
         max_slice_s: most source time that one tick reads; bounds a tick's size when catching up.
         idle_interval_s: pause of continuous running after a tick that found nothing.
         maintenance: how the lake is kept fast.
@@ -76,6 +77,7 @@ class PipelineSettings:
     copy_piece_rows: int = 250_000
     copy_s: float = 20.0
     table_options: Mapping[str, TableOptions] = field(default_factory=dict)
+    read_tasks: int = 8
     max_slice_s: float | None = 3600
     idle_interval_s: float = 1.0
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
@@ -94,6 +96,8 @@ class PipelineSettings:
             )
         if self.max_slice_s is not None and self.max_slice_s <= 0:
             raise SettingError("max_slice_s", f"must be positive: {self.max_slice_s}")
+        if self.read_tasks < 1:
+            raise SettingError("read_tasks", f"must be at least 1: {self.read_tasks}")
         if self.copy_piece_rows < 1:
             raise SettingError("copy_piece_rows", f"must be at least 1: {self.copy_piece_rows}")
         if self.copy_s < 0:

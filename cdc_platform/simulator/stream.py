@@ -17,6 +17,8 @@ from cdc_platform.simulator.settings import PartitionMode
 HEARTBEAT_MS_LOWEST: Final = 100
 HEARTBEAT_MS_HIGHEST: Final = 300_000
 LATEST_START_MICROS: Final = 600 * 1_000_000
+ROWS_TOGETHER: Final = 100
+"""What lies in the past comes in messages of at least so many rows, not in one for each second of it."""
 
 
 @dataclass(frozen=True)
@@ -171,16 +173,20 @@ class PartitionRead:
 
     def _data(self, last: int) -> Iterator[list[Row]]:
         skip = self._position.rows
+        batch: list[Row] = []
         for records in self._stream.records(self._partition, self._position.micros, last):
-            batch = []
             for micros, record in records:
                 if micros == self._position.micros and skip:
                     skip -= 1
                     continue
                 batch.append(Row((record,), self._after(micros)))
-            if batch:
+            if len(batch) >= ROWS_TOGETHER:
                 self._has_sent = True
                 yield batch
+                batch = []
+        if batch:
+            self._has_sent = True
+            yield batch
         if last >= self._position.micros:
             self._position = Position(last + 1, 0)
 

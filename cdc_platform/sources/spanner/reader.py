@@ -1,9 +1,10 @@
-"""A change stream as a data source of Spark: one task per slice, Arrow batches, no JVM code."""
+"""A change stream as a data source of Spark: a few tasks of many slices, Arrow batches, no JVM code."""
 
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Final
 from zipimport import zipimporter
 
@@ -19,6 +20,7 @@ FORMAT_NAME: Final = "spanner_change_stream"
 SETTINGS_OPTION: Final = "settings"
 TICK_OPTION: Final = "tick"
 SLICES_OPTION: Final = "slices"
+TASKS_OPTION: Final = "tasks"
 
 
 def slices_to_json(slices: Sequence[Slice]) -> str:
@@ -29,6 +31,14 @@ def slices_to_json(slices: Sequence[Slice]) -> str:
 def slices_from_json(text: str) -> tuple[Slice, ...]:
     """Return the slices of a text that `slices_to_json` made."""
     return tuple(Slice(**fields) for fields in json.loads(text))
+
+
+def deal_out(slices: Sequence[Slice], most_tasks: int) -> list[tuple[Slice, ...]]:
+    """Return what each task reads: as many slices as any other, or one more.
+
+    The slices come with those first that reach furthest back, so every task gets some of these.
+    """
+    return [tuple(slices[number::most_tasks]) for number in range(min(most_tasks, len(slices)))]
 
 
 def trust_archives() -> None:
@@ -47,7 +57,7 @@ def _keep() -> None:
 
 
 class ChangeStreamDataSource(DataSource):
-    """Format `spanner_change_stream`; options are `settings`, `tick` and `slices`."""
+    """Format `spanner_change_stream`; options are `settings`, `tick`, `slices` and `tasks`."""
 
     @classmethod
     def name(cls) -> str:
@@ -65,33 +75,34 @@ class ChangeStreamDataSource(DataSource):
         return ChangeStreamReader(
             self.options[SETTINGS_OPTION],
             int(self.options[TICK_OPTION]),
-            slices_from_json(self.options[SLICES_OPTION]),
+            deal_out(slices_from_json(self.options[SLICES_OPTION]), int(self.options[TASKS_OPTION])),
         )
 
 
 @dataclass(frozen=True)
-class SlicePartition(InputPartition):
+class SlicesPartition(InputPartition):
     """The input of one task."""
 
-    value: Slice
+    value: tuple[Slice, ...]
 
 
 class ChangeStreamReader(DataSourceReader):
     """Reads slices in the workers; the client of a worker process outlives its tasks."""
 
-    def __init__(self, settings_json: str, tick: int, slices: tuple[Slice, ...]) -> None:
-        self._settings_json, self._tick, self._slices = settings_json, tick, slices
+    def __init__(self, settings_json: str, tick: int, tasks: Sequence[tuple[Slice, ...]]) -> None:
+        self._settings_json, self._tick, self._tasks = settings_json, tick, tasks
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition per slice."""
-        return [SlicePartition(piece) for piece in self._slices]
+        """Return one partition per task."""
+        return [SlicesPartition(slices) for slices in self._tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one slice and the row that reports on it."""
+        """Yield the records of the slices of a task, and for each slice the row that reports on it."""
         # Imported here: only workers that read load Google's libraries, and after they were forked.
         from cdc_platform.sources.spanner.client import client_of
+        from cdc_platform.sources.spanner.slice_pool import read_together
         from cdc_platform.sources.spanner.slice_reader import read_slice
 
         trust_archives()
-        piece: Slice = partition.value
-        yield from read_slice(client_of(self._settings_json), self._tick, piece)
+        slices: tuple[Slice, ...] = partition.value
+        yield from read_together(partial(read_slice, client_of(self._settings_json), self._tick), slices)

@@ -1,6 +1,6 @@
 """Reads one slice to its end, or as far as the source lets it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,7 +16,8 @@ from cdc_platform.sources.spanner.query import change_stream_query
 from cdc_platform.sources.spanner.settings import Dialect
 
 RECORDS_PER_BATCH: Final = 8192
-TEXT_BYTES_PER_BATCH: Final = 16 * 1024 * 1024
+TEXT_BYTES_PER_BATCH: Final = 4 * 1024 * 1024
+"""A task reads several slices at a time, and each has a batch of its own."""
 
 RecordForm = tuple[Callable[[Any], None], Callable[[bytes], list[RecordRow]]]
 """How the columns of a query's result are checked, and how the records of a row are taken from it."""
@@ -26,7 +27,7 @@ RECORD_FORMS: Final[dict[Dialect, RecordForm]] = {
 }
 
 
-def read_slice(client: SpannerClient, tick: int, piece: Slice) -> Iterator[pa.RecordBatch]:
+def read_slice(client: SpannerClient, tick: int, piece: Slice) -> Generator[pa.RecordBatch, None, None]:
     """Yield the records of a slice, each once, and then the row that reports on it.
 
     A failure of the source does not raise: the report says `interrupted`, with the error, and ends at the

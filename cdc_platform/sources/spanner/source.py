@@ -115,8 +115,8 @@ class SpannerSource:
 
         return ChangeStreamDataSource
 
-    def spark_options(self, tick: int, slices: Sequence[Slice]) -> dict[str, str]:
-        """Return the options with which Spark reads these slices."""
+    def spark_options(self, tick: int, slices: Sequence[Slice], most_tasks: int) -> dict[str, str]:
+        """Return the options with which Spark reads these slices, in at most so many tasks."""
         from cdc_platform.sources.spanner import reader
 
         return {
@@ -124,6 +124,7 @@ class SpannerSource:
             reader.SETTINGS_OPTION: replace(self.settings, dialect=self.client.dialect.value).to_options(),
             reader.TICK_OPTION: str(tick),
             reader.SLICES_OPTION: reader.slices_to_json(slices),
+            reader.TASKS_OPTION: str(most_tasks),
         }
 
     def plan_copies(self, at_micros: int) -> "CopyPlanner":

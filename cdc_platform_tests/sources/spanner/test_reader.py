@@ -12,7 +12,7 @@ import pytest
 from cdc_platform.demo.bank import write_transfers
 from cdc_platform.model.lineage import Lineage, begin, plan_slices, violations, watermark_micros
 from cdc_platform.model.slices import Slice, SliceOutcome
-from cdc_platform.sources.spanner.reader import slices_from_json, slices_to_json, trust_archives
+from cdc_platform.sources.spanner.reader import deal_out, slices_from_json, slices_to_json, trust_archives
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.emulator_fixtures import make_bank
 from cdc_platform_tests.sources.spanner.ticks import apply_tick
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def read(spark: "SparkSession", source: SpannerSource, lineage: Lineage) -> "list[Row]":
     """Return the rows of the next tick."""
     slices = plan_slices(lineage, source.clock_micros() - 1, None, None, None)
-    options = source.spark_options(lineage.tick + 1, slices)
+    options = source.spark_options(lineage.tick + 1, slices, most_tasks=3)
     return spark.read.format("spanner_change_stream").options(**options).load().collect()
 
 
@@ -64,6 +64,19 @@ def test_slices_survive_their_way_to_spark() -> None:
     slices = (Slice("", 1, 2), Slice('to"ken', -1, 10**15))
 
     assert slices_from_json(slices_to_json(slices)) == slices
+
+
+@pytest.mark.parametrize(
+    ("slices", "tasks", "sizes"), [(1000, 8, [125] * 8), (10, 4, [3, 3, 2, 2]), (2, 8, [1, 1]), (0, 8, [])]
+)
+def test_slices_are_dealt_out_evenly(slices: int, tasks: int, sizes: list[int]) -> None:
+    """No task gets more than one slice more than another, nor all of those that reach furthest back."""
+    given = [Slice(str(number), number, slices) for number in range(slices)]
+    dealt = deal_out(given, tasks)
+
+    assert [len(task) for task in dealt] == sizes
+    assert sorted(given, key=str) == sorted((piece for task in dealt for piece in task), key=str)
+    assert [task[0] for task in dealt] == given[: len(dealt)]
 
 
 def test_archives_of_the_import_path_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,67 @@
+"""An hour of simulated traffic, as fast as ticks can: many partitions, all faults, the proof at every cut."""
+
+import shutil
+import time
+from argparse import Namespace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.harness import Report, arguments
+from cdc_platform.lake.control import load_lineage
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.simulator.settings import Dialect
+from cdc_platform.spark.settings import SparkSettings
+from cdc_platform_tests.traffic import SECOND, Traffic, prove_end
+
+
+def run(options: Namespace, traffic: Traffic, spark: SparkSession, report: Report) -> None:
+    """Run the traffic to its end, and tell of every cut."""
+    with traffic.open() as (simulator, pipeline):
+        begin_micros = traffic.now_micros
+        begin, end = time.perf_counter(), begin_micros + int(options.minutes * 60 * SECOND)
+        # A cut lies a microsecond before the clock that its tick saw.
+        while (traffic.proven_micros or 0) < end - 1:
+            traffic.tick(simulator, pipeline, spark, options.tick_s)
+            passed_s = (traffic.now_micros - begin_micros) / SECOND
+            lag_s = (traffic.now_micros - (traffic.proven_micros or begin_micros)) / SECOND
+            print(
+                f"  {passed_s:6.0f} s  cut {traffic.cuts:<4} lag {lag_s:5.1f} s  "
+                f"{simulator.history.tree.live_count} partitions  "
+                + "  ".join(f"{step} {taken:.1f} s" for step, taken in traffic.seconds.items()),
+                flush=True,
+            )
+        prove_end(pipeline, spark)
+        wall_s = time.perf_counter() - begin
+        lineage = load_lineage(pipeline.lake)
+        known = lineage.partitions.values() if lineage is not None else ()
+        report.note("cuts proven", traffic.cuts, "cuts", transactions=traffic.transactions)
+        report.note("partitions that ended", sum(one.is_finished for one in known), "", known=len(known))
+        for fault, times in simulator.database.faults.befallen.items():
+            report.note(f"fault {fault.value}", times, "queries")
+        report.note("ticks tried again", traffic.retries, "ticks")
+        report.note("simulated time / wall time", passed_s / wall_s, "x", wall_s=round(wall_s))
+
+
+def main() -> None:
+    """Run the traffic; it stops at the first cut that is not right."""
+    from benchmarks.tables import open_session
+
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--minutes", type=float, default=60.0, help="simulated minutes")
+    parser.add_argument("--partitions", type=int, default=200, help="about how many live at a time")
+    parser.add_argument("--rate", type=float, default=100.0, help="transactions per simulated second")
+    parser.add_argument("--tick-s", type=float, default=20.0, help="simulated seconds between two ticks")
+    parser.add_argument("--dialect", type=Dialect, default=Dialect.GOOGLESQL, choices=list(Dialect))
+    options = parser.parse_args()
+    report = Report("traffic", options)
+    folder: Path = options.work / "traffic"
+    shutil.rmtree(folder, ignore_errors=True)
+    lake = LakeSettings(str(folder))
+    traffic = Traffic(options.seed, options.partitions, lake, options.dialect, options.rate)
+    with open_session(SparkSettings(driver_memory="3g"), lake) as spark:
+        run(options, traffic, spark, report)
+
+
+if __name__ == "__main__":
+    main()

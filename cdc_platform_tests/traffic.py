@@ -1,0 +1,170 @@
+"""Simulated traffic in fast motion: many partitions, all faults, and the proof at every cut."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.errors import CdcError
+from cdc_platform.lake.cuts import Cut
+from cdc_platform.lake.lake import LOG
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.pipeline.invariants import CHECKS
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.proof import prove_tables
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.simulator.server import Simulator
+from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, SimulatorSettings
+from cdc_platform.sources.spanner.settings import SpannerSettings
+
+ORIGIN: Final = 1_790_000_000_000_000
+SECOND: Final = 1_000_000
+TABLES: Final = 2
+EACH_OPENED_WITH: Final = 1000
+"""What the bank gives for each account that it opens with: the sum of balances never changes."""
+MOST_TRIES: Final = 5
+"""A tick that no slice of gets through is tried again, as continuous running does."""
+
+Told = list[tuple[str, int]]
+"""Transactions in their order: id, and number of changes."""
+
+
+@dataclass
+class Traffic:
+    """A pipeline that reads a simulator whose clock stands still during a tick."""
+
+    seed: int
+    partitions: int
+    lake: LakeSettings
+    dialect: Dialect = Dialect.GOOGLESQL
+    rate: float = 100.0
+    churn_s: float = 2.0
+    faults_share: float = 0.03
+    now_micros: int = ORIGIN
+    cuts: int = 0
+    retries: int = 0
+    transactions: int = 0
+    proven_micros: int | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Of the last tick, whole and by step."""
+
+    @property
+    def simulated(self) -> SimulatorSettings:
+        """The traffic: every `churn_s` a partition splits, merges or moves, once the first ones have aged."""
+        return SimulatorSettings(
+            seed=self.seed,
+            dialect=self.dialect,
+            rate=self.rate,
+            partitions=self.partitions,
+            partition_life_s=self.partitions * self.churn_s / 1.5,
+            accounts=1000,
+            keep_transfers=3000,
+            faults=PASSING_FAULTS,
+            fault_probability=self.faults_share,
+            stall_s=3.0,
+            origin_micros=ORIGIN,
+        )
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[Simulator, Pipeline]]:
+        """Provide both; the pipeline begins with a copy, when the partitions churn."""
+        self.now_micros = ORIGIN + int(2 * self.simulated.partition_life_s * SECOND)
+        with Simulator(self.simulated, clock=lambda: self.now_micros) as simulator:
+            names: dict[str, Any] = simulator.names()
+            del names["start_timestamp"]
+            source = SpannerSettings(**names, heartbeat_ms=500, stuck_after_s=1.0, backoff_initial_s=0.02)
+            name = f"traffic_{self.dialect.value}_{self.seed}"
+            pipeline = open_pipeline(PipelineSettings(name, source, self.lake))
+            try:
+                yield simulator, pipeline
+            finally:
+                pipeline.source.close()
+
+    def tick(self, simulator: Simulator, pipeline: Pipeline, spark: SparkSession, seconds: float) -> None:
+        """Let time pass, run a tick, and prove what it publishes."""
+        self.now_micros += int(seconds * SECOND)
+        begin = time.perf_counter()
+        outcome = self._run(pipeline, spark)
+        self.seconds = {"tick": time.perf_counter() - begin, **outcome.seconds}
+        if outcome.cut is not None and outcome.cut.position_micros != self.proven_micros:
+            prove(simulator, pipeline, outcome.cut)
+            self.transactions += prove_log(simulator, pipeline, outcome.cut, self.proven_micros)
+            self.proven_micros, self.cuts = outcome.cut.position_micros, self.cuts + 1
+
+    def catch_up(self, simulator: Simulator, pipeline: Pipeline, spark: SparkSession) -> None:
+        """Let no time pass until a cut holds all there is: what has failed is read by the next tick."""
+        for _ in range(MOST_TRIES):
+            # A cut lies a microsecond before the clock that its tick saw.
+            if self.proven_micros == self.now_micros - 1:
+                return
+            self.tick(simulator, pipeline, spark, 0)
+        raise AssertionError(f"the newest cut is at {self.proven_micros}, the clock at {self.now_micros}")
+
+    def _run(self, pipeline: Pipeline, spark: SparkSession) -> Any:
+        for left in reversed(range(MOST_TRIES)):
+            try:
+                return run_tick(pipeline, spark)
+            except CdcError as error:
+                if not error.retryable or not left:
+                    raise
+                self.retries += 1
+        raise AssertionError("the last try raises or returns")
+
+
+def prove(simulator: Simulator, pipeline: Pipeline, cut: Cut) -> None:
+    """Compare all tables at a cut with the history, and the sum of the bank's balances."""
+    proofs, unwatched = prove_tables(pipeline, cut)
+    different = [proof for proof in proofs if not proof.is_equal]
+    assert not different, f"tables at cut {cut.cut}"
+    assert not unwatched
+    assert len(proofs) == TABLES, f"tables that cut {cut.cut} proves"
+    accounts = pipeline.lake.table("accounts")
+    assert accounts is not None
+    scan = accounts.scan(snapshot_id=cut.tables["accounts"], selected_fields=("balance",))
+    total = sum(scan.to_arrow()["balance"].to_pylist())
+    assert simulator.settings.accounts * EACH_OPENED_WITH == total, f"sum of balances at cut {cut.cut}"
+
+
+def prove_log(simulator: Simulator, pipeline: Pipeline, cut: Cut, after_micros: int | None) -> int:
+    """Compare the log since the last cut with the history: every transaction, whole, once, in its order.
+
+    Returns:
+        how many transactions it holds; none before the first cut, which begins with a copy.
+    """
+    if after_micros is None:
+        return 0
+    history, last = simulator.history, cut.position_micros
+    true = sorted(
+        (one.commit_micros, one.id, len(one.changes))
+        for number in history.blocks(after_micros, last)
+        for one in history.block(number)
+        if after_micros < one.commit_micros <= last
+    )
+    expected: Told = [(identifier, changes) for _, identifier, changes in true]
+    log = pipeline.lake.system_table(LOG).scan(
+        row_filter=f"commit_timestamp > '{_iso(after_micros)}' and commit_timestamp <= '{_iso(last)}'",
+        selected_fields=("ordinal", "transaction_id", "commit_timestamp"),
+    )
+    rows = sorted((row["ordinal"], row["transaction_id"]) for row in log.to_arrow().to_pylist())
+    found: Told = [(name, len(list(group))) for name, group in groupby(rows, key=lambda row: str(row[1]))]
+    assert expected == found, f"transactions of cut {cut.cut}"
+    return len(found)
+
+
+def prove_end(pipeline: Pipeline, spark: SparkSession) -> None:
+    """Run every check of the platform over the whole lake."""
+    for check in CHECKS:
+        if not check.is_warning:
+            verdict = check.run(pipeline, spark, EVERYTHING)
+            assert verdict.passed, f"{check.name}: {verdict.summary}"
+
+
+def _iso(micros: int) -> str:
+    return to_rfc3339(micros)[:-1] + "+00:00"
