@@ -215,7 +215,8 @@ def _make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, C
     with ThreadPoolExecutor(max_workers=PLANNERS) as pool:
         made = list(pool.map(plan, tables))
     plans = tuple(found for found in made if isinstance(found, CopyPlan))
-    _refuse_passed(pipeline, position_micros)
+    if plans:
+        _refuse_passed(pipeline, position_micros)
     save_plans(pipeline.lake, plans)
     failures = {table.name: found for table, found in zip(tables, made, strict=True) if found not in plans}
     errors_met = [found for found in failures.values() if isinstance(found, SourceError)]

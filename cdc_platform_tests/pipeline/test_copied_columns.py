@@ -198,10 +198,14 @@ def assert_rows(pipeline: Pipeline, source: Source, cut: Cut) -> None:
 def test_a_table_is_copied_though_nothing_changes_any_more(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """No record tells of the column that it has got; the copy does, with all values."""
-    source = live("notes", {3: (add("added", "INT64", 6),)})
+    """No record tells of the column that it has got; a copy that begins anew does, with all values."""
+    source = live("notes", {3: (add("added", "INT64", 6), retype("retyped"))})
     pipeline = watch(session_lake, source)
+    fake = source_of(pipeline)
     order_changes(pipeline, spark)
+    fake.plans.expiring, fake.now_micros = {"notes"}, moment(KNOWN + 1) + 1
+    assert copy_tables(pipeline, spark).rows == len(KEYS) - 1
+    fake.now_micros = moment(COPIED) + 1
     feed(pipeline, moment(END))
     for _ in range(2):
         tick(pipeline, spark)
