@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits import ancestors_of, count_rows, fact, head
+from cdc_platform.lake.commits import POSITION, ancestors_of, count_rows, fact, head
 from cdc_platform.lake.lake import COPIED, Lake
 from cdc_platform.model.schemas import COPIES
 from cdc_platform.model.timestamps import from_datetime, to_datetime
@@ -103,6 +103,18 @@ def load_plans(lake: Lake) -> Mapping[str, CopyPlan]:
     return _plans_of(lake.system_table(COPIED))
 
 
+def load_plans_between(lake: Lake, after_micros: int | None, until_micros: int) -> Mapping[str, CopyPlan]:
+    """Return the newest plans whose positions lie between two others, or at them; most often none is read."""
+    table, first_micros = lake.system_table(COPIED), after_micros or 0
+    newest = head(table)
+    if newest is None or int(fact(newest, POSITION) or 0) < first_micros:
+        return {}
+    plans = _plans_of(table)
+    return {
+        name: plan for name, plan in plans.items() if first_micros <= plan.position_micros <= until_micros
+    }
+
+
 def _plans_of(table: Table) -> Mapping[str, CopyPlan]:
     if table.current_snapshot() is None:
         return {}
@@ -146,7 +158,8 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
         for plan in plans
     ]
     try:
-        table.append(pa.Table.from_pylist(rows, COPIES))
+        newest = str(max(plan.position_micros for plan in plans))
+        table.append(pa.Table.from_pylist(rows, COPIES), snapshot_properties={POSITION: newest})
     except CommitFailedException as error:
         raise CommitConflict(conflict) from error
 

@@ -41,11 +41,9 @@ class ColumnVersion:
     before: int | None = None
     is_late: bool = False
 
-    def exists_at(self, micros: int) -> bool:
-        """Whether the source had this version at a moment, as far as it is known."""
-        is_begun = self.since.micros is None or self.since.micros <= micros
-        is_over = self.until is not None and (self.until.micros or 0) <= micros
-        return is_begun and not is_over
+    def is_over_at(self, micros: int) -> bool:
+        """Whether the source no longer had this version at a moment; bounds are never too early."""
+        return self.until is not None and (self.until.micros or 0) <= micros
 
 
 @dataclass(frozen=True)
@@ -99,12 +97,19 @@ class ColumnHistory:
         """
         return _in_order(self.name, (self._column(version, tick) for version in self.versions))
 
-    def conversions_after(self, tick: int) -> tuple[tuple[ColumnVersion, ColumnVersion], ...]:
-        """Return older and newer versions whose stored values are to be converted after a tick, in order."""
+    def conversions_after(
+        self, tick: int, copied_micros: int | None = None
+    ) -> tuple[tuple[ColumnVersion, ColumnVersion], ...]:
+        """Return older and newer versions whose stored values are to be converted after a tick, in order.
+
+        With the moment of a copy, the values are those of that moment, and not older than it.
+        """
         return tuple(
             (self.versions[version.before], version)
             for version in self.versions
-            if version.before is not None and version.since.tick > tick
+            if version.before is not None
+            and version.since.tick > tick
+            and (copied_micros is None or (version.since.micros or 0) > copied_micros)
         )
 
     def version_held(
@@ -113,7 +118,7 @@ class ColumnHistory:
         """Return the version whose values a column bears that has the source's name.
 
         What was copied may be younger than the oldest version that the log tells of: the type decides,
-        then the moment of the copy.
+        then the moment of the copy, after which the version must have ended.
 
         Args:
             name: the column's name at the source.
@@ -130,7 +135,7 @@ class ColumnHistory:
         fitting = [found for found in named if _plain_type(spark_type(found.type)) == _plain_type(type_text)]
         candidates = fitting or named
         there = [
-            found for found in candidates if copied_micros is not None and found.exists_at(copied_micros)
+            found for found in candidates if copied_micros is None or not found.is_over_at(copied_micros)
         ]
         return next(iter(there or candidates), None)
 

@@ -26,6 +26,15 @@ class Sighting:
     columns: Mapping[str, SeenColumn]
     is_whole: bool
 
+    @classmethod
+    def of_table(cls, micros: int, table: TableSchema, *, is_whole: bool) -> "Sighting":
+        """Return what a description of a table's columns tells."""
+        columns = {
+            column.name: SeenColumn(column.type, column.is_primary_key, column.ordinal)
+            for column in table.columns
+        }
+        return cls(micros, columns, is_whole)
+
 
 @dataclass(frozen=True)
 class Look:
@@ -132,13 +141,10 @@ class _Finder:
     def look(self, look: Look) -> None:
         is_first = self.history.tick == 0
         for schema in look.tables:
-            columns = {
-                column.name: SeenColumn(column.type, column.is_primary_key, column.ordinal)
-                for column in schema.columns
-            }
+            seen = Sighting.of_table(look.micros, schema, is_whole=False)
             missed = {name: at for (table, name), at in self.missed.items() if table == schema.name}
-            self.see(schema.name, Sighting(look.micros, columns, is_whole=False), may_retype=look.is_exact)
-            self._drop_columns(schema.name, columns, missed, look)
+            self.see(schema.name, seen, may_retype=look.is_exact)
+            self._drop_columns(schema.name, seen.columns, missed, look)
             self._unwatch(schema.name, look, is_first=is_first)
         if look.is_exact:
             self._drop_tables(look)

@@ -49,15 +49,7 @@ def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema)
 def _ensure(
     pipeline: Pipeline, spark: SparkSession, known: ColumnHistory, whole: TableSchema, create: CreateSql
 ) -> Table:
-    target = pipeline.lake.spark_table(whole.name)
-    found = pipeline.lake.table(whole.name)
-    if found is None:
-        spark.sql(create(target, whole, pipeline.settings.lake.table_format_version))
-        found = load_table(pipeline, whole.name)
-    if head(found) is None:
-        # A branch can only be reset to a snapshot.
-        spark.table(target).limit(0).writeTo(target).append()
-        found = load_table(pipeline, whole.name)
+    found = make_table(pipeline, spark, whole, create)
     statements = _missing_steps(pipeline, spark, found, known, whole)
     if not statements:
         return found
@@ -72,6 +64,22 @@ def _ensure(
             ) from error
         raise
     return load_table(pipeline, whole.name)
+
+
+def make_table(
+    pipeline: Pipeline, spark: SparkSession, whole: TableSchema, create: CreateSql = create_table_sql
+) -> Table:
+    """Return a table of the lake, made where it is missing, with a first snapshot."""
+    target = pipeline.lake.spark_table(whole.name)
+    found = pipeline.lake.table(whole.name)
+    if found is None:
+        spark.sql(create(target, whole, pipeline.settings.lake.table_format_version))
+        found = load_table(pipeline, whole.name)
+    if head(found) is None:
+        # A branch can only be reset to a snapshot.
+        spark.table(target).limit(0).writeTo(target).append()
+        found = load_table(pipeline, whole.name)
+    return found
 
 
 def _known_columns(pipeline: Pipeline, schema: TableSchema) -> ColumnHistory:

@@ -13,8 +13,15 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from pyspark.sql.types import StructType
 
 from cdc_platform import errors
-from cdc_platform.errors import CdcError, CopyExpired, LakeError, SourceError, SourceUnreachable
-from cdc_platform.lake.commits import head
+from cdc_platform.errors import (
+    CdcError,
+    CommitConflict,
+    CopyExpired,
+    LakeError,
+    SourceError,
+    SourceUnreachable,
+)
+from cdc_platform.lake.commits import head, read_mark
 from cdc_platform.lake.copies import (
     COPY,
     COPY_BRANCH,
@@ -26,12 +33,12 @@ from cdc_platform.lake.copies import (
     save_plans,
 )
 from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.model.evolution import same_type
+from cdc_platform.lake.lake import LOG
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import DELETED
 from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.pipeline.adapt import ensure_table
 from cdc_platform.pipeline.branch import load_table
+from cdc_platform.pipeline.copy_target import prepare_target
 from cdc_platform.pipeline.handover import current_plans, is_made_by_log, is_published
 from cdc_platform.pipeline.merge import PARALLEL_TABLES
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -52,8 +59,7 @@ _TOLD_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
 class CopyOutcome:
     """What one step has copied, and where the copies stand that it found unfinished.
 
-    ``unplanned`` are tables that the source could not tell how to cut, or whose columns have changed after
-    what the log has told: they are planned when it has. ``failure`` is what a wave or a plan
+    ``unplanned`` are tables that the source could not tell how to cut. ``failure`` is what a wave or a plan
     has met: the other tables go on, and the next step tries again. ``notes`` tell of copies that began anew.
     """
 
@@ -84,8 +90,8 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     fresh = _find_fresh(pipeline)
     if not fresh:
         return NOTHING_COPIED
-    planned = _plan_missing(pipeline, spark, fresh)
-    found = [read_progress(pipeline.lake.table(plan.table), plan) for plan in planned.plans]
+    planned = _plan_missing(pipeline, fresh)
+    found = [_open_copy(pipeline, spark, plan) for plan in planned.plans]
     unfinished = [progress for progress in found if not progress.is_complete]
     run = _Run(pipeline, spark, unfinished)
     while (wave := run.next_tables()) and run.failure is None:
@@ -143,14 +149,14 @@ class _Run:
         """Plan a copy again at the source's present; once a step, so that what fails for good shows."""
         table = progress.plan.table
         self._began_anew.add(table)
-        planned = _make_plans(self.pipeline, [self.pipeline.table(table)], {table: progress.plan})
+        planned = _make_plans(self.pipeline, [table], {table: progress.plan})
         if not planned.plans:
             raise planned.failure or error
         self.notes.append(
             f"The copy of `{table}` begins anew after {len(progress.done)} of "
             f"{len(progress.plan.pieces)} pieces. {error}"
         )
-        return read_progress(load_table(self.pipeline, table), planned.plans[0])
+        return _open_copy(self.pipeline, self.spark, planned.plans[0])
 
 
 @dataclass(frozen=True)
@@ -162,44 +168,40 @@ class _Planned:
     failure: SourceError | None = None
 
 
-def _find_fresh(pipeline: Pipeline) -> list[TableSchema]:
+def _find_fresh(pipeline: Pipeline) -> list[str]:
     """Return the tables that no cut has named yet, and that the source has."""
     cut, lake = newest_cut(pipeline.lake), pipeline.lake
     gone = {name for name, known in pipeline.schema_history.tables.items() if not known.is_watched}
-    unnamed = [table for table in pipeline.tables if cut is None or table.name not in cut.tables]
-    return [
-        table
-        for table in unnamed
-        if table.name not in gone and not is_published(lake.table(table.name), table.name, cut)
-    ]
+    unnamed = [table.name for table in pipeline.tables if cut is None or table.name not in cut.tables]
+    return [name for name in unnamed if name not in gone and not is_published(lake.table(name), name, cut)]
 
 
-def _plan_missing(pipeline: Pipeline, spark: SparkSession, tables: Sequence[TableSchema]) -> _Planned:
+def _plan_missing(pipeline: Pipeline, tables: Sequence[str]) -> _Planned:
     """Return the plans of tables, made now where need be; none for those that the log alone makes."""
     known = current_plans(pipeline)
-    plans = tuple(known[table.name] for table in tables if table.name in known)
-    missing = [
-        table for table in tables if table.name not in known and not is_made_by_log(pipeline, table.name)
-    ]
+    plans = tuple(known[table] for table in tables if table in known)
+    missing = [table for table in tables if table not in known and not is_made_by_log(pipeline, table)]
     if not missing or not pipeline.settings.copies_first:
         return _Planned(plans)
-    for table in missing:
-        ensure_table(pipeline, spark, table)
     made = _make_plans(pipeline, missing, load_plans(pipeline.lake))
     return replace(made, plans=plans + made.plans)
 
 
-def _make_plans(
-    pipeline: Pipeline, tables: Sequence[TableSchema], before: Mapping[str, CopyPlan]
-) -> _Planned:
-    """Plan the copies of some tables at one moment, the source's present, and keep the plans."""
+def _make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, CopyPlan]) -> _Planned:
+    """Plan the copies of some tables at one moment, the source's present, and keep the plans.
+
+    A copy has the columns of that moment, whatever the log has told of until now; where the log passes it,
+    the plan tells the columns there (`evolve.py`). A table that is gone at the moment has no plan.
+
+    Raises:
+        CommitConflict: another run has planned the same copies, or brought the log beyond the moment.
+    """
     # The stream must begin before the copy, or changes between the two would be in neither.
     trace_lineage(pipeline)
     position_micros = pipeline.source.clock_micros() - 1
 
     planner = pipeline.source.plan_copies(position_micros)
-    waiting = _find_unsettled(pipeline, tables, position_micros)
-    tables = [table for table in tables if table.name not in waiting]
+    tables = [table for table in pipeline.source.look(position_micros).tables if table.name in names]
 
     def plan(table: TableSchema) -> CopyPlan | SourceError:
         try:
@@ -213,33 +215,31 @@ def _make_plans(
     with ThreadPoolExecutor(max_workers=PLANNERS) as pool:
         made = list(pool.map(plan, tables))
     plans = tuple(found for found in made if isinstance(found, CopyPlan))
+    if plans:
+        _refuse_passed(pipeline, position_micros)
     save_plans(pipeline.lake, plans)
     failures = {table.name: found for table, found in zip(tables, made, strict=True) if found not in plans}
     errors_met = [found for found in failures.values() if isinstance(found, SourceError)]
-    return _Planned(plans, (*waiting, *failures), errors_met[0] if errors_met else None)
+    return _Planned(plans, tuple(failures), errors_met[0] if errors_met else None)
 
 
-def _find_unsettled(pipeline: Pipeline, tables: Sequence[TableSchema], micros: int) -> tuple[str, ...]:
-    """Return the tables that have other columns at a moment than the log has told of until now.
-
-    A copy with columns that are not the lake's own would lack what was written to the others before it.
-    """
-    if pipeline.schema_history.tick == 0:
-        return ()
-    present = {table.name: table for table in pipeline.source.look(micros).tables}
-    return tuple(
-        table.name
-        for table in tables
-        if table.name not in present or not _has_same_columns(table, present[table.name])
-    )
+def _refuse_passed(pipeline: Pipeline, position_micros: int) -> None:
+    reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
+    if reached is not None and reached > position_micros:
+        raise CommitConflict(
+            "Another run has brought the log beyond the moment of the initial copies that this one was "
+            "planning; the next tick plans them anew."
+        )
 
 
-def _has_same_columns(one: TableSchema, other: TableSchema) -> bool:
-    types = {column.name: column.type for column in one.columns}
-    others = {column.name: column.type for column in other.columns}
-    return types.keys() == others.keys() and all(
-        same_type(found, others[name]) for name, found in types.items()
-    )
+def _open_copy(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> CopyProgress:
+    """Return where a copy stands, whose table is ready to take it."""
+    progress = read_progress(pipeline.lake.table(plan.table), plan)
+    reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
+    if progress.is_complete and reached is not None and reached >= plan.position_micros:
+        # The stream may have taken over, and the table be on its way with the log's columns.
+        return progress
+    return read_progress(prepare_target(pipeline, spark, plan), plan)
 
 
 def copy_pieces(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> CopyProgress:
@@ -258,7 +258,7 @@ def copy_pieces(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     )
     rows = spark.read.format(pipeline.source.copy_format().name()).options(**options).load()
     target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
-    fitted = rows.select(*_fitted(_renamed(pipeline, plan, rows), spark.table(target).schema))
+    fitted = rows.select(*_fitted(rows, spark.table(target).schema))
     with _source_errors():
         fitted.writeTo(target).option(f"snapshot-property.{COPY}", wave.to_text()).append()
     return read_progress(load_table(pipeline, plan.table), plan)
@@ -289,30 +289,12 @@ def _wave_pieces(progress: CopyProgress) -> int:
     return max(1, last.own // 2) if seconds > LONG_WAVE_S else last.own
 
 
-def _renamed(pipeline: Pipeline, plan: CopyPlan, rows: DataFrame) -> DataFrame:
-    """Give columns the names that the lake has for the versions that the source had at the copy's moment."""
-    known = pipeline.schema_history.tables.get(plan.table)
-    if known is None:
-        return rows
-    held = [
-        known.version_held(field.name, field.dataType.simpleString(), plan.position_micros)
-        for field in rows.schema.fields
-    ]
-    names = [
-        version.lake_name if version is not None else field.name
-        for field, version in zip(rows.schema.fields, held, strict=True)
-    ]
-    return rows.toDF(*names)
-
-
 def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:
-    """Yield the table's columns; the source may have got and lost some since the copy was planned."""
-    copied = {field.name: field.dataType for field in rows.schema.fields}
+    """Yield the table's columns: those of the copy, and those that its options add."""
     for field in target.fields:
-        missing = F.lit(False) if field.name == DELETED else F.lit(None)
-        value = F.col(quote_spark(field.name)) if field.name in copied else missing
-        fits = copied.get(field.name) == field.dataType
-        yield value if fits else value.cast(field.dataType).alias(field.name)
+        missing = F.lit(False) if field.name == DELETED else F.lit(None).cast(field.dataType)
+        value = F.col(quote_spark(field.name)) if field.name in rows.columns else missing
+        yield value.alias(field.name)
 
 
 @contextmanager

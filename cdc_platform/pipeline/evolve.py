@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.lake.commits import STATS, Mark, fact, read_mark, ticks_between
+from cdc_platform.lake.copies import load_plans_between
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.schema_history import append_events, at_mark, load_history
 from cdc_platform.model.evolution import SchemaHistory
@@ -22,6 +23,7 @@ from cdc_platform.model.schema_events import SchemaEvent
 from cdc_platform.model.sightings import SeenColumn, Sighting, find_events, is_news, parse_column_types
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.sources.spanner.copy_pieces import columns_from_text
 
 SAVE_EVERY_TICKS: Final = 20
 """After so many ticks without a change that is committed, too, so that a new process need not look there."""
@@ -52,14 +54,15 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
     if mark.position_micros is None or mark.tick <= history.tick:
         return ()
     stats = [fact(snapshot, STATS) for snapshot in ticks_between(log, history.tick, mark.tick)]
-    if history.tick and all(told in {None, "{}"} for told in stats):
+    copies = _copies(pipeline, history, mark.position_micros)
+    if history.tick and not copies and all(told in {None, "{}"} for told in stats):
         pipeline.know(at_mark(history, mark))
         return ()
     stored = load_history(pipeline.lake)
     if stored.tick > history.tick:
         pipeline.know(stored)
         return evolve_tables(pipeline)
-    events = _find(pipeline, history, mark)
+    events = _find(pipeline, history, mark, copies)
     if events or history.tick == 0 or mark.tick - stored.tick >= SAVE_EVERY_TICKS:
         append_events(pipeline.lake, stored, mark, events)
     for event in events:
@@ -92,7 +95,18 @@ def known_through(pipeline: Pipeline, tick: int) -> SchemaHistory:
     return pipeline.schema_history
 
 
-def _find(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> tuple[SchemaEvent, ...]:
+def _copies(pipeline: Pipeline, history: SchemaHistory, until_micros: int) -> dict[str, Sighting]:
+    """Return what initial copies tell of their tables, as a record does that has all columns."""
+    plans = load_plans_between(pipeline.lake, history.position_micros, until_micros)
+    return {
+        name: Sighting.of_table(plan.position_micros, columns_from_text(plan.columns), is_whole=True)
+        for name, plan in plans.items()
+    }
+
+
+def _find(
+    pipeline: Pipeline, history: SchemaHistory, mark: Mark, copies: Mapping[str, Sighting]
+) -> tuple[SchemaEvent, ...]:
     assert mark.position_micros is not None
     window = data_changes_between(history.position_micros, mark.position_micros)
     shapes = {shape for batch in _batches(pipeline, window) for shape in _shapes(batch)}
@@ -102,7 +116,11 @@ def _find(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> tuple[Schem
         for found in parsed.values()
         if found is not None and is_news(history, found.table, found.columns, is_whole=found.is_whole)
     }
+    tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
     sightings = _sightings(pipeline, window, tables) if tables else {}
+    for name in tables & copies.keys():
+        told = [*sightings.get(name, ()), copies[name]]
+        sightings[name] = sorted(told, key=lambda sighting: sighting.micros)
     return find_events(history, mark.tick, sightings, pipeline.source.look(mark.position_micros))
 
 

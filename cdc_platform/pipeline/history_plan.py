@@ -56,13 +56,13 @@ class HistoryBuild:
 def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> HistoryBuild | MergeOutcome:
     """Return what is to be built, or the outcome when there is nothing to do or it is done already."""
     history = history_name(schema.name)
-    found = ensure_history(pipeline, spark, schema)
-    # The rows of its copy are read in the table's present columns.
-    table = ensure_table(pipeline, spark, pipeline.stored(schema.name))
     cut, tick = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG)).tick
-    handover = find_handover(pipeline, table, schema.name, cut)
+    handover = find_handover(pipeline, pipeline.lake.table(schema.name), schema.name, cut)
     if tick == 0 or (handover is not None and not handover.is_ready):
         return MergeOutcome(history, tick)
+    found = ensure_history(pipeline, spark, schema)
+    # The rows of its copy are read in the table's present columns.
+    ensure_table(pipeline, spark, pipeline.stored(schema.name))
     begins = not is_published(found, history, cut)
     base = published_head(found, cut.tables.get(history) if cut is not None else None)
     if base is None:

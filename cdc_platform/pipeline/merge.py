@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.commits import BRANCH, count_rows, fact, read_mark
+from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.writes import conflicts_as
@@ -129,13 +129,14 @@ def merge_tables(
 def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build | MergeOutcome:
     """Return what is to be built, or the outcome when there is nothing to do or it is done already."""
     table = schema.name
-    found = ensure_table(pipeline, spark, schema)
     cut = newest_cut(pipeline.lake)
-    handover = find_handover(pipeline, found, table, cut)
+    handover = find_handover(pipeline, pipeline.lake.table(table), table, cut)
     if handover is not None and not handover.is_ready:
+        # Until then the table has the columns of its copy, and no others.
         return MergeOutcome(table, read_mark(pipeline.lake.system_table(LOG)).tick)
+    found = ensure_table(pipeline, spark, schema)
     named = cut.tables.get(table) if cut is not None else None
-    base = handover.base if handover is not None else published_head(found, named)
+    base = handover.base or head(found) if handover is not None else published_head(found, named)
     is_anew = lacks_deleted(found, base, schema)
     if is_anew:
         span = whole_span(pipeline, table, find_copy(pipeline, found, table))
@@ -189,6 +190,9 @@ def plan_build(
     known = history.tables.get(schema.name)
     begun = known.begun if known is not None else None
     begun = begun if begun is not None and begun.tick > span.after_exclusive else None
+    if begun is not None and span.after_micros is not None and (begun.micros or 0) <= span.after_micros:
+        # The copy that it is built upon is of the table that was made anew.
+        begun = None
     base = (empty_version(pipeline, spark, schema.name) if begun is not None else None) or base
     is_soft = keeps_deleted(schema)
     marks_living = is_soft and misses_deleted(load_table(pipeline, schema.name), base, schema)
@@ -199,7 +203,7 @@ def plan_build(
         schema=evolved,
         base=base,
         span=replace(span, has_patches=span.has_patches or evolved.is_evolving),
-        conversions=known.conversions_after(span.after_exclusive),
+        conversions=known.conversions_after(span.after_exclusive, span.after_micros),
         begun_micros=begun.micros if begun is not None else None,
         trusts_inserts=trusts_inserts(history, known),
         marks_living=marks_living,

@@ -39,9 +39,14 @@ def rebuild_table(
 
     Raises:
         CutNotFound: there is no such cut, it lacks the table, or its snapshot has expired.
+        LakeError: there is no cut to start from, and the initial copy is not whole, or gone.
     """
     source = pipeline.table(pipeline.lake_tables.get(table, table))
     is_history = source.name != table
+    found = pipeline.lake.table(source.name)
+    if at_cut is None and found is not None:
+        # Refused before anything changes: until a copy is whole, the table has its columns only.
+        find_copy(pipeline, found, source.name)
     if is_history:
         outcome = _rebuild_history(pipeline, spark, table, at_cut)
     else:

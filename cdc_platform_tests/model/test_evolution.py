@@ -287,3 +287,36 @@ def test_the_history_is_the_fold_of_its_events() -> None:
         "`notes`.`text` changed from STRING to BYTES at 1970-01-01T00:00:00.000008Z",
         "`notes`.`rank` (INT64) was added at 1970-01-01T00:00:00.000008Z",
     ]
+
+
+@pytest.mark.parametrize(
+    ("type_text", "copied_micros", "lake_name"),
+    [
+        ("string", 6, "text__string"),  # before the column was made anew
+        ("bigint", 9, "text__int64"),
+        ("string", 12, "text"),  # the type is that of the first version, which is over
+        ("bigint", 6, "text__int64"),  # the log has found it later than it was there
+        ("string", None, "text__string"),  # no copy: what a table has is oldest
+        ("boolean", 12, "text"),  # no version has the type
+    ],
+)
+def test_a_copied_column_is_the_version_of_its_moment(
+    type_text: str, copied_micros: int | None, lake_name: str
+) -> None:
+    """The type tells, and where versions have one type, which of them was not over."""
+    text, number = notes(text="STRING(9)"), notes(text="INT64")
+    history, _ = follow(([sighting(5, text), sighting(8, number), sighting(11, text)], look(12, text)))
+    held = history.tables["notes"].version_held("text", type_text, copied_micros)
+    assert held is not None
+    assert lake_name == held.lake_name
+
+
+def test_a_copy_tells_columns_that_nothing_else_tells() -> None:
+    """Between two looks a column comes and goes; only the copy has seen it, and the lake keeps its values."""
+    plain, wide = notes(text="STRING(9)"), notes(text="STRING(9)", fleeting="INT64")
+    history, events = follow(([sighting(5, plain)], look(6, plain)), ([sighting(8, wide)], look(9, plain)))
+    assert changes(events) == [
+        (SchemaChange.COLUMN_ADDED, "fleeting", 8),
+        (SchemaChange.COLUMN_DROPPED, "fleeting", 9),
+    ]
+    assert "fleeting" in lake_columns(history.tables["notes"])

@@ -12,7 +12,7 @@ from cdc_platform.errors import AccessDenied, LakeError, SourceNotFound
 from cdc_platform.lake.copies import COPY_BRANCH, load_plans, read_progress
 from cdc_platform.lake.cuts import Cut, list_cuts
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ModType, ValueCaptureType
+from cdc_platform.model.records import ModType
 from cdc_platform.model.sightings import Look
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline import copy
@@ -30,7 +30,6 @@ from cdc_platform.sources.spanner.snapshot import table_arrow_schema
 from cdc_platform_tests.fake_stream import Slicing, raw_rows
 from cdc_platform_tests.history import History, RawRow, tables_at
 from cdc_platform_tests.pipeline.bank import SECOND, balances, closing, opening, transfer
-from cdc_platform_tests.pipeline.evolving import STEP, Source
 from cdc_platform_tests.pipeline.test_conflicts import interrupt_once
 from cdc_platform_tests.pipelines import (
     ACCOUNTS,
@@ -314,42 +313,3 @@ def test_a_copy_that_is_gone_is_said_to_be(spark: "SparkSession", session_lake: 
     ):
         with pytest.raises(LakeError, match="1 of 1 pieces are missing on its branch `copy`"):
             action()
-
-
-@pytest.mark.parametrize("copied_after", [5, 6])
-def test_a_copy_has_the_columns_of_its_moment(
-    spark: "SparkSession", session_lake: LakeSettings, copied_after: int
-) -> None:
-    """A column that changed its type before or during a copy keeps its values, whenever the log tells it."""
-    source = Source()
-    whole = ValueCaptureType.NEW_ROW
-    for key in "123456":
-        source.write(key, int(key), whole, ("a",))
-        source.end_step()
-    source.alter("retype", "a", "")
-    source.end_step()
-    source.write("1", 9, whole, ("a",))
-    source.end_step()
-    pipeline = make_pipeline(
-        session_lake, (source.schema_at(START + copied_after * STEP),), copy_piece_rows=1
-    )
-    fake, position, end = source_of(pipeline), START + copied_after * STEP, START + 7 * STEP
-    fake.now_micros = position + 1
-
-    def rows_at(_table: str, micros: int) -> Iterator[pa.RecordBatch]:
-        rows = source.typed_rows_at(micros)
-        yield pa.RecordBatch.from_pylist(rows, table_arrow_schema(source.schema_at(micros)))
-
-    fake.rows_at, fake.look_at = rows_at, source.look
-    copy_tables(pipeline, spark)
-    for until in (position, end):
-        feed(pipeline, until, *(row for at, row in source.records if at <= until))
-        source.records = [(at, row) for at, row in source.records if at > until]
-        pipeline.forget_tables()
-        while step(pipeline, spark)[0].is_going_on:
-            pass
-
-    expected = source.typed_rows_at(end)
-    found = sorted(rows_of(pipeline, "notes"), key=lambda row: int(row["id"]))
-    assert expected == [{name: row[name] for name in ("id", "a")} for row in found]
-    assert check_fold(pipeline, spark, EVERYTHING).passed
