@@ -113,13 +113,15 @@ def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapsh
 @contextmanager
 def marked_commits(spark: SparkSession, properties: dict[str, str]) -> Iterator[None]:
     """Let every commit of the session carry these entries: a MERGE takes no options of its own."""
-    for key, value in properties.items():
-        spark.conf.set(SESSION_PREFIX + key, value)
+    entries = {SESSION_PREFIX + key: value for key, value in properties.items()}
+    before = {key: spark.conf.get(key, None) for key in entries}
+    for key, value in entries.items():
+        spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key in properties:
-            spark.conf.unset(SESSION_PREFIX + key)
+        for key, former in before.items():
+            spark.conf.unset(key) if former is None else spark.conf.set(key, former)
 
 
 def finished_head(table: Table) -> Snapshot | None:

@@ -1,18 +1,18 @@
 """Histories: each tick ends the versions that its changes supersede and appends those that they make."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from uuid import uuid4
 
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.lake.commits import BRANCH, count_rows, fact
-from cdc_platform.lake.writes import conflicts_as
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import convert_stored
+from cdc_platform.pipeline.attempts import run_attempts
 from cdc_platform.pipeline.branch import (
     Attempt,
     count_matched,
@@ -24,7 +24,6 @@ from cdc_platform.pipeline.branch import (
 from cdc_platform.pipeline.change_source import read_changes, read_span
 from cdc_platform.pipeline.history_plan import HistoryBuild, plan_history
 from cdc_platform.pipeline.merge import (
-    PARALLEL_TABLES,
     SINGLE_TASK_CHANGES,
     SMALL_TABLE_ROWS,
     MergeOutcome,
@@ -38,8 +37,6 @@ from cdc_platform.spark.history import (
     find_touched,
     make_versions,
 )
-from cdc_platform.spark.small import interpreted
-from cdc_platform.spark.typed import unfit_values
 
 
 @dataclass(frozen=True)
@@ -78,23 +75,16 @@ def run_history_builds(
     pipeline: Pipeline, spark: SparkSession, builds: Sequence[HistoryBuild]
 ) -> tuple[MergeOutcome, ...]:
     """Build the next versions of histories on their branches, each independent of the others."""
-    if not builds:
-        return ()
-    token, tick = uuid4().hex, builds[0].source.span.until_inclusive
-    attempts = [Attempt(build.history, build.base, tick, token=token) for build in builds]
-    with (
-        interpreted(spark, when=all(map(_is_small, builds))),
-        conflicts_as("Another run wrote to the same histories; nothing was published, so try again."),
-        unfit_values(),
-        marked_commits(spark, attempts[0].properties()),
-        ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
-    ):
-        believed = list(
-            pool.map(lambda job: _extend(pipeline, spark, *job), zip(attempts, builds, strict=True))
-        )
-    return tuple(
-        outcome if outcome is not None else _extend_anyway(pipeline, spark, attempt, build)
-        for outcome, attempt, build in zip(believed, attempts, builds, strict=True)
+    token = uuid4().hex
+    return run_attempts(
+        spark,
+        [
+            (Attempt(build.history, build.base, build.source.span.until_inclusive, token=token), build)
+            for build in builds
+        ],
+        believe=partial(_extend, pipeline, spark),
+        fall_back=partial(_extend_anyway, pipeline, spark),
+        is_small=all(map(_is_small, builds)),
     )
 
 
@@ -160,12 +150,7 @@ def _extend_anyway(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
 ) -> MergeOutcome:
     """Append, and close whatever is current of the touched keys: the source broke its word about them."""
-    attempt = replace(attempt, fell_back=True, token=uuid4().hex)
-    with (
-        unfit_values(),
-        _prepared(pipeline, spark, build) as extension,
-        marked_commits(spark, attempt.properties()),
-    ):
+    with _prepared(pipeline, spark, build) as extension:
         built = _build(pipeline, spark, attempt, build, extension, closes=True)
     return _as_outcome(pipeline, attempt, built)
 

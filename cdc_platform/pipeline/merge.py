@@ -1,9 +1,9 @@
 """The third step of a tick: each table is brought up to the log, on its branch."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -15,12 +15,12 @@ from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import LOG
-from cdc_platform.lake.writes import conflicts_as
 from cdc_platform.model.evolution import ColumnVersion
 from cdc_platform.model.exclusions import trusts_inserts
 from cdc_platform.model.table_options import keeps_deleted, source_schema, stored_schema
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import convert_stored, ensure_table, mark_living
+from cdc_platform.pipeline.attempts import run_attempts
 from cdc_platform.pipeline.branch import (
     FELL_BACK,
     Attempt,
@@ -46,17 +46,12 @@ from cdc_platform.pipeline.soft_delete import (
 from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span, span_after
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
 from cdc_platform.spark.merge import append_born, merge_everything, merge_existing
-from cdc_platform.spark.small import interpreted
-from cdc_platform.spark.typed import unfit_values
 
 SINGLE_TASK_CHANGES: Final = 50_000
 """Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
 
 SMALL_TABLE_ROWS: Final = 500_000
 """Up to so many rows a table is scanned without generated code where the changes are few, too."""
-
-PARALLEL_TABLES: Final = 4
-"""How many tables are merged at a time; planning a merge takes longer than a small one itself."""
 
 
 @dataclass(frozen=True)
@@ -212,23 +207,16 @@ def plan_build(
 
 def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build]) -> tuple[MergeOutcome, ...]:
     """Build the next versions of tables on their branches, each independent of the others."""
-    if not builds:
-        return ()
-    token, tick = uuid4().hex, builds[0].span.until_inclusive
-    attempts = [Attempt(build.schema.name, build.base, tick, token=token) for build in builds]
-    with (
-        interpreted(spark, when=all(map(_is_small, builds))),
-        conflicts_as("Another run wrote to the same tables; nothing was published, the next tick goes on."),
-        unfit_values(),
-        marked_commits(spark, attempts[0].properties()),
-        ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
-    ):
-        split = list(
-            pool.map(lambda job: _split_build(pipeline, spark, *job), zip(attempts, builds, strict=True))
-        )
-    return tuple(
-        outcome if outcome is not None else _full_build(pipeline, spark, attempt, build)
-        for outcome, attempt, build in zip(split, attempts, builds, strict=True)
+    token = uuid4().hex
+    return run_attempts(
+        spark,
+        [
+            (Attempt(build.schema.name, build.base, build.span.until_inclusive, token=token), build)
+            for build in builds
+        ],
+        believe=partial(_split_build, pipeline, spark),
+        fall_back=partial(_full_build, pipeline, spark),
+        is_small=all(map(_is_small, builds)),
     )
 
 
@@ -298,12 +286,11 @@ def _begin(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Bui
 
 
 def _full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> MergeOutcome:
-    attempt = replace(attempt, fell_back=True, token=uuid4().hex)
+    """Merge whatever the table has of the patch's keys."""
     with _folded(pipeline, spark, build) as patch:
         target = pipeline.lake.spark_table(attempt.table, BRANCH)
-        with marked_commits(spark, attempt.properties()):
-            commits = _begin(pipeline, spark, attempt, build) + 1
-        with marked_commits(spark, attempt.properties() | attempt.completion(commits)):
+        commits = _begin(pipeline, spark, attempt, build) + 1
+        with marked_commits(spark, attempt.completion(commits)):
             merge_everything(
                 spark, patch.view, target, patch.schema, patch.stats, has_patches=patch.has_patches
             )
