@@ -207,7 +207,7 @@ def test_a_table_is_copied_though_nothing_changes_any_more(
     assert copy_tables(pipeline, spark).rows == len(KEYS) - 1
     fake.now_micros = moment(COPIED) + 1
     feed(pipeline, moment(END))
-    for _ in range(2):
+    for _ in range(3):
         tick(pipeline, spark)
 
     assert_rows(pipeline, source, list_cuts(pipeline.lake)[-1])
