@@ -37,10 +37,10 @@ from cdc_platform.lake.lake import LOG
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import DELETED
 from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.pipeline.attempts import PARALLEL_TABLES
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.copy_target import prepare_target
 from cdc_platform.pipeline.handover import current_plans, is_made_by_log, is_published
-from cdc_platform.pipeline.merge import PARALLEL_TABLES
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
 

@@ -1,0 +1,136 @@
+"""The command `cdc-platform simulate`."""
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from cdc_platform.errors import SettingError
+from cdc_platform.model.records import ValueCaptureType
+from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
+
+ALL_FAULTS: Final = "all"
+EXAMPLES: Final = """\b
+Examples:
+  cdc-platform simulate
+  cdc-platform simulate --dialect postgresql --partitions 200 --rate 1000
+  cdc-platform simulate --seed 7 --faults all --history truth.jsonl
+  cdc-platform simulate --state bank.json --faults unavailable,stalled
+"""
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_FROM_0 = click.FloatRange(min=0)
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--port", type=int, default=0, help="Port on loopback; any free one without it.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the history and the faults.")
+@click.option("--dialect", type=click.Choice([*Dialect]), default=Dialect.GOOGLESQL, show_default=True)
+@click.option("--partitions", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option(
+    "--partition-life",
+    type=click.FloatRange(min=0.1),
+    default=20,
+    show_default=True,
+    help="Seconds for which a partition lives at least.",
+)
+@click.option("--rate", type=_FROM_0, default=250, show_default=True, help="Transactions a second.")
+@click.option("--accounts", type=int, default=1000, show_default=True, help="Accounts at the beginning.")
+@click.option(
+    "--preloaded", type=int, default=0, help="Transfers in the tables before the change stream is made."
+)
+@click.option(
+    "--capture",
+    type=click.Choice([item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN]),
+    default=ValueCaptureType.NEW_ROW,
+    show_default=True,
+    help="What the change stream captures.",
+)
+@click.option("--all-types", is_flag=True, help="Add a table with a column of every type.")
+@click.option("--schema-changes-every", type=_FROM_0, help="Seconds from one schema change to the next.")
+@click.option("--origin", help="When the history begins, such as 2026-01-31T08:00:00Z; else at the start.")
+@click.option("--age", type=_FROM_0, default=0, help="Seconds of history that there are at the start.")
+@click.option("--faults", default="", help="Faults that befall queries, separated by commas, or `all`.")
+@click.option(
+    "--fault-probability", type=click.FloatRange(0, 1), default=0.1, show_default=True, help="Of each query."
+)
+@click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
+@click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
+@click.option("--names", type=_FILE, help="Write the names to connect with here, as JSON.")
+def simulate(**options: Any) -> None:
+    """Serve a change stream whose history is made up, repeatable, and known.
+
+    It speaks Spanner's gRPC API on loopback: whatever reads change streams of Spanner reads these, when
+    SPANNER_EMULATOR_HOST is set to the address. A bank books in it, and the sum of all balances never
+    changes; partitions split, merge and move all the time. It ends when it is interrupted.
+    """
+    # Imported here: whoever only asks for help needs no gRPC.
+    from cdc_platform.simulator.server import Simulator
+
+    settings = _settings(options)
+    is_over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: is_over.set())
+    files = {"state": options["state"], "history_file": options["history"]}
+    with Simulator(settings, port=options["port"], **files) as simulator:
+        names = simulator.names()
+        for name, value in names.items():
+            click.echo(f"{name:<16} {value}")
+        click.echo(f"\nexport SPANNER_EMULATOR_HOST={simulator.host}")
+        if options["names"] is not None:
+            _write_whole(options["names"], json.dumps(names, indent=1))
+        is_over.wait()
+    click.echo(f"{simulator.history.transactions:,} transactions since {to_rfc3339(simulator.origin_micros)}")
+
+
+def _settings(options: dict[str, Any]) -> SimulatorSettings:
+    return SimulatorSettings(
+        seed=options["seed"],
+        dialect=Dialect(options["dialect"]),
+        rate=options["rate"],
+        partitions=options["partitions"],
+        partition_life_s=options["partition_life"],
+        accounts=options["accounts"],
+        preloaded_transfers=options["preloaded"],
+        value_capture_type=ValueCaptureType(options["capture"]),
+        all_types=options["all_types"],
+        schema_change_every_s=options["schema_changes_every"],
+        history_s=options["age"],
+        origin_micros=_origin(options["origin"]),
+        faults=parse_faults(options["faults"]),
+        fault_probability=options["fault_probability"],
+    )
+
+
+def _origin(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return from_rfc3339(text)
+    except ValueError as error:
+        raise SettingError("--origin", f"must look like 2026-01-31T08:00:00Z, but is: {text!r}") from error
+
+
+def parse_faults(text: str) -> tuple[Fault, ...]:
+    """Return the faults of a list; `all` are those that a reader can get over.
+
+    Raises:
+        SettingError: There is no fault of a name.
+    """
+    if text.strip() == ALL_FAULTS:
+        return PASSING_FAULTS
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in [*Fault]]
+    if unknown:
+        raise SettingError("--faults", f"knows {', '.join(Fault)} and {ALL_FAULTS}, but not: {unknown[0]}")
+    return tuple(map(Fault, names))
+
+
+def _write_whole(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".new")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

@@ -1,0 +1,88 @@
+"""`cdc-platform simulate` as users start it."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cdc_platform.cli import main
+from cdc_platform.errors import SettingError
+from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.commands.simulate import parse_faults
+from cdc_platform.simulator.settings import PASSING_FAULTS, Fault
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform_tests.programs import COMMAND_LINE, start
+
+WITHIN_S = 60.0
+
+
+@pytest.mark.integration
+def test_it_serves_and_writes_the_truth(tmp_path: Path) -> None:
+    """It prints and writes the names to connect with, and the file tells every transaction that it served."""
+    names_file, truth = tmp_path / "names.json", tmp_path / "truth.jsonl"
+    options = ("--names", names_file, "--history", truth, "--age", "2", "--rate", "50", "--seed", "5")
+    with start(tmp_path / "log", COMMAND_LINE, "simulate", *options) as program:
+        program.wait_for("SPANNER_EMULATOR_HOST=127.0.0.1:", WITHIN_S)
+        names = json.loads(names_file.read_text())
+        assert all(value in program.said() for value in names.values())
+        fields = ("project", "instance", "database", "change_stream", "emulator_host")
+        source = SpannerSource(SpannerSettings(**{field: names[field] for field in fields}))
+        now = source.clock_micros()
+        rows = {
+            row["account_id"]: row["balance"]
+            for batch in source.rows_at("accounts", now)
+            for row in batch.to_pylist()
+        }
+        source.close()
+        program.process.send_signal(signal.SIGINT)
+        assert program.ends_with(WITHIN_S) == 0
+
+    balances: dict[int, int] = {}
+    for line in truth.read_text().splitlines():
+        transaction = json.loads(line)
+        if transaction["commit_timestamp"] <= to_rfc3339(now):
+            for change in transaction["changes"]:
+                if change["table"] == "accounts":
+                    key = int(change["keys"]["account_id"])
+                    balances.pop(key, None)
+                    if change["new"] is not None:
+                        balances[key] = int(change["new"]["balance"])
+    assert balances == rows
+
+
+@pytest.mark.integration
+def test_a_taken_port_is_said(tmp_path: Path) -> None:
+    """Two simulators never share a port."""
+    with start(tmp_path / "one", COMMAND_LINE, "simulate") as one:
+        one.wait_for("SPANNER_EMULATOR_HOST=", WITHIN_S)
+        port = one.said().rsplit(":", 1)[1].strip()
+        with start(tmp_path / "two", COMMAND_LINE, "simulate", "--port", port) as two:
+            assert two.ends_with(WITHIN_S) == 1
+            assert f"Port {port} is taken" in two.said()
+
+
+def test_faults_by_name() -> None:
+    """Faults are named in a list; `all` are those that a reader gets over."""
+    assert parse_faults("") == ()
+    assert parse_faults("stalled, early-end") == (Fault.STALLED, Fault.EARLY_END)
+    assert parse_faults("all") == PASSING_FAULTS
+    with pytest.raises(SettingError, match=r"stalled.* but not: typhoon"):
+        parse_faults("stalled,typhoon")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--origin", "yesterday"), "must look like 2026-01-31T08:00:00Z"),
+        (("--accounts", "3"), "must be 20 or more"),
+        (("--faults", "typhoon"), "typhoon"),
+    ],
+)
+def test_bad_options_are_said(options: tuple[str, str], problem: str) -> None:
+    """An option that cannot be used is named with what it may be."""
+    result = CliRunner().invoke(main, ["simulate", *options])
+
+    assert (result.exit_code, problem in result.stderr) == (1, True)
