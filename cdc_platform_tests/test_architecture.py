@@ -36,9 +36,9 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "demo": STEPS | {"simulator"},
     **dict.fromkeys(DAGSTER_FILES, EVERYTHING - COMMAND_LINE),
     "read": CORE | {"lake", "components.loading"},  # what readers install needs no step of a tick
-    "commands": EVERYTHING - {"cli"},
+    "commands": EVERYTHING - {"cli"} | {"stopping"},
     "stopping": frozenset({"errors"}),
-    "cli": EVERYTHING | {"stopping"},
+    "cli": frozenset({"errors", "commands"}),
 }
 
 FRAMEWORKS: Final[dict[str, frozenset[str]]] = {

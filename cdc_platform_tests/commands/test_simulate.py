@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_platform.cli import main
+from cdc_platform.commands.simulate import parse_faults
 from cdc_platform.errors import SettingError
 from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.commands.simulate import parse_faults
 from cdc_platform.simulator.settings import PASSING_FAULTS, Fault
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdc_platform.cli import describe_status
+from cdc_platform.commands.status import describe_status
 from cdc_platform.errors import RetentionExpired
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.settings import LakeSettings

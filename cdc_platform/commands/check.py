@@ -1,0 +1,99 @@
+"""`cdc-platform check`: every check over the whole log, for people and for CI."""
+
+import sys
+import time
+from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import click
+
+from cdc_platform.commands.common import DEFS, NAME, examples, start_spark
+from cdc_platform.errors import CdcError
+from cdc_platform.stopping import stop_signals
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_platform.pipeline.pipeline import Pipeline
+    from cdc_platform.pipeline.verdict import Check, Verdict
+
+
+@click.command(
+    epilog=examples("check examples/my_bank/defs.yaml", "check examples/my_bank/defs.yaml --junit checks.xml")
+)
+@DEFS
+@NAME
+@click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JUnit XML, for CI."
+)
+def check(defs: Path, name: str | None, junit: Path | None) -> None:
+    """Check the lake as it is, and the source: the same checks as Dagster's, over the whole log.
+
+    Prints a line for each check; the exit code is 1 if one fails.
+    """
+    from cdc_platform.components.loading import load_settings
+    from cdc_platform.pipeline.pipeline import open_existing
+    from cdc_platform.resources import SPARK_IS_QUIET
+
+    settings = load_settings(defs, name)
+    pipeline = open_existing(settings)
+    with stop_signals(SPARK_IS_QUIET.set) as stop:
+        results = run_checks(pipeline, start_spark(settings), stop.is_not_asked)
+    if not stop.is_not_asked():
+        sys.exit(stop.exit_code)
+    if junit is not None:
+        junit.write_text(as_junit(settings.name, results), encoding="utf-8")
+    sys.exit(0 if all_passed(results) else 1)
+
+
+def all_passed(results: "list[tuple[Check, Verdict, float]]") -> bool:
+    """Return whether all checks passed, but for those that only warn."""
+    return all(verdict.passed or promise.is_warning for promise, verdict, _ in results)
+
+
+def run_checks(
+    pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool] = lambda: True
+) -> "list[tuple[Check, Verdict, float]]":
+    """Run every check while more is wanted, print a line for each, and return it with verdict and seconds."""
+    from cdc_platform.pipeline.invariants import CHECKS
+    from cdc_platform.pipeline.verdict import EVERYTHING, Verdict
+
+    results = []
+    for promise in takewhile(lambda _: wants_more(), CHECKS):
+        begun = time.monotonic()
+        try:
+            verdict = promise.run(pipeline, spark, EVERYTHING)
+        except CdcError as error:
+            verdict = Verdict(passed=False, summary=f"{type(error).__name__}: {error}", facts={})
+        seconds = time.monotonic() - begun
+        failed = ("warn  ", "yellow") if promise.is_warning else ("FAILED", "red")
+        text, colour = ("ok    ", "green") if verdict.passed else failed
+        word = click.style(text, fg=colour)
+        click.echo(f"{word} {promise.name:<20} {verdict.summary} ({seconds:.1f} s)")
+        results.append((promise, verdict, seconds))
+    return results
+
+
+def as_junit(pipeline: str, results: "list[tuple[Check, Verdict, float]]") -> str:
+    """Return the results of checks as JUnit XML."""
+    failures = sum(not (verdict.passed or promise.is_warning) for promise, verdict, _ in results)
+    suite = ET.Element(
+        "testsuite",
+        {"name": f"cdc-platform check {pipeline}", "tests": str(len(results)), "failures": str(failures)},
+    )
+    for promise, verdict, seconds in results:
+        attributes = {
+            "classname": f"{pipeline}.{promise.asset}",
+            "name": promise.name,
+            "time": f"{seconds:.3f}",
+        }
+        case = ET.SubElement(suite, "testcase", attributes)
+        if not verdict.passed and not promise.is_warning:
+            ET.SubElement(case, "failure", {"message": verdict.summary}).text = promise.description
+        facts = "\n".join(f"{name}={fact}" for name, fact in verdict.facts.items())
+        told = [f"warning={verdict.summary}"] if promise.is_warning and not verdict.passed else []
+        ET.SubElement(case, "system-out").text = "\n".join([*told, facts])
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True)

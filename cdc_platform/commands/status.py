@@ -1,0 +1,67 @@
+"""`cdc-platform status`: where a pipeline stands."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cdc_platform.commands.common import DEFS, NAME, examples
+from cdc_platform.model.timestamps import to_rfc3339
+
+if TYPE_CHECKING:
+    from cdc_platform.pipeline.status import Status, TableStatus
+
+
+@click.command(
+    epilog=examples("status examples/my_bank/defs.yaml", "status examples/my_bank/defs.yaml --json")
+)
+@DEFS
+@NAME
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def status(defs: Path, name: str | None, as_json: bool) -> None:
+    """Tell where the pipeline that DEFS declares stands: watermark, partitions, tables, newest cut.
+
+    It reads the lake's metadata only: no Spark is started, and the source may be down.
+    """
+    from cdc_platform.components.loading import load_settings
+    from cdc_platform.pipeline.pipeline import open_existing
+    from cdc_platform.pipeline.status import read_status
+
+    found = read_status(open_existing(load_settings(defs, name)))
+    click.echo(found.to_json() if as_json else describe_status(found))
+
+
+def describe_status(found: "Status") -> str:
+    """Return a status as lines for people."""
+    told = found.to_dict()
+    cut = f"{told['cut']} at {told['cut_position']}" if told["cut"] is not None else "none yet"
+    partitions = (
+        f"partitions  {len(found.live_partitions)} live, {len(found.waiting_partitions)} waiting, "
+        f"{found.finished_partitions} finished"
+    )
+    lines = [
+        f"pipeline    {found.pipeline}, tick {found.tick}",
+        f"watermark   {told['watermark'] or 'none yet'}",
+        f"lag         {found.lag_s if found.lag_s is not None else '-'} s",
+        partitions,
+        *(f"            {key}" for key in found.live_partitions),
+        *(f"            {stuck.describe()}" for stuck in found.stuck_partitions),
+        f"cut         {cut}",
+        f"quarantine  {found.quarantined} records",
+        "tables",
+        *(_describe_table(name, table) for name, table in found.tables.items()),
+        *(["notes"] if found.findings else []),
+        *(f"            {finding}" for finding in found.findings),
+        *(["copying"] if found.copies else []),
+        *(
+            f"            {name:<32} {copy.copied_rows:>12} rows  "
+            f"{copy.copied_pieces} of {copy.pieces} pieces, as of {to_rfc3339(copy.position_micros)}"
+            for name, copy in found.copies.items()
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _describe_table(name: str, table: "TableStatus") -> str:
+    rows = table.rows if table.rows is not None else "-"
+    return f"            {name:<32} {rows:>12} rows  snapshot {table.snapshot_id or '-'}"

@@ -1,0 +1,96 @@
+"""`cdc-platform sync`: the ticks of a pipeline in one warm process."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cdc_platform.commands.common import DEFS, NAME, examples, start_spark
+from cdc_platform.errors import CdcError
+from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.stopping import stop_signals
+
+if TYPE_CHECKING:
+    from cdc_platform.pipeline.tick import TickOutcome
+
+
+@click.command(
+    epilog=examples(
+        "sync examples/my_bank/defs.yaml",
+        "sync examples/my_bank/defs.yaml --ticks 3",
+        "sync examples/my_bank/defs.yaml --continuous",
+    )
+)
+@DEFS
+@NAME
+@click.option(
+    "--until-caught-up", is_flag=True, help="End when everything of now is published (the default)."
+)
+@click.option("--ticks", type=click.IntRange(min=1), help="End after so many ticks.")
+@click.option("--continuous", is_flag=True, help="Go on until interrupted; ends after the tick at hand.")
+def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None, continuous: bool) -> None:
+    """Run the ticks of the pipeline that DEFS declares, in one warm process and without Dagster.
+
+    A tick reads the change stream up to the source's present, orders and merges the changes, and publishes
+    a cut. Whatever interrupts it, the next start goes on where it was; a second one at the same time is safe.
+    """
+    from cdc_platform.components.loading import load_settings
+    from cdc_platform.pipeline.evolve import find_exclusions
+    from cdc_platform.pipeline.follow import follow_source
+    from cdc_platform.pipeline.pipeline import open_pipeline
+    from cdc_platform.pipeline.trace import trace_lineage
+    from cdc_platform.resources import SPARK_IS_QUIET
+
+    if until_caught_up + continuous + (ticks is not None) > 1:
+        raise click.UsageError("Choose one of --until-caught-up, --ticks and --continuous.")
+    settings = load_settings(defs, name)
+    pipeline = open_pipeline(settings)
+    with stop_signals(SPARK_IS_QUIET.set) as stop:
+        target_micros = pipeline.source.clock_micros()
+        for finding in find_exclusions(pipeline):
+            click.secho(f"Note: {finding}", fg="yellow", err=True)
+        # What is wrong with the source shows before Spark takes its time to start.
+        trace_lineage(pipeline)
+        spark = start_spark(settings)
+        tell = _tell_error if continuous else None
+        for done, outcome in enumerate(follow_source(pipeline, spark, stop.is_not_asked, tell), start=1):
+            for line in (*describe_copies(outcome), describe_tick(outcome)):
+                click.echo(line)
+            if done == ticks or (ticks is None and not continuous and _is_caught_up(outcome, target_micros)):
+                return
+        stop.say("Stopped; the next start goes on from here.")
+        sys.exit(0 if continuous else stop.exit_code)
+
+
+def _tell_error(error: CdcError) -> None:
+    click.secho(f"{type(error).__name__}: {error} Trying again.", fg="yellow", err=True)
+
+
+def _is_caught_up(outcome: "TickOutcome", target_micros: int) -> bool:
+    if outcome.copy.is_going_on:
+        return False
+    return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
+
+
+def describe_copies(outcome: "TickOutcome") -> list[str]:
+    """Return a line for each initial copy that a tick went on with, and what it has to say of them."""
+    return [
+        *outcome.copy.notes,
+        *(
+            f"copy {copy.plan.table:<32} {len(copy.done):>6} of {len(copy.plan.pieces):<6} pieces  "
+            f"rows {copy.rows:>12}  as of {to_rfc3339(copy.plan.position_micros)}"
+            for copy in outcome.copy.copies
+        ),
+    ]
+
+
+def describe_tick(outcome: "TickOutcome") -> str:
+    """Return the line that tells of a tick."""
+    watermark, lag_s = outcome.order.watermark_micros, outcome.lag_s
+    return (
+        f"tick {outcome.tick:<6} watermark {to_rfc3339(watermark) if watermark is not None else '-':<27} "
+        f"lag {f'{lag_s:.1f}' if lag_s is not None else '-':>6} s  "
+        f"records {sum(outcome.read.records.values()):>7}  changes {outcome.order.changes:>7}  "
+        f"cut {outcome.cut.cut if outcome.cut is not None else '-':<6} {sum(outcome.seconds.values()):.1f} s"
+    )

@@ -1,0 +1,21 @@
+"""Commands that run in the process of the test, and pipelines that they find."""
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from cdc_platform.cli import main
+from cdc_platform.components.loading import load_settings
+from cdc_platform.pipeline.pipeline import open_pipeline
+
+
+def run(*arguments: str | Path) -> tuple[int, str, str]:
+    """Run a command in this process; return its exit code, output and error output."""
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def begin(defs: Path) -> Path:
+    """Make the pipeline's part of the lake, as the first step of its first tick does, and return its file."""
+    _ = open_pipeline(load_settings(defs)).lake.catalog
+    return defs

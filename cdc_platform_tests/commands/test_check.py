@@ -1,0 +1,70 @@
+"""`cdc-platform check`: its lines, its JUnit file, and when it ends."""
+
+from typing import TYPE_CHECKING, cast
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from cdc_platform.commands.check import all_passed, as_junit, run_checks
+from cdc_platform.errors import SourceUnreachable
+from cdc_platform.pipeline.verdict import Check, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_platform.pipeline.pipeline import Pipeline
+
+
+def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check:
+    """Return a check with a known end."""
+
+    def look(*_args: object) -> Verdict:
+        if error is not None:
+            raise error
+        return Verdict(passes, f"{name} was looked at", {"rows": 3})
+
+    return Check(name, "change_log", f"Promise of {name}.", every_tick=True, run=look)
+
+
+def test_checks_print_a_line_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every check is run whatever the others say; one that cannot be made has failed."""
+    checks = (
+        a_check("first", passes=True),
+        a_check("second", passes=False),
+        a_check("third", passes=True, error=SourceUnreachable("nobody answers")),
+    )
+    monkeypatch.setattr("cdc_platform.pipeline.invariants.CHECKS", checks)
+    results = run_checks(cast("Pipeline", None), cast("SparkSession", None))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["ok", "first"],
+        ["FAILED", "second"],
+        ["FAILED", "third"],
+    ]
+    assert "SourceUnreachable: nobody answers" in lines[2]
+    assert not all_passed(results)
+
+
+def test_checks_end_when_no_more_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal lets the check at hand end, and no other begins."""
+    checks = tuple(a_check(name, passes=True) for name in ("first", "second"))
+    monkeypatch.setattr("cdc_platform.pipeline.invariants.CHECKS", checks)
+    answers = iter([True, False])
+    results = run_checks(cast("Pipeline", None), cast("SparkSession", None), lambda: next(answers))
+    assert [check.name for check, _, _ in results] == ["first"]
+
+
+def test_junit_tells_what_failed() -> None:
+    """The JUnit file has a case for each check, and the summary of those that failed."""
+    passed, failed = a_check("good", passes=True), a_check("bad", passes=False)
+    results = [(check, check.run(None, None, None), 0.5) for check in (passed, failed)]  # type: ignore[arg-type]  # they look at nothing
+    suite = ET.fromstring(as_junit("bank", results))  # noqa: S314  our own text
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    cases = {case.get("name"): case for case in suite}
+    assert cases["good"].find("failure") is None
+    failure = cases["bad"].find("failure")
+    assert failure is not None
+    assert failure.get("message") == "bad was looked at"
+    assert cases["bad"].findtext("system-out") == "rows=3"
