@@ -15,7 +15,7 @@ from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope
 from cdc_platform.resources import find_run
 
 THROUGH_TICK: Final = "checked_through_tick"
-HISTORY: Final = 20
+MOST_EVALUATIONS: Final = 20
 """How many evaluations back the last one that passed is looked for."""
 
 
@@ -77,7 +77,9 @@ def _scope(
     """Return what the check has not yet seen; everything in a proof, or when the check is asked for alone."""
     if not context.run.asset_selection or context.run.tags.get(PROOF_TAG) == "true":
         return EVERYTHING
-    records = context.instance.event_log_storage.get_asset_check_execution_history(key, limit=HISTORY)
+    records = context.instance.event_log_storage.get_asset_check_execution_history(
+        key, limit=MOST_EVALUATIONS
+    )
     # What was warned of has been said; what has failed is looked at again.
     ticks = (_seen_tick(record, must_pass=not check.is_warning) for record in records)
     tick = next((found for found in ticks if found is not None), 0)

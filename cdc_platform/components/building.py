@@ -25,7 +25,7 @@ from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.resources import run_resource
 from cdc_platform.sensors import Running, Wanted, build_sensor
 
-LOG = logging.getLogger(__name__)
+LOGGER = logging.getLogger(__name__)
 
 DISCOVERY_DEADLINE_S = 5.0
 
@@ -81,7 +81,7 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
         return tuple(sorted({*watched, *(table.name for table in pipeline.tables)}))
     except CdcError as error:
         known = _known_tables(pipeline)
-        LOG.warning(
+        LOGGER.warning(
             "Pipeline %s: the source cannot tell its tables, so only those of the lake are shown (%s); "
             "reload the code location when it can, or name them in the setting `tables`. %s",
             settings.name,

@@ -4,7 +4,11 @@ from enum import StrEnum
 
 
 class ChangeKind(StrEnum):
-    """What a change does to its row, or to its table."""
+    """What a change does to its row, or to its table.
+
+    Spanner tells of INSERT, UPDATE and DELETE only; the others are reserved for sources to come, so that
+    persisted logs need no new format for them.
+    """
 
     INSERT = "insert"
     """The row begins to exist."""
@@ -13,6 +17,8 @@ class ChangeKind(StrEnum):
     DELETE = "delete"
     """The row ceases to exist."""
     TRUNCATE = "truncate"
-    """Every row of the table ceases to exist."""
+    """Every row of the table ceases to exist. Reserved: nothing writes it yet."""
     SNAPSHOT = "snapshot"
-    """The row as an initial copy found it, whether or not it is known already."""
+    """The row as an initial copy found it, whether or not it is known already. Reserved: nothing writes it
+    yet, since copies of Spanner's tables go past the log.
+    """

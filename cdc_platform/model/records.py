@@ -1,6 +1,7 @@
 """Vocabulary of change stream records, in the words of the source."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class RecordKind(StrEnum):
@@ -54,4 +55,8 @@ class ValueCaptureType(StrEnum):
     @property
     def update_is_whole_row(self) -> bool:
         """Whether an update names every watched column of the row."""
-        return self in (ValueCaptureType.NEW_ROW, ValueCaptureType.NEW_ROW_AND_OLD_VALUES)
+        return self in WHOLE_ROW_UPDATES
+
+
+WHOLE_ROW_UPDATES: Final = (ValueCaptureType.NEW_ROW, ValueCaptureType.NEW_ROW_AND_OLD_VALUES)
+"""The types under which an update names every watched column of the row."""

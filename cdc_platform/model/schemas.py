@@ -91,13 +91,14 @@ CHANGE_LOG: Final = pa.schema(
         ("partition_token", pa.string()),
         # JSON objects: column name to value in the source's own JSON encoding
         ("keys", pa.string()),
-        # the key before a key change, null otherwise
+        # the key before a key change; reserved: always null with Spanner, whose keys are fixed
         ("previous_keys", pa.string()),
         ("new_values", pa.string()),
         ("old_values", pa.string()),
         # true when new_values names every column of the row, so that absent means NULL
         ("is_whole_row", pa.bool_()),
-        # columns that have a value which the source did not send
+        # columns that have a value which the source did not send; reserved for sources that leave values out
+        # of whole rows: always null with Spanner
         ("unavailable_columns", pa.list_(pa.string())),
         ("is_system_transaction", pa.bool_()),
         ("transaction_tag", pa.string()),

@@ -18,7 +18,7 @@ from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.schema_history import append_events, at_mark, load_history
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.exclusions import describe_findings
-from cdc_platform.model.records import RecordKind, ValueCaptureType
+from cdc_platform.model.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.model.schema_events import SchemaEvent
 from cdc_platform.model.sightings import SeenColumn, Sighting, find_events, is_news, parse_column_types
 from cdc_platform.model.timestamps import to_datetime
@@ -30,7 +30,6 @@ SAVE_EVERY_TICKS: Final = 20
 
 COLUMNS: Final = ("record_timestamp", "table_name", "mod_type", "value_capture_type", "column_types")
 SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
-WHOLE_ROWS: Final = (ValueCaptureType.NEW_ROW.value, ValueCaptureType.NEW_ROW_AND_OLD_VALUES.value)
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
         name: replace(seen, type=seen.type.with_nanoseconds()) if f"{table}.{name}" in kept else seen
         for name, seen in columns.items()
     }
-    is_whole = mod_type == "INSERT" or (mod_type == "UPDATE" and capture in WHOLE_ROWS)
+    is_whole = mod_type == "INSERT" or (mod_type == "UPDATE" and capture in WHOLE_ROW_UPDATES)
     return _Shape(table, columns, is_whole)
 
 

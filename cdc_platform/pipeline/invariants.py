@@ -7,7 +7,7 @@ from itertools import pairwise
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.commits import POSITION, TICK, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.commits import POSITION, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.control import load_lineage, load_stuck
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
@@ -17,18 +17,7 @@ from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.source_checks import check_schema, check_source
 from cdc_platform.pipeline.table_checks import check_fold, check_histories, check_keys
-from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict
-
-
-def newest_scope(pipeline: Pipeline) -> Scope:
-    """Return the scope of the newest tick of the log."""
-    log = pipeline.lake.system_table(LOG)
-    marks = (snapshot for snapshot in ancestors_of(log, head(log)) if fact(snapshot, TICK) is not None)
-    next(marks, None)
-    before = next(marks, None)
-    if before is None:
-        return EVERYTHING
-    return Scope(int(fact(before, TICK) or 0), int(fact(before, POSITION) or 0))
+from cdc_platform.pipeline.verdict import Check, Scope, Verdict
 
 
 def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:

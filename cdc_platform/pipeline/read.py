@@ -20,7 +20,7 @@ from cdc_platform.model.stuck import find_stuck
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
 
-LOG: Final = logging.getLogger(__name__)
+LOGGER: Final = logging.getLogger(__name__)
 
 MAX_ROUNDS: Final = 20
 """Most rounds of one tick; each reads one more generation of partitions."""
@@ -121,7 +121,7 @@ def read_slices(
     control = read_control(pipeline.lake, tick)
     outcome = ReadOutcome(tick, control.slices, control.records, True, clock_micros, end_micros)
     for stuck in find_stuck(lineage, control.slices, end_micros):
-        LOG.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
+        LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
     failures = [_as_error(report) for report in outcome.interrupted]
     lasting = [error for error in failures if not error.retryable]
     if lasting or len(failures) == len(slices):

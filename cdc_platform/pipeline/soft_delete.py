@@ -22,7 +22,7 @@ from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.spark.soft_delete import find_returning, fold_softly
 
-LOG: Final = logging.getLogger(__name__)
+LOGGER: Final = logging.getLogger(__name__)
 
 
 def fold_with_deleted(
@@ -84,7 +84,7 @@ def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> Table
 
 def tell_of_rebuild(stored: TableSchema) -> None:
     """Say why a tick takes as long as the table's whole log does."""
-    LOG.warning(
+    LOGGER.warning(
         "Table %s is built anew from the change log, since its setting soft_delete is new.", stored.name
     )
 

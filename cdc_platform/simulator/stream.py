@@ -40,7 +40,6 @@ class ChangeStream:
         self._dialect = history.settings.dialect
         self._deliveries = Deliveries(history)
         self._has_mutable_ranges = history.settings.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
-        self._forgotten_micros = history.origin_micros
 
     def now_micros(self) -> int:
         """Return the present, with all history up to it made."""
@@ -52,11 +51,7 @@ class ChangeStream:
     def earliest_micros(self) -> int:
         """The first moment of which records are kept."""
         retained_micros = self._clock() - self._history.settings.retention_s * 1_000_000
-        return max(self._forgotten_micros, retained_micros)
-
-    def forget(self, before_micros: int) -> None:
-        """Drop the records before a moment, as the end of the retention does."""
-        self._forgotten_micros = max(self._forgotten_micros, before_micros)
+        return max(self._history.origin_micros, retained_micros)
 
     def check(self, query: StreamQuery) -> None:
         """Check the arguments.

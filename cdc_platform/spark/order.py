@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.order_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
+from cdc_platform.model.records import WHOLE_ROW_UPDATES
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.spark.faults import FAULT, fault_of, parsed_mods
 
@@ -16,9 +17,9 @@ SINGLE_TASK_RECORDS = 50_000
 TRANSACTION = ("record_timestamp", "server_transaction_id")
 UNSOUND = "unsound"
 
+_WHOLE_ROW_UPDATES = ", ".join(f"'{capture}'" for capture in WHOLE_ROW_UPDATES)
 IS_WHOLE_ROW = (
-    "coalesce(mod_type in ('INSERT', 'DELETE')"
-    " or value_capture_type in ('NEW_ROW', 'NEW_ROW_AND_OLD_VALUES'), false)"
+    f"coalesce(mod_type in ('INSERT', 'DELETE') or value_capture_type in ({_WHOLE_ROW_UPDATES}), false)"
 )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.commits import POSITION, TICK, Mark, head, read_mark
+from cdc_platform.lake.commits import POSITION, TICK, Mark, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import append_cut, newest_cut
 from cdc_platform.lake.lake import LINEAGE, LOG, RAW, SCHEMA
@@ -17,9 +17,9 @@ from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schemas import CHANGE_LOG
 from cdc_platform.model.slices import Slice, SliceOutcome
 from cdc_platform.model.table_options import TableOptions
-from cdc_platform.pipeline.invariants import CHECKS, newest_scope
+from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.verdict import EVERYTHING, Check
+from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
 from cdc_platform_tests.pipelines import (
     START,
@@ -37,6 +37,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 Damage = Callable[[Pipeline, "SparkSession"], None]
+
+
+def newest_scope(pipeline: Pipeline) -> Scope:
+    """Return the scope of the newest tick of the log."""
+    log = pipeline.lake.system_table(LOG)
+    marks = (snapshot for snapshot in ancestors_of(log, head(log)) if fact(snapshot, TICK) is not None)
+    next(marks, None)
+    before = next(marks, None)
+    if before is None:
+        return EVERYTHING
+    return Scope(int(fact(before, TICK) or 0), int(fact(before, POSITION) or 0))
 
 
 def sound_pipeline(spark: "SparkSession", lake: LakeSettings) -> Pipeline:
