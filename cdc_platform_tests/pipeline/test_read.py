@@ -58,6 +58,6 @@ def test_children_are_read_with_all_live_partitions_but_not_with_chosen_ones(
     monkeypatch.setattr(read, "read_slices", generations.read)
     monkeypatch.setattr(read, "trace_lineage", generations.trace)
     pipeline, spark = cast("Pipeline", None), cast("SparkSession", None)
-    assert 1 == len(read_partitions(pipeline, spark, ["another one"]).slices)
+    assert len(read_partitions(pipeline, spark, ["another one"]).slices) == 1
     live = [part.key for part in generations.lineage.partitions.values() if part.is_live]
-    assert 3 == len(read_partitions(pipeline, spark, live).slices)
+    assert len(read_partitions(pipeline, spark, live).slices) == 3
