@@ -204,3 +204,11 @@ class TableNotFound(LakeError):
 
 class RowNotFound(LakeError):
     """No change of such a row is in the change log."""
+
+
+def told_source_error(name: str, message: str) -> SourceError:
+    """Return the error that a Spark task has met, which reaches the driver as its name and text."""
+    kind = globals().get(name)
+    if isinstance(kind, type) and issubclass(kind, SourceError):
+        return kind(message)
+    return SourceUnreachable(message or name)

@@ -1,4 +1,4 @@
-"""Ending on a signal: after the step at hand or in its midst, with a word and never with a trace."""
+"""Ending on a signal: once what is running is done or in its midst, with a word and never with a trace."""
 
 import logging
 import os
@@ -38,7 +38,7 @@ class Stop:
         return SIGNAL_EXIT + (self.number or signal.SIGINT)
 
     def ask(self, number: int, _frame: FrameType | None = None) -> None:
-        """Ask for the end after the step at hand; a second time, end at once."""
+        """Ask for the end once what is running is done; a second time, end at once."""
         if self.number is not None:
             raise KeyboardInterrupt
         self.number = number
@@ -47,7 +47,7 @@ class Stop:
         self.quieten()
         logging.disable()
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  open until the end
-        self.say("Ending after the step at hand; a second signal ends at once.")
+        self.say("Ending as soon as what is running is done; a second signal ends at once.")
 
     def say(self, line: str) -> None:
         """Tell the user something, also when everybody else is silent."""

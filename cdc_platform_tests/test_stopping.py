@@ -40,7 +40,9 @@ def test_the_first_signal_lets_the_step_end(capfd: pytest.CaptureFixture[str]) -
         assert not stop.is_not_asked()
         print("a thread of Spark's", file=sys.stderr)  # noqa: T201  what others do
     assert (stop.exit_code, quiet) == (TERMINATED, ["asked"])
-    assert capfd.readouterr().err == "Ending after the step at hand; a second signal ends at once.\n"
+    assert (
+        capfd.readouterr().err == "Ending as soon as what is running is done; a second signal ends at once.\n"
+    )
 
 
 def test_the_second_signal_ends_at_once(capfd: pytest.CaptureFixture[str]) -> None:

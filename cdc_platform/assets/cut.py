@@ -7,9 +7,8 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
-from cdc_platform.assets.events import tick_events
+from cdc_platform.assets.events import merge_event, tick_events
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.assets.tables import count_merged_rows
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.lake.lake import CUT
 from cdc_platform.model.schemas import CUTS
@@ -84,11 +83,7 @@ def _merge_newcomers(
     merges = merge_tables(run.pipeline, run.spark, newcomers)
     kept = [table for table in newcomers if run.pipeline.options(table.name).history]
     for merge in merges + extend_histories(run.pipeline, run.spark, kept):
-        rows = count_merged_rows(run.pipeline, merge.table)
-        is_history = run.pipeline.lake_tables[merge.table] != merge.table
-        describe = metadata.describe_history if is_history else metadata.describe_merge
-        described = describe(merge, run.pipeline.stored(merge.table), rows)
-        yield dg.AssetMaterialization(assets.table(merge.table), metadata=described)
+        yield merge_event(assets, run.pipeline, merge)
 
 
 def _follow(

@@ -10,6 +10,7 @@ from cdc_platform.assets.tables import count_merged_rows
 from cdc_platform.lake.commits import count_rows, head
 from cdc_platform.lake.lake import LOG
 from cdc_platform.model.lineage import Lineage
+from cdc_platform.pipeline.merge import MergeOutcome
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.tick import TickOutcome
 
@@ -30,14 +31,19 @@ def tick_events(
         yield dg.AssetMaterialization(assets.copies, metadata=metadata.describe_copies(outcome.copy))
     for merge in outcome.merges:
         if merge.snapshot_id is not None:
-            rows = count_merged_rows(pipeline, merge.table)
-            is_history = pipeline.lake_tables[merge.table] != merge.table
-            describe = metadata.describe_history if is_history else metadata.describe_merge
-            described = describe(merge, pipeline.stored(merge.table), rows)
-            yield dg.AssetMaterialization(assets.table(merge.table), metadata=described)
+            yield merge_event(assets, pipeline, merge)
     described = metadata.describe_cut(outcome.cut, outcome.read.clock_micros)
     seconds = {f"{step}_s": round(duration_s, 3) for step, duration_s in outcome.seconds.items()}
     yield dg.AssetMaterialization(assets.cut, metadata={**described, **seconds})
+
+
+def merge_event(assets: PipelineAssets, pipeline: Pipeline, merge: MergeOutcome) -> dg.AssetMaterialization:
+    """Return the materialisation of a table or history that was brought up to the log."""
+    rows = count_merged_rows(pipeline, merge.table)
+    is_history = pipeline.lake_tables[merge.table] != merge.table
+    describe = metadata.describe_history if is_history else metadata.describe_merge
+    described = describe(merge, pipeline.stored(merge.table), rows)
+    return dg.AssetMaterialization(assets.table(merge.table), metadata=described)
 
 
 def _raw_events(

@@ -102,12 +102,13 @@ class PipelineAssets:
         return dg.AssetKey([f"{self.pipeline}__cdc", name])
 
     def arguments(self, key: dg.AssetKey, layer: str, kinds: set[str], **metadata: object) -> AssetArguments:
-        """Return what every asset says of itself."""
+        """Return what every asset says of itself; an entry of its metadata that is None is left out."""
+        named = {TABLE_NAME: ".".join(["lake", *key.path]), **metadata}
         return {
             "key": key,
             "group_name": f"{self.pipeline}_{layer}",
             "kinds": kinds,
             "owners": list(self.owners),
-            "metadata": {TABLE_NAME: ".".join(["lake", *key.path]), **metadata},
+            "metadata": {name: value for name, value in named.items() if value is not None},
             "required_resource_keys": {self.run_key},
         }

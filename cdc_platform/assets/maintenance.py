@@ -19,7 +19,9 @@ def build_maintenance(assets: PipelineAssets) -> dg.AssetsDefinition:
     """Return the asset of a lake's maintenance."""
 
     @dg.asset(
-        **assets.arguments(assets.maintenance, "maintenance", {"pyspark", "iceberg"}),
+        **assets.arguments(
+            assets.maintenance, "maintenance", {"pyspark", "iceberg"}, **{metadata.TABLE_NAME: None}
+        ),
         deps=[assets.cut],
         description="Compaction of small files and expiry of old snapshots, where they are due, "
         "or when this asset is materialised alone.\n\n"

@@ -6,7 +6,7 @@ from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.partitions import change_stream_partitions
-from cdc_platform.pipeline.read import ReadOutcome, read_slices
+from cdc_platform.pipeline.read import ReadOutcome, read_partitions
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.resources import find_run
 
@@ -25,11 +25,12 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         backfill_policy=dg.BackfillPolicy.single_run(),
         description="Change records as the change stream sent them, with the control records and one row "
         "for each slice.\n\nA partition here is a live change stream partition. Materialising some of them "
-        "reads those on to the source's present; the one commit of a tick alone advances the reader.",
+        "reads those on to the source's present; of all of them, their children, too. The one commit of "
+        "a tick alone advances the reader.",
     )
     def raw_change_records(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         run = find_run(context, assets.run_key)
-        read = read_slices(run.pipeline, run.spark, context.partition_keys)
+        read = read_partitions(run.pipeline, run.spark, context.partition_keys)
         lineage = trace_lineage(run.pipeline)
         _add_slice_metadata(context, read, {found.token: found.key for found in lineage.partitions.values()})
         return dg.MaterializeResult(metadata=metadata.describe_read(read, lineage))

@@ -44,4 +44,9 @@ class SliceReport:
     @property
     def error_name(self) -> str:
         """Name of the error's class, which its text begins with; empty when there is no error."""
-        return (self.error or "").partition(":")[0]
+        return (self.error or "").partition(": ")[0]
+
+    @property
+    def error_message(self) -> str:
+        """What the error says, without the name of its class."""
+        return (self.error or "").partition(": ")[2]

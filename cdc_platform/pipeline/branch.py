@@ -100,14 +100,32 @@ def reset_branch(pipeline: Pipeline, spark: SparkSession, attempt: Attempt) -> N
         )
 
 
-def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot | None:
-    """Return a snapshot of the table without any row, on the branch only."""
+def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot:
+    """Return a snapshot of the table without any row, on the branch only.
+
+    Raises:
+        LakeError: the table has been taken away meanwhile.
+    """
     main = head(load_table(pipeline, table))
     if main is not None:
         reset_branch(pipeline, spark, Attempt(table, main, tick=0))
     target = pipeline.lake.spark_table(table, BRANCH)
     spark.table(target).limit(0).writeTo(target).overwrite(F.lit(True))
-    return head(load_table(pipeline, table), BRANCH)
+    return require_base(head(load_table(pipeline, table), BRANCH), table)
+
+
+def require_base(base: Snapshot | None, table: str) -> Snapshot:
+    """Return the snapshot that a table's next version is built upon.
+
+    Raises:
+        LakeError: there is none.
+    """
+    if base is None:
+        raise LakeError(
+            f"Table `{table}` has no snapshot to build upon: somebody else has changed it. Drop it in the "
+            "lake, then rebuild it: from the log's beginning, or from an older cut."
+        )
+    return base
 
 
 @contextmanager

@@ -12,14 +12,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 from pyspark.sql.types import StructType
 
-from cdc_platform import errors
 from cdc_platform.errors import (
     CdcError,
     CommitConflict,
     CopyExpired,
     LakeError,
     SourceError,
-    SourceUnreachable,
+    told_source_error,
 )
 from cdc_platform.lake.commits import head, read_mark
 from cdc_platform.lake.copies import (
@@ -311,6 +310,4 @@ def _source_errors() -> Iterator[None]:
         if not told:
             raise
         name, message = told[-1]
-        kind = getattr(errors, name, SourceUnreachable)
-        is_ours = isinstance(kind, type) and issubclass(kind, SourceError)
-        raise (kind if is_ours else SourceUnreachable)(message) from error
+        raise told_source_error(name, message) from error

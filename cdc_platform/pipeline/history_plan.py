@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG
@@ -20,6 +19,7 @@ from cdc_platform.pipeline.branch import (
     finished_head,
     load_table,
     published_head,
+    require_base,
 )
 from cdc_platform.pipeline.change_source import ChangeSource, find_beginning
 from cdc_platform.pipeline.evolve import known_through
@@ -64,9 +64,8 @@ def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
     # The rows of its copy are read in the table's present columns.
     ensure_table(pipeline, spark, pipeline.stored(schema.name))
     begins = not is_published(found, history, cut)
-    base = published_head(found, cut.tables.get(history) if cut is not None else None)
-    if base is None:
-        raise LakeError(f"Table `{history}` has no snapshot to build upon.")
+    named = cut.tables.get(history) if cut is not None else None
+    base = require_base(published_head(found, named), history)
     span = pending_span(pipeline, schema.name, applied_tick(found, history, cut))
     has_its_columns = base.schema_id == found.metadata.current_schema_id
     if span.changes == 0 and has_its_columns and not begins:
@@ -114,12 +113,7 @@ def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> 
     history = history_name(schema.name)
     found = load_table(pipeline, history)
     newest = head(found)
-    is_empty = (
-        newest is not None
-        and count_rows(newest) == 0
-        and newest.schema_id == found.metadata.current_schema_id
-    )
-    base = newest if is_empty else empty_version(pipeline, spark, history)
-    if base is None:
-        raise LakeError(f"Table `{history}` has no snapshot to build upon.")
-    return HistoryBuild(source, base)
+    is_empty = newest is not None and count_rows(newest) == 0
+    if newest is None or not is_empty or newest.schema_id != found.metadata.current_schema_id:
+        newest = empty_version(pipeline, spark, history)
+    return HistoryBuild(source, newest)

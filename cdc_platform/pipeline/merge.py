@@ -11,7 +11,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import LOG
@@ -30,6 +29,7 @@ from cdc_platform.pipeline.branch import (
     load_table,
     marked_commits,
     published_head,
+    require_base,
     reset_branch,
     verify_attempt,
 )
@@ -154,9 +154,7 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     if is_anew:
         tell_of_rebuild(schema)
         base = first_version(pipeline, spark, found, table)
-    if base is None:
-        raise LakeError(f"Table `{table}` has no snapshot to build upon.")
-    return plan_build(pipeline, spark, schema, base, span)
+    return plan_build(pipeline, spark, schema, require_base(base, table), span)
 
 
 def _pending(
@@ -167,7 +165,7 @@ def _pending(
     return span_after(pipeline, table, handover.position_micros)
 
 
-def first_version(pipeline: Pipeline, spark: SparkSession, found: Table, table: str) -> Snapshot | None:
+def first_version(pipeline: Pipeline, spark: SparkSession, found: Table, table: str) -> Snapshot:
     """Return what a table is built upon that is built anew: its initial copy, else no row at all."""
     copy = find_copy(pipeline, found, table)
     return (copy.head if copy is not None else None) or empty_version(pipeline, spark, table)

@@ -1,7 +1,7 @@
 """The second step of a tick: records up to the watermark become changes in the log."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -92,7 +92,7 @@ def _count_records(pipeline: Pipeline, window: _Window) -> int:
 
 def _commit_nothing(window: _Window) -> LogStats:
     """Move the watermark without Spark, in a tick that has no changes."""
-    stats = LogStats({}, 0, 0, 0, window.mark.next_ordinal, None)
+    stats = LogStats({}, 0, 0, window.mark.next_ordinal, None)
     try:
         window.log.append(CHANGE_LOG.empty_table(), snapshot_properties=_properties(window, stats))
     except CommitFailedException as error:
@@ -134,9 +134,7 @@ def _between(raw: DataFrame, window: _Window) -> DataFrame:
 
 def _never_back(stats: LogStats, mark: Mark) -> LogStats:
     ordinal = max(stats.next_ordinal, mark.next_ordinal)
-    return LogStats(
-        stats.tables, stats.transactions, stats.records, stats.quarantined, ordinal, stats.incomplete
-    )
+    return replace(stats, next_ordinal=ordinal)
 
 
 def _properties(window: _Window, stats: LogStats) -> dict[str, str]:

@@ -7,13 +7,12 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform import errors
-from cdc_platform.errors import SourceError, SourceUnreachable
+from cdc_platform.errors import told_source_error
 from cdc_platform.lake.commits import POSITION, read_mark
 from cdc_platform.lake.control import read_control
 from cdc_platform.lake.lake import RAW
 from cdc_platform.lake.writes import TickStep, commit_tick
-from cdc_platform.model.lineage import plan_slices, watermark_micros
+from cdc_platform.model.lineage import live, plan_slices, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.slices import SliceOutcome, SliceReport
 from cdc_platform.model.stuck import find_stuck
@@ -82,6 +81,18 @@ def read_generations(pipeline: Pipeline, spark: SparkSession) -> ReadOutcome:
     return outcome
 
 
+def read_partitions(pipeline: Pipeline, spark: SparkSession, partition_keys: Collection[str]) -> ReadOutcome:
+    """Read chosen partitions: as a tick does where they are all live ones, else these alone.
+
+    Raises:
+        CommitConflict: another run has committed the same tick; nothing was changed.
+        SourceError: no slice could be read.
+    """
+    if {found.key for found in live(trace_lineage(pipeline))} <= set(partition_keys):
+        return read_generations(pipeline, spark)
+    return read_slices(pipeline, spark, partition_keys)
+
+
 def read_slices(
     pipeline: Pipeline,
     spark: SparkSession,
@@ -122,16 +133,8 @@ def read_slices(
     outcome = ReadOutcome(tick, control.slices, control.records, True, clock_micros, end_micros)
     for stuck in find_stuck(lineage, control.slices, end_micros):
         LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
-    failures = [_as_error(report) for report in outcome.interrupted]
+    failures = [told_source_error(report.error_name, report.error_message) for report in outcome.interrupted]
     lasting = [error for error in failures if not error.retryable]
     if lasting or len(failures) == len(slices):
         raise (lasting or failures)[0]
     return outcome
-
-
-def _as_error(report: SliceReport) -> SourceError:
-    """Return the error that a task met, which reaches us as text."""
-    message = (report.error or "").partition(": ")[2]
-    kind = getattr(errors, report.error_name, SourceUnreachable)
-    is_ours = isinstance(kind, type) and issubclass(kind, SourceError)
-    return kind(message) if is_ours else SourceUnreachable(report.error)

@@ -74,8 +74,6 @@ def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | Non
                 f"Table `{table}` has no deleted rows at cut {at_cut}, which is older than its setting "
                 "`soft_delete`; choose a newer cut, or none to start from the log's beginning."
             )
-    if base is None:
-        raise CutNotFound(f"Table `{table}` has no snapshot of cut {at_cut} any more; choose a newer cut.")
     return plan_build(pipeline, spark, stored, base, span)
 
 

@@ -16,6 +16,7 @@ SINGLE_TASK_RECORDS = 50_000
 
 TRANSACTION = ("record_timestamp", "server_transaction_id")
 UNSOUND = "unsound"
+BEGINS = "begins_transaction"
 
 _WHOLE_ROW_UPDATES = ", ".join(f"'{capture}'" for capture in WHOLE_ROW_UPDATES)
 IS_WHOLE_ROW = (
@@ -46,7 +47,6 @@ class LogStats:
 
     tables: dict[str, TableStats]
     transactions: int
-    records: int
     quarantined: int
     next_ordinal: int
     incomplete: Incomplete | None
@@ -70,8 +70,8 @@ def order_records(
 
     Returns:
         the columns of CHANGE_LOG without `tick`, and `records_seen`, `fault` (why the change cannot be
-        taken), `unsound` (some change of the transaction cannot) and `record` (as it came, where there
-        is a fault).
+        taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it is the first
+        one) and `record` (as it came, where there is a fault).
     """
     small = expected_records <= SINGLE_TASK_RECORDS
     spread = records.coalesce(1) if small else records.repartition(*TRANSACTION)
@@ -122,6 +122,7 @@ def _judge(changes: DataFrame) -> DataFrame:
         f"concat_ws('{SEPARATOR}', {', '.join(order_key)}) as order_key",
         f"sum(if(mod_ordinal = 0, 1, 0)) over ({transaction}) as records_seen",
         f"max({FAULT} is not null) over ({transaction}) as {UNSOUND}",
+        f"mod_ordinal = 0 and record_order = min(record_order) over ({transaction}) as {BEGINS}",
     )
 
 
@@ -138,9 +139,8 @@ def measure(ordered: DataFrame) -> LogStats:
         .agg(
             F.count_if(sound).alias("changes"),
             F.count_if(sound & ~F.col("is_whole_row")).alias("patches"),
-            F.count_if(sound & (F.col("mod_ordinal") == 0)).alias("records"),
             F.count_if(F.col(UNSOUND) & (F.col("mod_ordinal") == 0)).alias("quarantined"),
-            F.count_distinct(F.when(sound, F.col("transaction_id"))).alias("transactions"),
+            F.count_if(sound & F.col(BEGINS)).alias("transactions"),
             F.max("ordinal").alias("last_ordinal"),
             F.min(
                 F.when(is_short, F.struct("transaction_id", "records_in_transaction", "records_seen"))
@@ -153,9 +153,7 @@ def measure(ordered: DataFrame) -> LogStats:
         tables={
             row["table_name"]: TableStats(row["changes"], row["patches"]) for row in rows if row["changes"]
         },
-        # A transaction over several tables counts once in each.
-        transactions=max((row["transactions"] for row in rows), default=0),
-        records=sum(row["records"] for row in rows),
+        transactions=sum(row["transactions"] for row in rows),
         quarantined=sum(row["quarantined"] for row in rows),
         next_ordinal=max((row["last_ordinal"] + 1 for row in rows), default=0),
         incomplete=shorts[0] if shorts else None,

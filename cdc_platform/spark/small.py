@@ -20,7 +20,7 @@ def interpreted(spark: SparkSession, *, when: bool) -> Iterator[None]:
     some thousand rows that takes longer than the rows do.
     """
     settings = INTERPRETED if when else {}
-    before = {key: spark.conf.get(key) for key in settings}
+    before = {key: str(spark.conf.get(key)) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
     try:

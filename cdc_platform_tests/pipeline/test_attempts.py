@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-BASE = Snapshot(snapshot_id=1, timestamp_ms=0, manifest_list="none")
+BASE = Snapshot.model_validate({"snapshot-id": 1, "timestamp-ms": 0, "manifest-list": "none"})
 FIRST = Attempt("sound", BASE, 1)
 JOBS: list[Job[str]] = [(FIRST, "sound"), (replace(FIRST, table="broken"), "broken")]
 

@@ -8,7 +8,7 @@ from cdc_platform.model.lineage import ChildAnnouncement, Lineage, advance, begi
 from cdc_platform.model.slices import SliceOutcome, SliceReport
 from cdc_platform.pipeline import read
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.read import ReadOutcome, read_generations
+from cdc_platform.pipeline.read import ReadOutcome, read_generations, read_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,3 +48,16 @@ def test_a_tick_follows_generations_that_end_together(monkeypatch: pytest.Monkey
     outcome = read_generations(cast("Pipeline", None), cast("SparkSession", None))
     assert [part.outcome for part in outcome.slices] == [SliceOutcome.FINISHED] * 3 + [SliceOutcome.COMPLETE]
     assert generations.clock_micros - 2 * SECOND < outcome.slices[-1].end_inclusive_micros
+
+
+def test_children_are_read_with_all_live_partitions_but_not_with_chosen_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who asks for everything gets a whole tick's reading; who names some partitions gets these alone."""
+    generations = Generations(START + 35 * SECOND)
+    monkeypatch.setattr(read, "read_slices", generations.read)
+    monkeypatch.setattr(read, "trace_lineage", generations.trace)
+    pipeline, spark = cast("Pipeline", None), cast("SparkSession", None)
+    assert len(read_partitions(pipeline, spark, ["another one"]).slices) == 1
+    live = [part.key for part in generations.lineage.partitions.values() if part.is_live]
+    assert len(read_partitions(pipeline, spark, live).slices) == 3

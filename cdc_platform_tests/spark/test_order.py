@@ -84,16 +84,27 @@ def test_records_that_came_twice_are_there_once(spark: "SparkSession") -> None:
 
 
 def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
-    """Changes, patches and records by table; the next ordinal lies after all of them."""
-    patch = data_change("transfers", ModType.UPDATE, ({}, {}), at_micros=START, transaction="p")
+    """Changes and patches by table, transactions over all; the next ordinal lies after all of them."""
+    patch = data_change("transfers", ModType.UPDATE, ({}, {}), at_micros=START, transaction="p", records=2)
+    # Two tables in one transaction, which counts once; and one in each of two transactions.
+    beside = data_change(
+        "accounts", ModType.INSERT, ({}, {}), at_micros=START, transaction="p", sequence=1, records=2
+    )
     whole = {**patch, "value_capture_type": ValueCaptureType.NEW_ROW.value, "server_transaction_id": "w"}
-    frame = spark.createDataFrame(raw_table([insert("a", 1, mods=3), patch, whole]))
-    stats = measure(order_records(frame, 100, 3))
+    whole["number_of_records_in_transaction"] = 1
+    frame = spark.createDataFrame(raw_table([insert("a", 1, mods=3), patch, beside, whole]))
+    stats = measure(order_records(frame, 100, 4))
     assert {name: (table.changes, table.patches) for name, table in stats.tables.items()} == {
         "visits": (3, 0),
         "transfers": (2, 1),
+        "accounts": (1, 0),
     }
-    assert (stats.records, stats.quarantined, stats.next_ordinal, stats.incomplete) == (3, 0, 105, None)
+    assert (
+        stats.transactions,
+        stats.quarantined,
+        stats.next_ordinal,
+        stats.incomplete,
+    ) == (3, 0, 106, None)
 
 
 def test_a_transaction_with_missing_records_stops_the_log(
