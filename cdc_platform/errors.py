@@ -30,6 +30,7 @@
     + LakeUnreachable           the catalog or the object store does not answer (retry)
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
+    + PipelineNotFound          no lake at the place, or the pipeline has never run there
     + ValueUnfit                a value of the log does not fit the type of its column
     + TableNotFound             the lake has no such table of the pipeline
     + RowNotFound               no change of such a row is in the change log

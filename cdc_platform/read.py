@@ -100,7 +100,10 @@ class PublishedTables:
             return newest
         before = [cut for cut in list_cuts(self.lake) if cut.position_micros <= moment_micros]
         if not before:
-            raise CutNotFound(f"No cut lies at or before this moment: {to_rfc3339(moment_micros)}")
+            raise CutNotFound(
+                f"No cut lies at or before this moment: {to_rfc3339(moment_micros)}. Choose a later one; "
+                "`cdc-platform cuts DEFS.yaml --all` lists the positions."
+            )
         return before[-1]
 
 

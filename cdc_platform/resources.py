@@ -54,7 +54,9 @@ def spark_session(settings: PipelineSettings, report: Callable[[str], None] | No
     Raises:
         JavaMissing: no Java, or one too old, was found.
         JarsUnavailable: Spark's packages could not be fetched.
-        SparkUnreachable: the Spark Connect server does not answer, or the session did not start.
+        SparkUnreachable: the Spark Connect server does not answer.
+        SetupError: the session did not start; Spark's own words are in it.
+        SettingError: the process has a session already, for another lake.
     """
     return start_session(spark_resource(settings), settings, report)
 

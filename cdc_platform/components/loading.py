@@ -1,5 +1,6 @@
 """Reading a pipeline's YAML file outside of a dg project: for the command line and definitions.py."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from cdc_platform.pipeline.settings import PipelineSettings
 
 TYPE: Final = f"{SpannerPipeline.__module__}.{SpannerPipeline.__name__}"
 FILE_NAMES: Final = ("defs.yaml", "defs.yml")
+_DECLARED: Final = re.compile(rf"""^[^#\n]*\btype["']?\s*:\s*["']?{re.escape(TYPE)}(?![\w.])""", re.MULTILINE)
 
 
 def load_settings(path: Path, name: str | None = None) -> PipelineSettings:
@@ -45,11 +47,12 @@ def load_definitions(path: Path) -> tuple[dg.Definitions, ...]:
 
 
 def find_pipelines(place: Path) -> tuple[Path, ...]:
-    """Return the pipelines' files at a place: itself if it is a file, else all defs.yaml below it, sorted."""
+    """Return the pipelines' files at a place: itself if it is a file, else each of FILE_NAMES below it."""
     if place.is_file():
         return (place,)
     found = (path for name in FILE_NAMES for path in place.rglob(name))
-    return tuple(sorted(path for path in found if f"type: {TYPE}" in path.read_text(encoding="utf-8")))
+    # Text, not YAML: a file with a mistake in it is one all the same, and loading it says what is wrong.
+    return tuple(sorted(path for path in found if _DECLARED.search(path.read_text(encoding="utf-8"))))
 
 
 Placed = tuple[str, SpannerPipeline]

@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.errors import CommitConflict, LakeError
+from cdc_platform.errors import CommitConflict, LakeError, TableNotFound
 from cdc_platform.lake.commits import ATTEMPT, BRANCH, TICK, ancestors_of, fact, head
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -61,11 +61,14 @@ def load_table(pipeline: Pipeline, table: str) -> Table:
     """Return a table of the lake as it is now.
 
     Raises:
-        LakeError: there is none.
+        TableNotFound: there is none.
     """
     found = pipeline.lake.table(table)
     if found is None:
-        raise LakeError(f"Table `{table}` is not in the lake; materialise it first.")
+        raise TableNotFound(
+            f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`. A tick makes it: run "
+            "`cdc-platform sync DEFS.yaml`, or materialise the table in Dagster."
+        )
     return found
 
 

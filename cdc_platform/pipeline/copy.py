@@ -1,4 +1,4 @@
-"""Copying tables that hold data already: in waves between the steps of ticks, until the stream takes over."""
+"""Copying tables that hold data already: in waves at the beginning of ticks, until the stream takes over."""
 
 import re
 import time
@@ -268,7 +268,10 @@ def _level_branch(pipeline: Pipeline, spark: SparkSession, progress: CopyProgres
     table = progress.plan.table
     base = progress.head or head(load_table(pipeline, table))
     if base is None:
-        raise LakeError(f"Table `{table}` has no snapshot to copy upon.")
+        raise LakeError(
+            f"Table `{table}` has no snapshot to copy upon: somebody else has changed it. Drop it in the "
+            "lake; the next tick makes it anew."
+        )
     if progress.head is None or progress.is_mixed:
         spark.sql(
             f"ALTER TABLE {pipeline.lake.spark_table(table)} "

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.components.loading import find_pipelines, load_definitions, load_settings
+from cdc_platform.components.loading import TYPE, find_pipelines, load_definitions, load_settings
 from cdc_platform.errors import SettingError
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
@@ -234,3 +234,23 @@ def test_pipelines_are_found_below_a_folder(tmp_path: Path) -> None:
     (tmp_path / "other" / "defs.yaml").write_text("type: other.Component\n", encoding="utf-8")
     assert expected == find_pipelines(tmp_path)
     assert (expected[0],) == find_pipelines(expected[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        (f"type: {TYPE}\n", True),
+        (f"attributes: {{}}\ntype:   '{TYPE}'  # quoted\n", True),
+        (f'{{"type": "{TYPE}", "attributes": {{}}}}', True),  # YAML may be written as JSON
+        (f"type: {TYPE}\nattributes: [", True),  # what is wrong with it is said when it is loaded
+        (f"# type: {TYPE}\ntype: other.Component\n", False),
+        (f"type: {TYPE}Of\n", False),
+    ],
+)
+def test_pipelines_are_found_however_their_type_is_written(
+    tmp_path: Path, text: str, *, is_found: bool
+) -> None:
+    """Quotes and mistakes hide no pipeline, and comments make none."""
+    path = tmp_path / "defs.yml"
+    path.write_text(text, encoding="utf-8")
+    assert ((path,) if is_found else ()) == find_pipelines(tmp_path)

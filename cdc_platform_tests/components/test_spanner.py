@@ -1,9 +1,18 @@
 """The component's schema is its documentation."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from cdc_platform.components.spanner import SpannerPipeline
+import pytest
+
+from cdc_platform.components.loading import load_settings
+from cdc_platform.components.spanner import Runs, SpannerPipeline
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.sensors import Running
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform_tests.yaml_files import write_defs
 
 
 def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -26,3 +35,24 @@ def test_a_misspelled_setting_is_an_error_of_the_schema() -> None:
     schema = SpannerPipeline.model().model_json_schema()
     models = {"SpannerPipeline": schema, **schema["$defs"]}
     assert set() == {name for name, part in models.items() if part.get("additionalProperties") is not False}
+
+
+def test_what_a_file_leaves_out_is_what_the_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The YAML face and the settings behind it have the same defaults, so that neither can drift."""
+    monkeypatch.delenv("SPANNER_EMULATOR_HOST", raising=False)
+    source = {"project": "p", "instance": "i", "database": "d", "change_stream": "s"}
+    path = write_defs(tmp_path, {"name": "bank", "source": source, "lake": {"path": "lake"}})
+    expected = PipelineSettings(
+        name="bank",
+        source=SpannerSettings(**source, request_tag="cdc_platform/bank"),
+        lake=LakeSettings(path=str(tmp_path / "lake")),
+    )
+    assert expected == load_settings(path)
+
+
+def test_runs_have_the_defaults_of_the_sensor() -> None:
+    """The group `runs` says what `Running` says."""
+    given = Runs().model_dump()
+    assert Running() == Running(**{**given, "owners": tuple(given["owners"])})

@@ -169,4 +169,5 @@ print("pyspark" in sys.modules)"""
         (2, True, False),
     ]
     missing = CliRunner().invoke(main, ["cuts", defs, "--promise", "9"])
-    assert (missing.exit_code, missing.stderr) == (1, "CutNotFound: No cut has this number: 9\n")
+    told = "CutNotFound: No cut has this number: 9. `cdc-platform cuts DEFS.yaml` lists them.\n"
+    assert (missing.exit_code, missing.stderr) == (1, told)
