@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def status(defs: Path, name: str | None, as_json: bool) -> None:
     """Tell where the pipeline that DEFS declares stands: watermark, partitions, tables, newest cut.
 
-    It reads the lake's metadata only: no Spark is started, and the source may be down.
+    It reads the lake's metadata only: no Spark is started, and the source may be down. The lag is therefore
+    the watermark's, beside the clock of this machine.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.pipeline import open_existing
@@ -42,7 +43,7 @@ def describe_status(found: "Status") -> str:
     lines = [
         f"pipeline    {found.pipeline}, tick {found.tick}",
         f"watermark   {told['watermark'] or 'none yet'}",
-        f"lag         {found.lag_s if found.lag_s is not None else '-'} s",
+        f"lag         {f'{found.lag_s} s behind the clock of this machine' if told['watermark'] else '-'}",
         partitions,
         *(f"            {key}" for key in found.live_partitions),
         *(f"            {stuck.describe()}" for stuck in found.stuck_partitions),

@@ -34,6 +34,9 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None,
 
     A tick reads the change stream up to the source's present, orders and merges the changes, and publishes
     a cut. Whatever interrupts it, the next start goes on where it was; a second one at the same time is safe.
+
+    Prints a line for each tick. Its lag is that of the newest cut, beside the source's clock when the tick
+    read it.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.evolve import find_exclusions
