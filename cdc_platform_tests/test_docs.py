@@ -1,0 +1,66 @@
+"""What the pages point to is there: programs, files and headings."""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+PAGES: Final = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+
+FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
+HEADING: Final = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+LINK: Final = re.compile(r"\]\((?P<target>[^()\s]+)\)")
+ELSEWHERE: Final = ("https://", "http://", "mailto:")
+MODULE: Final = re.compile(r"\bpython3? -m ([\w.]+)")
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return what the headings of a page are called in links, as GitHub makes it."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path) -> list[str]:
+    """Return the links of a page that lead to no file of the project, or to no heading of one."""
+    text = INLINE_CODE.sub("", FENCE.sub("", page.read_text(encoding="utf-8")))
+    found = []
+    for target in LINK.findall(text):
+        path, _, anchor = target.partition("#")
+        place = page if not path else page.parent / path
+        if target.startswith(ELSEWHERE):
+            continue
+        if not place.exists() or (anchor and anchor not in anchors_of(place)):
+            found.append(target)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page names a file, and a heading of it where it names one."""
+    assert broken_links(page) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_programs_that_pages_start_exist(page: Path) -> None:
+    """Every module that a page runs by `python -m` can be run."""
+    named = MODULE.findall(page.read_text(encoding="utf-8"))
+    assert [name for name in named if find_spec(name) is None] == []
+
+
+def test_every_page_is_linked_from_the_first() -> None:
+    """Whoever reads the README finds all pages."""
+    linked = set(LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+    assert set() == {str(page.relative_to(ROOT)) for page in PAGES[1:]} - linked
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    """A file or a heading that is not there is told; code and other sites are passed over."""
+    (tmp_path / "other.md").write_text("# Other\n\n## A `code` heading: two\n", encoding="utf-8")
+    page = tmp_path / "page.md"
+    good = "[a](other.md) [b](other.md#a-code-heading-two) [c](#here) [d](https://example.com/x) `[e](no.md)`"
+    page.write_text(f"# Here\n\n{good}\n\n[f](no.md) [g](other.md#no)\n", encoding="utf-8")
+    assert broken_links(page) == ["no.md", "other.md#no"]
