@@ -46,7 +46,7 @@ def test_what_a_file_leaves_out_is_what_the_settings_say(
     path = write_defs(tmp_path, {"name": "bank", "source": source, "lake": {"path": "lake"}})
     expected = PipelineSettings(
         name="bank",
-        source=SpannerSettings(**source, request_tag="cdc_platform/bank"),
+        source=SpannerSettings("p", "i", "d", "s", request_tag="cdc_platform/bank"),
         lake=LakeSettings(path=str(tmp_path / "lake")),
     )
     assert expected == load_settings(path)
