@@ -66,13 +66,10 @@ def table_exclusions(history: SchemaHistory, table: ColumnHistory) -> Exclusion:
     return stream_exclusions(history) | (gap if table.has_gap else NOTHING)
 
 
-def trusts_inserts(history: SchemaHistory, table: ColumnHistory) -> bool:
-    """Whether a row that the log sees inserted is certainly not in the table.
-
-    It may be where its deletion was left out.
-    """
+def may_lack_rows(history: SchemaHistory, table: ColumnHistory) -> bool:
+    """Whether insertions or deletions of a table may have been left out of the log."""
     excluded = table_exclusions(history, table)
-    return not (excluded.missing or excluded.surplus)
+    return excluded.missing or excluded.surplus
 
 
 def late_columns(table: ColumnHistory) -> tuple[str, ...]:

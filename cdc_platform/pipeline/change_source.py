@@ -8,8 +8,10 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.copies import COPY_BRANCH, CopyProgress
 from cdc_platform.lake.lake import LOG
+from cdc_platform.lake.quarantine import may_lack_changes
 from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.evolution import ColumnHistory
+from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
+from cdc_platform.model.exclusions import may_lack_rows
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_schema import Column, TableSchema
 from cdc_platform.model.timestamps import to_datetime
@@ -83,6 +85,16 @@ def find_beginning(
     if keeps_former and all(column.life is None for column in schema.key_columns):
         return replace(found, remade_micros=remade)
     return replace(found, copy=None, since_micros=remade[-1])
+
+
+def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bool:
+    """Whether a row that the log sees inserted is certainly not in the table.
+
+    It may be where its deletion was left out of the change stream, or lies in quarantine.
+    """
+    known = history.tables.get(table)
+    is_left_out = known is not None and may_lack_rows(history, known)
+    return not is_left_out and not may_lack_changes(pipeline.lake, table)
 
 
 def read_span(pipeline: Pipeline, spark: SparkSession, table: str, span: LogSpan) -> DataFrame:

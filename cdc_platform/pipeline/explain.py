@@ -11,7 +11,8 @@ from cdc_platform.errors import RowNotFound, TableNotFound
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import Cut, cuts_since
 from cdc_platform.lake.filters import all_of, between, equals, is_any
-from cdc_platform.lake.lake import LOG, QUARANTINED
+from cdc_platform.lake.lake import LOG
+from cdc_platform.lake.quarantine import count_quarantined
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.row_key import KeyColumn, RowKey, parse_key
 from cdc_platform.model.row_story import LoggedChange, Step, Story, read_values, tell_story
@@ -124,7 +125,7 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         story=story,
         partitions={partition.token: partition.key for partition in known},
         cuts=_first_cuts(pipeline, table, story.steps),
-        quarantined=_count_quarantined(pipeline, table),
+        quarantined=count_quarantined(pipeline.lake, table),
         copied=copied,
     )
 
@@ -213,11 +214,3 @@ def _first_cuts(pipeline: Pipeline, table: str, steps: Sequence[Step]) -> dict[i
         return {}
     cuts = [cut for cut in cuts_since(pipeline.lake, steps[0].change.tick) if table in cut.tables]
     return {step.number: next((cut for cut in cuts if cut.tick >= step.change.tick), None) for step in steps}
-
-
-def _count_quarantined(pipeline: Pipeline, table: str) -> int:
-    """Count records: the quarantine has a row for each mod."""
-    held = pipeline.lake.system_table(QUARANTINED).scan(
-        equals("table_name", table), selected_fields=("record_id",)
-    )
-    return len(set(held.to_arrow()["record_id"].to_pylist()))

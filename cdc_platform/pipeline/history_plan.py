@@ -9,7 +9,6 @@ from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.model.evolution import ColumnVersion
-from cdc_platform.model.exclusions import trusts_inserts
 from cdc_platform.model.table_options import history_name
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import ensure_history, ensure_table
@@ -21,7 +20,7 @@ from cdc_platform.pipeline.branch import (
     published_head,
     require_base,
 )
-from cdc_platform.pipeline.change_source import ChangeSource, find_beginning
+from cdc_platform.pipeline.change_source import ChangeSource, find_beginning, trusts_inserts
 from cdc_platform.pipeline.evolve import known_through
 from cdc_platform.pipeline.handover import find_handover, is_published
 from cdc_platform.pipeline.merge import MergeOutcome
@@ -89,8 +88,9 @@ def plan_extension(
     """
     known_all = known_through(pipeline, span.until_inclusive)
     known = known_all.tables.get(schema.name)
+    trusted = trusts_inserts(pipeline, schema.name, known_all)
     if known is None:
-        return HistoryBuild(ChangeSource(schema, span), base)
+        return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=trusted)
     if known.begun is not None and known.begun.tick > span.after_exclusive:
         return plan_whole(pipeline, spark, schema)
     evolved = known.schema_after(span.after_exclusive)
@@ -98,7 +98,7 @@ def plan_extension(
         ChangeSource(evolved, replace(span, has_patches=span.has_patches or evolved.is_evolving)),
         base,
         conversions=known.conversions_after(span.after_exclusive),
-        trusts_inserts=trusts_inserts(known_all, known),
+        trusts_inserts=trusted,
     )
 
 

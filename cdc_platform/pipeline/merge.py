@@ -15,7 +15,6 @@ from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.model.evolution import ColumnVersion
-from cdc_platform.model.exclusions import trusts_inserts
 from cdc_platform.model.table_options import keeps_deleted, source_schema, stored_schema
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import convert_stored, ensure_table, mark_living
@@ -33,7 +32,13 @@ from cdc_platform.pipeline.branch import (
     reset_branch,
     verify_attempt,
 )
-from cdc_platform.pipeline.change_source import ChangeSource, read_changes, read_span, whole_span
+from cdc_platform.pipeline.change_source import (
+    ChangeSource,
+    read_changes,
+    read_span,
+    trusts_inserts,
+    whole_span,
+)
 from cdc_platform.pipeline.evolve import known_through
 from cdc_platform.pipeline.handover import Handover, find_copy, find_handover
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -189,8 +194,9 @@ def plan_build(
     base = (empty_version(pipeline, spark, schema.name) if begun is not None else None) or base
     is_soft = keeps_deleted(schema)
     marks_living = is_soft and misses_deleted(load_table(pipeline, schema.name), base, schema)
+    trusted = trusts_inserts(pipeline, schema.name, history)
     if known is None:
-        return Build(schema, base, span, marks_living=marks_living)
+        return Build(schema, base, span, trusts_inserts=trusted, marks_living=marks_living)
     evolved = stored_schema(known.schema_after(span.after_exclusive), pipeline.options(schema.name))
     return Build(
         schema=evolved,
@@ -198,7 +204,7 @@ def plan_build(
         span=replace(span, has_patches=span.has_patches or evolved.is_evolving),
         conversions=known.conversions_after(span.after_exclusive, span.after_micros),
         begun_micros=begun.micros if begun is not None else None,
-        trusts_inserts=trusts_inserts(history, known),
+        trusts_inserts=trusted,
         marks_living=marks_living,
     )
 

@@ -6,12 +6,12 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.copies import load_plans
 from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.quarantine import count_quarantined
 from cdc_platform.lake.schema_history import list_schema_events
 from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.schema_events import describe_event
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.proof import Proof, prove_tables
-from cdc_platform.pipeline.status import count_quarantined
 from cdc_platform.pipeline.verdict import Fact, Scope, Verdict
 
 
@@ -25,7 +25,7 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ver
     for proof in proofs:
         facts[f"{proof.table}_source_rows"] = proof.source.rows
         facts[f"{proof.table}_lake_rows"] = proof.lake.rows
-    facts["quarantined"] = count_quarantined(pipeline)
+    facts["quarantined"] = count_quarantined(pipeline.lake)
     facts["columns_of_unknown_type"] = sum(len(table.unknown_columns) for table in pipeline.tables)
     equal = [proof for proof in proofs if proof.is_equal]
     told = [describe_proof(proof) for proof in proofs if not proof.is_equal]

@@ -10,7 +10,8 @@ from cdc_platform.lake.commits import count_rows, head, read_mark
 from cdc_platform.lake.control import load_lineage, load_stuck
 from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.cuts import Cut, newest_cut
-from cdc_platform.lake.lake import QUARANTINED, RAW
+from cdc_platform.lake.lake import RAW
+from cdc_platform.lake.quarantine import count_quarantined
 from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.stuck import StuckPartition
@@ -119,7 +120,7 @@ def read_status(pipeline: Pipeline) -> Status:
         finished_partitions=sum(partition.is_finished for partition in partitions),
         tables={name: _table_status(pipeline, name) for name in lake.table_names()},
         cut=cut,
-        quarantined=count_quarantined(pipeline),
+        quarantined=count_quarantined(lake),
         findings=describe_findings(pipeline.schema_history),
         copies=_copies(pipeline, cut),
         stuck_partitions=load_stuck(lake),
@@ -135,12 +136,6 @@ def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
                 plan.number, plan.position_micros, len(plan.pieces), len(progress.done), progress.rows
             )
     return found
-
-
-def count_quarantined(pipeline: Pipeline) -> int:
-    """Return how many records lie in quarantine; the table has a row for each of their mods."""
-    rows = pipeline.lake.system_table(QUARANTINED).scan(selected_fields=("record_id",)).to_arrow()
-    return len(set(rows["record_id"].to_pylist()))
 
 
 def _table_status(pipeline: Pipeline, name: str) -> TableStatus:

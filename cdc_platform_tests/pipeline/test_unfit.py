@@ -7,6 +7,7 @@ import pytest
 
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType
+from cdc_platform.model.table_options import TableOptions
 from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.order import order_changes
@@ -88,3 +89,29 @@ def test_a_value_whose_type_its_record_does_not_tell_is_judged_by_the_table(
     assert held["reason"] == "`balance` of `accounts` is INT64, which cannot hold: a lot"
     assert log_rows(pipeline) == []
     assert rows_of(pipeline, "accounts") == []
+
+
+def test_a_row_whose_deletion_is_quarantined_is_not_there_twice(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Inserted again at the source, it replaces the row that the lake still has, and ends its version."""
+    pipeline = bank_pipeline(session_lake, accounts=TableOptions(history=True))
+    feed(pipeline, START + SECOND, opening(1, 100, START + 1))
+    run_steps(pipeline, spark)
+    with_it = data_change(
+        "accounts", ModType.INSERT, ({"id": "2"}, {"balance": "a lot"}), at_micros=START + SECOND + 1,
+        transaction="bad", records=2, schema=ACCOUNTS,
+    )  # fmt: skip
+    gone = data_change(
+        "accounts", ModType.DELETE, ({"id": "1"}, {}), at_micros=START + SECOND + 1,
+        transaction="bad", records=2, sequence=1,
+    )  # fmt: skip
+    again = opening(1, 50, START + SECOND + 2)
+    feed(pipeline, START + 2 * SECOND, with_it, gone, again)
+    run_steps(pipeline, spark)
+
+    assert [(row["id"], row["balance"]) for row in rows_of(pipeline, "accounts")] == [(1, 50)]
+    versions = [(row["balance"], row["is_current"]) for row in rows_of(pipeline, "accounts__history")]
+    assert sorted(versions) == [(50, True), (100, False)]
+    assert verdict(pipeline, spark, "keys_unique").passed
+    assert verdict(pipeline, spark, "histories_sound").passed
