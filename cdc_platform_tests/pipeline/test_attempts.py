@@ -39,7 +39,7 @@ def test_what_falls_back_is_an_attempt_of_its_own(spark: "SparkSession") -> None
 
     outcomes = run_attempts(spark, JOBS, believe, fall_back, is_small=True)
     assert outcomes == ("sound", "broken, whatever the source says")
-    assert seen == [(True, True)]
+    assert seen == [(True, False)]
     assert spark.conf.get(key, None) is None
 
 
