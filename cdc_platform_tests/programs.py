@@ -96,7 +96,7 @@ def free_port() -> int:
 @contextmanager
 def running_demo(folder: Path, *options: str) -> Iterator[Program]:
     """Yield the demo that runs with its home in a folder; nothing that it has started outlives the test."""
-    home = folder / "home"
+    home = folder / "my home"
     try:
         with start(folder / "demo.log", COMMAND_LINE, "demo", "--home", home, *options) as program:
             yield program

@@ -41,7 +41,7 @@ def require_java() -> None:
 @pytest.fixture(scope="session")
 def session_lake(tmp_path_factory: pytest.TempPathFactory) -> LakeSettings:
     """The lake that the shared session reads and writes: tests keep apart by pipeline name."""
-    return LakeSettings(path=str(tmp_path_factory.mktemp("lake")))
+    return LakeSettings(path=str(tmp_path_factory.mktemp("lakes") / "my läke"))
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,9 @@ CATALOG: Final = "lake"
 BUSY_TIMEOUT_S: Final = 60
 """How long a writer waits for the SQLite catalog: a locked catalog delays and never fails."""
 
+MEANT_OTHERWISE: Final = frozenset("?#%")
+"""Characters that addresses of catalogs and tables cannot have in the name of a folder."""
+
 HIDDEN_NAMES: Final = (
     "(?i)secret|passw|passphrase|token|credential|access.?key|account.?key|private.?key|authorization"
 )
@@ -134,13 +137,22 @@ def _jdbc(uri: str, warehouse: str) -> dict[str, str]:
 
 
 def _as_uri(path: str) -> str:
-    return path if "://" in path else _local(path).as_uri()
+    # Not encoded: Spark and pyiceberg take the text after the scheme for the folder's name as it is.
+    return path if "://" in path else f"file://{_local(path)}"
 
 
 def _local(path: str) -> Path:
     if "://" in path and not path.startswith("file://"):
         raise SettingError("lake.catalog", f"is needed when the lake is not a local folder: {path}")
-    return Path(path.removeprefix("file://")).expanduser().absolute()
+    folder = Path(path.removeprefix("file://")).expanduser().absolute()
+    strange = sorted(MEANT_OTHERWISE & set(str(folder)))
+    if strange:
+        raise SettingError(
+            "lake.path",
+            f"has characters that mean something else in an address ({' '.join(strange)}); "
+            f"choose another folder: {folder}",
+        )
+    return folder
 
 
 def local_folder(path: str) -> Path | None:

@@ -18,14 +18,21 @@ def test_the_default_is_a_sqlite_file_that_both_sides_share(tmp_path: Path) -> N
     assert lake.pyiceberg_properties() == {
         "type": "sql",
         "uri": f"sqlite:///{file}?timeout=60",
-        "warehouse": tmp_path.as_uri(),
+        "warehouse": f"file://{tmp_path}",
     }
     assert lake.spark_properties() == {
         "type": "jdbc",
         "uri": f"jdbc:sqlite:{file}?busy_timeout=60000",
-        "warehouse": tmp_path.as_uri(),
+        "warehouse": f"file://{tmp_path}",
         "jdbc.schema-version": "V1",
     }
+
+
+def test_a_folder_is_called_as_it_is_called(tmp_path: Path) -> None:
+    """A name with spaces is no other name, and one that an address cannot have is refused."""
+    assert LakeSettings(f"{tmp_path}/my läke").warehouse == f"file://{tmp_path}/my läke"
+    with pytest.raises(SettingError, match=r"`lake.path` has characters .* \(# %\)"):
+        LakeSettings(f"{tmp_path}/100%#1").pyiceberg_properties()
 
 
 @pytest.mark.parametrize(
