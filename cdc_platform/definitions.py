@@ -1,6 +1,7 @@
 """The composition root: every pipeline that is declared becomes part of one code location."""
 
 import os
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,20 +18,34 @@ DEMO: Final = Path(".cdc_platform/defs.yaml")
 EXAMPLES: Final = Path(__file__).parents[1] / "examples"
 
 
-def find_place() -> Path:
-    """Return where the pipelines are declared: as told, else the demo's, else the examples."""
+def find_places() -> tuple[Path, ...]:
+    """Return where the pipelines are declared: as told, else by the demo and in the folder of examples."""
     told = os.environ.get(PLACE_VARIABLE)
     if told:
-        return Path(told)
-    return DEMO if DEMO.exists() else EXAMPLES
+        return (Path(told),)
+    return (DEMO, EXAMPLES) if DEMO.exists() else (EXAMPLES,)
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Return all pipelines; they run in one process each, since a Spark session is shared within one only."""
-    place = find_place()
-    found = find_pipelines(place)
-    if not found and PLACE_VARIABLE in os.environ:
-        raise SettingError(PLACE_VARIABLE, f"names no file or folder that declares a pipeline: {place}")
-    pipelines = [pipeline for path in found for pipeline in load_definitions(path)]
-    return dg.Definitions.merge(dg.Definitions(executor=dg.in_process_executor), *pipelines)
+    """Return all pipelines; they run in one process each, since a Spark session is shared within one only.
+
+    The demo's takes the place of an example of the same name.
+    """
+    pipelines: dict[str, dg.Definitions] = {}
+    for place in find_places():
+        files = find_pipelines(place)
+        if not files and PLACE_VARIABLE in os.environ:
+            raise SettingError(PLACE_VARIABLE, f"names no file or folder that declares a pipeline: {place}")
+        pipelines |= _load_place(files, pipelines.keys())
+    return dg.Definitions.merge(dg.Definitions(executor=dg.in_process_executor), *pipelines.values())
+
+
+def _load_place(files: Sequence[Path], taken: Collection[str]) -> dict[str, dg.Definitions]:
+    found: dict[str, dg.Definitions] = {}
+    for path in files:
+        for name, definitions in load_definitions(path, taken).items():
+            if name in found:
+                raise SettingError(f"{path}: name", f"is that of a pipeline in another file: {name}")
+            found[name] = definitions
+    return found

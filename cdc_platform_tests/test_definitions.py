@@ -115,12 +115,12 @@ def test_the_place_is_told_or_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """The environment wins, then the demo's pipeline where there is one, then the examples."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(definitions.PLACE_VARIABLE, raising=False)
-    assert definitions.find_place() == ROOT / "examples"
+    assert definitions.find_places() == (ROOT / "examples",)
     definitions.DEMO.parent.mkdir()
     definitions.DEMO.touch()
-    assert definitions.find_place() == definitions.DEMO
+    assert definitions.find_places() == (definitions.DEMO, ROOT / "examples")
     monkeypatch.setenv(definitions.PLACE_VARIABLE, "elsewhere")
-    assert Path("elsewhere") == definitions.find_place()
+    assert (Path("elsewhere"),) == definitions.find_places()
 
 
 @pytest.mark.parametrize("module", ["cdc_platform.sensors", "cdc_platform.components.loading"])

@@ -21,7 +21,7 @@ class TableConfig(dg.Config):
     )
     at_cut: int | None = Field(
         default=None,
-        description="With `rebuild`: start from the table as it was at this cut, and not from its beginning.",
+        description="Build the table anew from the log as it was at this cut on, and not from its beginning.",
     )
 
 
@@ -38,7 +38,7 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
     )
     def table(context: dg.AssetExecutionContext, config: TableConfig) -> dg.MaterializeResult[None]:
         run = find_run(context, assets.run_key)
-        if config.rebuild:
+        if config.rebuild or config.at_cut is not None:
             merge = rebuild_table(run.pipeline, run.spark, source_table, config.at_cut)
         else:
             merge = merge_table(run.pipeline, run.spark, source_table)

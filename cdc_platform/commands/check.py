@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import click
 
 from cdc_platform.commands.common import DEFS, NAME, examples, start_spark
-from cdc_platform.errors import CdcError
+from cdc_platform.errors import CdcError, SettingError
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
@@ -40,12 +40,15 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
 
     settings = load_settings(defs, name)
     pipeline = open_existing(settings)
+    if junit is not None:
+        # A place that takes no file shows before the checks take their time.
+        write_report(junit, as_junit(settings.name, []))
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         results = run_checks(pipeline, start_spark(settings), stop.is_not_asked)
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
     if junit is not None:
-        junit.write_text(as_junit(settings.name, results), encoding="utf-8")
+        write_report(junit, as_junit(settings.name, results))
     sys.exit(0 if all_passed(results) else 1)
 
 
@@ -66,8 +69,8 @@ def run_checks(
         begun = time.monotonic()
         try:
             verdict = promise.run(pipeline, spark, EVERYTHING)
-        except CdcError as error:
-            verdict = Verdict(passed=False, summary=f"{type(error).__name__}: {error}", facts={})
+        except Exception as error:  # noqa: BLE001  what keeps one check from its answer fails it alone
+            verdict = Verdict(passed=False, summary=_told(error), facts={})
         seconds = time.monotonic() - begun
         failed = ("warn  ", "yellow") if promise.is_warning else ("FAILED", "red")
         text, colour = ("ok    ", "green") if verdict.passed else failed
@@ -75,6 +78,25 @@ def run_checks(
         click.echo(f"{word} {promise.name:<20} {verdict.summary} ({seconds:.1f} s)")
         results.append((promise, verdict, seconds))
     return results
+
+
+def _told(error: Exception) -> str:
+    """Return what an error says: of one that is not ours, and may go on with Java's stack, the first line."""
+    said = str(error) if isinstance(error, CdcError) else next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {said}"
+
+
+def write_report(path: Path, text: str) -> None:
+    """Write a report, and the folders that it lies in.
+
+    Raises:
+        SettingError: no file can be written there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingError("--junit", f"names a file that cannot be written: {error}") from error
 
 
 def as_junit(pipeline: str, results: "list[tuple[Check, Verdict, float]]") -> str:

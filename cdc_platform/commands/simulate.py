@@ -26,7 +26,9 @@ _FROM_0 = click.FloatRange(min=0)
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--port", type=int, default=0, help="Port on loopback; any free one without it.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; any free one without it."
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the history and the faults.")
 @click.option("--dialect", type=click.Choice([*Dialect]), default=Dialect.GOOGLESQL, show_default=True)
 @click.option("--partitions", type=click.IntRange(min=1), default=8, show_default=True)

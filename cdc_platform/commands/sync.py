@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,6 +13,9 @@ from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
     from cdc_platform.pipeline.tick import TickOutcome
+
+MOST_FAILURES: Final = 5
+"""So often a tick is tried where an end is wanted: another run, or the network, is in the way for seconds."""
 
 
 @click.command(
@@ -53,11 +56,14 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None,
         target_micros = pipeline.source.clock_micros()
         for finding in find_exclusions(pipeline):
             click.secho(f"Note: {finding}", fg="yellow", err=True)
-        # What is wrong with the source shows before Spark takes its time to start.
+        # What is wrong with the source or the settings shows before Spark takes its time to start.
         trace_lineage(pipeline)
+        _ = pipeline.tables
         spark = start_spark(settings)
-        tell = _tell_error if continuous else None
-        for done, outcome in enumerate(follow_source(pipeline, spark, stop.is_not_asked, tell), start=1):
+        ticks_done = follow_source(
+            pipeline, spark, stop.is_not_asked, _tell_error, None if continuous else MOST_FAILURES
+        )
+        for done, outcome in enumerate(ticks_done, start=1):
             for line in (*describe_copies(outcome), describe_tick(outcome)):
                 click.echo(line)
             if done == ticks or (ticks is None and not continuous and _is_caught_up(outcome, target_micros)):

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from cdc_platform.errors import SettingError
+
+KEYS: Final = frozenset({"type", "attributes", "template_vars_module", "requirements", "post_processing"})
+"""What a component's document may hold, by Dagster."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,9 @@ def _parse(path: Path) -> list[Any]:
 def _as_document(place: str, content: object, type_name: str) -> Document:
     if not isinstance(content, dict) or content.get("type") != type_name:
         raise SettingError(f"{place}: type", f"must be {type_name}")
+    unknown = sorted(set(content) - KEYS)
+    if unknown:
+        raise SettingError(f"{place}: {unknown[0]}", f"is unknown; there are {', '.join(sorted(KEYS))}")
     attributes = content.get("attributes")
     if not isinstance(attributes, dict):
         raise SettingError(f"{place}: attributes", "must hold the pipeline's settings")

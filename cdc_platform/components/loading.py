@@ -1,7 +1,7 @@
 """Reading a pipeline's YAML file outside of a dg project: for the command line and definitions.py."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -33,17 +33,22 @@ def load_settings(path: Path, name: str | None = None) -> PipelineSettings:
         return component.to_settings(path.absolute().parent)
 
 
-def load_definitions(path: Path) -> tuple[dg.Definitions, ...]:
-    """Return the definitions of each pipeline that a YAML file declares.
+def load_definitions(path: Path, but: Collection[str] = ()) -> dict[str, dg.Definitions]:
+    """Return the definitions of each pipeline that a YAML file declares, by its name.
+
+    Args:
+        path: the file.
+        but: pipelines that are left out, since others have their names.
 
     Raises:
         SettingError: the file or one of its values cannot be used; both are named.
     """
-    found = []
-    for place, component in _load(path).values():
-        with _naming(place):
-            found.append(component.definitions(path.absolute().parent))
-    return tuple(found)
+    found = {}
+    for name, (place, component) in _load(path).items():
+        if name not in but:
+            with _naming(place):
+                found[name] = component.definitions(path.absolute().parent)
+    return found
 
 
 def find_pipelines(place: Path) -> tuple[Path, ...]:

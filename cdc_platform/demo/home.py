@@ -87,10 +87,13 @@ def open_home(folder: Path) -> Iterator[DemoHome]:
     """Yield the home folder, made if need be, for one demo at a time.
 
     Raises:
-        SettingError: another demo is using it.
+        SettingError: another demo is using it, or no folder can be made there.
     """
     home = DemoHome(folder)
-    home.logs.mkdir(parents=True, exist_ok=True)
+    try:
+        home.logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingError("--home", f"names a place where no folder can be made: {error}") from error
     with (folder / "demo.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

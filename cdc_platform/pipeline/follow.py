@@ -21,6 +21,7 @@ def follow_source(
     spark: SparkSession,
     wants_more: Callable[[], bool],
     tell: Callable[[CdcError], None] | None = None,
+    most_failures: int | None = None,
 ) -> Iterator[TickOutcome]:
     """Yield the outcome of each tick, until no more is wanted; rests after a tick that found no change.
 
@@ -31,9 +32,10 @@ def follow_source(
         tell: told of errors that may pass by themselves, after which the tick is tried again, and of what
             an initial copy has met, which does not stop the other tables; without it every error ends
             the ticks.
+        most_failures: so many tries of one tick may fail; None means any number.
 
     Raises:
-        CdcError: a tick failed, and trying again would not help or was not asked for.
+        CdcError: a tick failed, and trying again would not help, was not asked for, or did not help.
     """
     failures = 0
     while wants_more():
@@ -42,8 +44,10 @@ def follow_source(
         except CdcError as error:
             if tell is None or not error.retryable:
                 raise
-            tell(error)
             failures += 1
+            if failures == most_failures:
+                raise
+            tell(error)
             pause(min(2.0**failures, LONGEST_BACKOFF_S), wants_more)
             continue
         failures = 0

@@ -178,7 +178,7 @@ def test_a_file_may_declare_several_pipelines(tmp_path: Path) -> None:
     """Each document is a pipeline of the code location; who needs a single one chooses it by its name."""
     path = write_two(tmp_path)
     assert load_settings(path, "shop").name == "shop"
-    jobs = [job.name for definitions in load_definitions(path) for job in definitions.jobs or []]
+    jobs = [job.name for definitions in load_definitions(path).values() for job in definitions.jobs or []]
     assert jobs == ["bank_tick", "shop_tick"]
 
 
