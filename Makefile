@@ -25,7 +25,7 @@ test-fast:  ## Run the tests that need neither Spark nor the emulator.
 demo:  ## Start the demo with its UI.
 	cdc-platform demo
 
-bench:  ## Run every benchmark once (about an hour; docs/benchmarks.md has the single commands).
-	@for name in decode merge small_commits tick partitions latency copy kill; do \
+bench:  ## Run every benchmark once (some hours; docs/benchmarks.md has the single commands).
+	@for name in decode merge small_commits tick partitions latency copy kill traffic; do \
 		$(PYTHON) -m benchmarks.$$name || exit 1; \
 	done

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Final
 
 import pytest
@@ -45,35 +45,44 @@ class Told:
 
 
 @pytest.fixture(scope="session")
-def servers(emulator: str) -> Iterator[Servers]:
-    """All servers at once, so that the partitions of one age while others are looked at."""
+def simulators() -> Iterator[Servers]:
+    """A simulator for each dialect, both at once, so that the partitions of one age meanwhile."""
     with ExitStack() as stack:
-        found: Servers = {}
-        for dialect in Dialect:
-            found[EMULATOR, dialect] = stack.enter_context(open_on_emulator(emulator, dialect))
-            found[SIMULATOR, dialect] = stack.enter_context(open_simulator(dialect))
-        yield found
+        yield {(SIMULATOR, dialect): stack.enter_context(open_simulator(dialect)) for dialect in Dialect}
+
+
+@pytest.fixture(scope="session")
+def emulators(emulator: str) -> Iterator[Servers]:
+    """A database of each dialect on the emulator, both at once."""
+    with ExitStack() as stack:
+        yield {
+            (EMULATOR, dialect): stack.enter_context(open_on_emulator(emulator, dialect))
+            for dialect in Dialect
+        }
 
 
 @pytest.fixture(params=SERVERS, ids="-".join)
-def server(request: pytest.FixtureRequest, servers: Servers) -> Server:
-    """One of the servers."""
+def server(request: pytest.FixtureRequest) -> Server:
+    """One of the servers; the simulators need no emulator."""
+    name, _ = request.param
+    servers: Servers = request.getfixturevalue(f"{name}s")
     return servers[request.param]
 
 
 @pytest.fixture(scope="session")
-def told_by(servers: Servers) -> Callable[[Server], Told]:
+def told_by() -> Callable[[Server], Told]:
     """What returns, once for each server, what it tells when its partitions have churned."""
+    told: dict[tuple[str, Dialect], Told] = {}
 
-    @cache
-    def told(name: str, dialect: Dialect) -> Told:
-        server = servers[name, dialect]
-        age_s = (from_datetime(server.now()) - server.created_micros) / 1_000_000
-        time.sleep(max(0.0, CHURNED_AFTER_S[name] - age_s))
-        now_micros = from_datetime(server.now())
-        return Told(server, read_all(server, now_micros), now_micros)
+    def tell(server: Server) -> Told:
+        if (server.name, server.dialect) not in told:
+            age_s = (from_datetime(server.now()) - server.created_micros) / 1_000_000
+            time.sleep(max(0.0, CHURNED_AFTER_S[server.name] - age_s))
+            now_micros = from_datetime(server.now())
+            told[server.name, server.dialect] = Told(server, read_all(server, now_micros), now_micros)
+        return told[server.name, server.dialect]
 
-    return lambda server: told(server.name, server.dialect)
+    return tell
 
 
 @pytest.fixture

@@ -151,7 +151,6 @@ def sum_of_table(lake: Lake) -> int:
     return sum(table.scan(selected_fields=("balance",)).to_arrow()["balance"].to_pylist())
 
 
-@pytest.mark.usefixtures("emulator")
 def test_the_demo_proves_itself(tmp_path: Path) -> None:
     """The demo without a UI stops by itself, prints the proof, and exits with 0."""
     require_java()

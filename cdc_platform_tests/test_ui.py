@@ -73,7 +73,6 @@ def address_of(demo: Program) -> str:
     return found[1]
 
 
-@pytest.mark.usefixtures("emulator")
 def test_the_demo_in_the_browser(page: Any, tmp_path: Path) -> None:
     """While the demo runs, the UI shows the assets of both tables and a table's columns; Ctrl-C ends it."""
     require_java()
