@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 
 from cdc_platform import definitions
+from cdc_platform.errors import SettingError
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 ROOT = Path(__file__).parents[1]
@@ -121,6 +122,27 @@ def test_the_place_is_told_or_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert definitions.find_places() == (definitions.DEMO, ROOT / "examples")
     monkeypatch.setenv(definitions.PLACE_VARIABLE, "elsewhere")
     assert (Path("elsewhere"),) == definitions.find_places()
+
+
+def test_the_demo_stands_beside_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pipeline takes the place of an example of the same name; two files of one place cannot do that."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(definitions.PLACE_VARIABLE, raising=False)
+    monkeypatch.setattr(definitions, "EXAMPLES", tmp_path / "examples")
+    places = (
+        (".cdc_platform", "bank", "demos"),
+        ("examples/bank", "bank", "hidden"),
+        ("examples/mine", "mine", "own"),
+    )
+    for folder, name, table in places:
+        (tmp_path / folder).mkdir(parents=True)
+        write_defs(tmp_path / folder, bank_attributes(name=name, tables=[table]))
+    assets = set(outline(definitions.defs())["assets"])
+    assert {"bank/demos", "mine/own"} == assets & {"bank/demos", "bank/hidden", "mine/own"}
+    (tmp_path / "examples" / "again").mkdir()
+    write_defs(tmp_path / "examples" / "again", bank_attributes(name="mine"))
+    with pytest.raises(SettingError, match="is that of a pipeline in another file: mine"):
+        definitions.defs()
 
 
 @pytest.mark.parametrize("module", ["cdc_platform.sensors", "cdc_platform.components.loading"])

@@ -1,12 +1,13 @@
 """`cdc-platform check`: its lines, its JUnit file, and when it ends."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from cdc_platform.commands.check import all_passed, as_junit, run_checks
-from cdc_platform.errors import SourceUnreachable
+from cdc_platform.commands.check import all_passed, as_junit, run_checks, write_report
+from cdc_platform.errors import SettingError, SourceUnreachable
 from cdc_platform.pipeline.verdict import Check, Verdict
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def test_checks_print_a_line_each(
         a_check("first", passes=True),
         a_check("second", passes=False),
         a_check("third", passes=True, error=SourceUnreachable("nobody answers")),
+        a_check("fourth", passes=True, error=ValueError("a file is gone\nand a stack of Java's")),
     )
     monkeypatch.setattr("cdc_platform.pipeline.invariants.CHECKS", checks)
     results = run_checks(cast("Pipeline", None), cast("SparkSession", None))
@@ -42,8 +44,10 @@ def test_checks_print_a_line_each(
         ["ok", "first"],
         ["FAILED", "second"],
         ["FAILED", "third"],
+        ["FAILED", "fourth"],
     ]
     assert "SourceUnreachable: nobody answers" in lines[2]
+    assert "ValueError: a file is gone (" in lines[3]
     assert not all_passed(results)
 
 
@@ -68,3 +72,11 @@ def test_junit_tells_what_failed() -> None:
     assert failure is not None
     assert failure.get("message") == "bad was looked at"
     assert cases["bad"].findtext("system-out") == "rows=3"
+
+
+def test_a_report_is_written_wherever_it_can_be(tmp_path: Path) -> None:
+    """Its folder is made; where that cannot be, the option is named."""
+    write_report(tmp_path / "new" / "checks.xml", "<testsuite/>")
+    assert (tmp_path / "new" / "checks.xml").read_text(encoding="utf-8") == "<testsuite/>"
+    with pytest.raises(SettingError, match="`--junit` names a file that cannot be written"):
+        write_report(tmp_path / "new" / "checks.xml" / "inside", "")

@@ -207,6 +207,7 @@ def test_one_of_several_pipelines_is_chosen(
         ("- a list\n", "type"),  # no component at all
         ("type: cdc_platform.components.spanner.SpannerPipeline\n", "attributes"),  # nothing said
         ("# nothing yet\n---\n", "type"),  # no document at all
+        (f"type: {TYPE}\nattributes: {{}}\nattribs: 1\n", "attribs"),  # a word that nobody reads
     ],
 )
 def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path, text: str, setting: str) -> None:

@@ -84,6 +84,13 @@ def test_another_bank_begins_a_lake(tmp_path: Path, stream: Stream) -> None:
     assert to_rfc3339(start_of(home)) == to_rfc3339(stream.created_micros)
 
 
+def test_a_home_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    """A file is no folder: the option is named."""
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingError, match="`--home` names a place"), open_home(tmp_path / "file"):
+        pass
+
+
 def test_a_home_has_one_demo_at_a_time(tmp_path: Path) -> None:
     """A second demo of the same home is refused while the first one runs."""
     with open_home(tmp_path), pytest.raises(SettingError, match="in use"), open_home(tmp_path):
