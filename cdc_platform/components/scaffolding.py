@@ -7,7 +7,7 @@ from typing import Final
 import dagster as dg
 
 TEMPLATE: Final = """\
-# A Spanner change stream as tables of a lake. `dg check yaml` validates this file,
+# A Spanner change stream as tables of a lake. `dg check defs` validates this file,
 # `cdc-platform sync THIS_FILE --until-caught-up` runs it without Dagster.
 type: {type_name}
 attributes:
