@@ -66,6 +66,8 @@ def _literal(column: KeyColumn, value: Any) -> Any:
         return base64.b64decode(value)
     if column.kind.startswith("decimal"):
         return Decimal(value)
+    if column.kind in {"float", "double"}:
+        return float(value)
     if column.kind.startswith("timestamp"):
         return to_datetime(from_rfc3339(value)).isoformat()
     return value
