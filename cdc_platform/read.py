@@ -23,7 +23,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.parser import parse as parse_filter
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.schema import Schema
+from pyiceberg.table import DataScan, Table
+from pyparsing import ParseBaseException
 
 from cdc_platform.errors import CutNotFound, LibraryMissing, SettingError, TableNotFound
 from cdc_platform.lake.cut_states import CutState, cut_state, cut_states, require_readable
@@ -140,12 +145,16 @@ class TablesAtCut:
 
         Raises:
             TableNotFound: the cut has no such table.
+            SettingError: `columns` names one that the table does not have at the cut, or `where` cannot be
+                read or does not fit its columns.
         """
         found = self.lake.table(table) if table in self.cut.tables else None
         if found is None:
             raise self._no_such(table)
-        scan = found.scan(snapshot_id=self.cut.tables[table], selected_fields=tuple(columns or ("*",)))
-        return (scan.filter(where) if where is not None else scan).to_arrow()
+        scan = _scan_as_then(found, self.cut.tables[table])
+        schema = scan.projection()
+        selected = _known_columns(schema, table, columns)
+        return scan.update(selected_fields=selected, row_filter=_row_filter(schema, table, where)).to_arrow()
 
     def polars(
         self,
@@ -158,6 +167,7 @@ class TablesAtCut:
 
         Raises:
             TableNotFound: the cut has no such table.
+            SettingError: `columns` or `where` cannot be used, as with `arrow`.
             LibraryMissing: Polars is not installed.
         """
         frame: pl.DataFrame = _library("polars").from_arrow(self.arrow(table, columns=columns, where=where))
@@ -204,6 +214,51 @@ class TablesAtCut:
     def _no_such(self, table: str) -> TableNotFound:
         names = ", ".join(self.names)
         return TableNotFound(f"Cut {self.cut.cut} has no table {quote_spark(table)}. It has: {names}")
+
+
+def _scan_as_then(table: Table, snapshot_id: int) -> DataScan:
+    """Return the scan of a snapshot, with the columns that the table had then.
+
+    Of its own, pyiceberg looks the columns of a filter up among those of today: it would not find one that
+    was renamed since, or take another one that has got the name.
+    """
+    scan = table.scan(snapshot_id=snapshot_id)
+    then = table.metadata.model_copy(update={"current_schema_id": scan.projection().schema_id})
+    return scan.update(table_metadata=then)
+
+
+def _known_columns(schema: Schema, table: str, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns to read, all of which the table has."""
+    known = {*schema.column_names, "*"}
+    for column in columns or ():
+        if column not in known:
+            raise SettingError(
+                "columns", f"must name columns of `{table}` ({_names(schema)}), and not: {column}"
+            )
+    return tuple(columns or ("*",))
+
+
+def _row_filter(schema: Schema, table: str, where: str | BooleanExpression | None) -> BooleanExpression:
+    """Return the filter of the rows to read, which fits the columns."""
+    if where is None:
+        return AlwaysTrue()
+    try:
+        rows = parse_filter(where) if isinstance(where, str) else where
+    except ParseBaseException as error:
+        raise SettingError(
+            "where", f"must be a condition such as `balance > 100 and owner = 'Ada'`, and not: {where}"
+        ) from error
+    try:
+        bind(schema, rows, case_sensitive=True)
+    except (ValueError, TypeError) as error:
+        raise SettingError(
+            "where", f"does not fit the columns of `{table}` ({_names(schema)}): {where} ({error})"
+        ) from error
+    return rows
+
+
+def _names(schema: Schema) -> str:
+    return ", ".join(f"{field.name} {field.field_type}" for field in schema.fields)
 
 
 def _as_micros(moment: str | datetime | None) -> int | None:

@@ -6,12 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyiceberg.types import LongType
 
 from cdc_platform import read
 from cdc_platform.errors import CutNotFound, LibraryMissing, PipelineNotFound, SettingError, TableNotFound
 from cdc_platform.lake.commits import fact, head
 from cdc_platform.lake.cut_states import cut_states
+from cdc_platform.lake.cuts import Cut
+from cdc_platform.lake.filters import equals
+from cdc_platform.lake.lake import Lake
 from cdc_platform.lake.maintenance import expire_snapshots
 from cdc_platform.lake.promises import promise_cut, release_cut
 from cdc_platform.lake.settings import LakeSettings
@@ -142,6 +147,62 @@ def test_a_lake_that_is_not_there_is_not_made(tmp_path: Path) -> None:
         open_tables(write_defs(tmp_path, bank_attributes()))
     with pytest.raises(SettingError, match="`pipeline` is needed"):
         open_tables(LakeSettings(str(tmp_path / "lake")))
+
+
+@pytest.fixture(scope="module")
+def one_table(tmp_path_factory: pytest.TempPathFactory) -> TablesAtCut:
+    """A cut of one table, whose column `note` was renamed afterwards, and another one got its name."""
+    lake = Lake(LakeSettings(str(tmp_path_factory.mktemp("lake"))), "bank")
+    rows = pa.table({"id": [1, 2], "balance": [90, 110], "note": ["a", "b"]})
+    accounts = lake.catalog.create_table("bank.accounts", rows.schema)
+    accounts.append(rows)
+    snapshot = head(accounts)
+    assert snapshot is not None
+    with accounts.update_schema() as update:
+        update.rename_column("note", "remark")
+    with accounts.update_schema() as update:
+        update.add_column("note", LongType())
+    return TablesAtCut(lake, Cut(1, START, 1, {"accounts": snapshot.snapshot_id}, START))
+
+
+@pytest.mark.parametrize(
+    ("where", "columns", "expected"),
+    [
+        ("balance > 100", ["id"], [{"id": 2}]),
+        (equals("id", 1), ["id", "balance"], [{"id": 1, "balance": 90}]),
+        ("note = 'a'", ["note"], [{"note": "a"}]),  # as it was called at the cut
+        (None, None, [{"id": 1, "balance": 90, "note": "a"}, {"id": 2, "balance": 110, "note": "b"}]),
+    ],
+)
+def test_rows_and_columns_are_chosen(
+    one_table: TablesAtCut, where: Any, columns: list[str] | None, expected: list[dict[str, Any]]
+) -> None:
+    """Conditions are texts or expressions, and names are those of the cut."""
+    assert expected == one_table.arrow("accounts", where=where, columns=columns).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"where": "balance >"}, "`where` must be a condition such as .*, and not: balance >$"),
+        ({"where": ""}, "`where` must be a condition"),
+        (
+            {"where": "balanse > 1"},
+            r"`where` does not fit the columns of `accounts` \(id long, balance long, ",
+        ),
+        ({"where": "balance = 'much'"}, "`where` does not fit .*much into a long"),
+        ({"where": equals("balanse", 1)}, "`where` does not fit"),
+        ({"where": "remark = 'a'"}, "`where` does not fit"),  # not its name at the cut
+        ({"columns": ["id", "balanse"]}, "`columns` must name columns of `accounts` .*, and not: balanse$"),
+        ({"columns": ["ID"]}, "and not: ID$"),
+    ],
+)
+def test_a_choice_that_does_not_fit_is_told(
+    one_table: TablesAtCut, chosen: dict[str, Any], message: str
+) -> None:
+    """What cannot be read, or names no column, is a wrong setting, and the columns are listed."""
+    with pytest.raises(SettingError, match=message):
+        one_table.arrow("accounts", **chosen)
 
 
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

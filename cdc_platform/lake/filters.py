@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from functools import reduce
+from math import isnan
 from typing import Any, Final
 
 from pyiceberg.expressions import (
@@ -11,6 +12,7 @@ from pyiceberg.expressions import (
     EqualTo,
     GreaterThanOrEqual,
     In,
+    IsNaN,
     IsNull,
     LessThanOrEqual,
 )
@@ -21,12 +23,15 @@ _Predicate = Callable[..., BooleanExpression]
 _EQUAL: Final[_Predicate] = EqualTo
 _IN: Final[_Predicate] = In
 _IS_NULL: Final[_Predicate] = IsNull
+_IS_NAN: Final[_Predicate] = IsNaN
 _AT_LEAST: Final[_Predicate] = GreaterThanOrEqual
 _AT_MOST: Final[_Predicate] = LessThanOrEqual
 
 
 def equals(column: str, value: Any) -> BooleanExpression:
-    """Return the filter of the rows that have a value in a column; None finds NULL."""
+    """Return the filter of the rows that have a value in a column; None finds NULL, and NaN finds NaN."""
+    if isinstance(value, float) and isnan(value):
+        return _IS_NAN(column)
     return _IS_NULL(column) if value is None else _EQUAL(column, value)
 
 

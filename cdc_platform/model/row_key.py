@@ -1,23 +1,26 @@
 """Keys that people type, and the keys of the change log."""
 
+import base64
 import json
+import re
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from itertools import product
 from typing import Any, Final
 
 from cdc_platform.errors import RowNotFound
-from cdc_platform.model.timestamps import from_rfc3339
+from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
 
 _BOOLEANS: Final = {"true": True, "false": False}
-_NUMBERS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    # A whole number is a text in the source's JSON, since JSON's own are not exact.
-    "int": lambda value: str(int(value)),
-    "long": lambda value: str(int(value)),
-    "float": float,
-    "double": float,
-}
+_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+_WHOLE: Final = re.compile(r"-?\d{1,19}", re.ASCII)
+_NUMBER: Final = re.compile(r"-?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_BITS: Final = {"int": 32, "long": 64}
 
 
 @dataclass(frozen=True)
@@ -90,25 +93,108 @@ def parse_key(table: str, columns: tuple[KeyColumn, ...], text: str) -> RowKey:
 def _key(table: str, columns: tuple[KeyColumn, ...], given: list[Any]) -> RowKey:
     values = []
     for column, value in zip(columns, given, strict=True):
-        encoded = _encode(value, column.kind)
-        if encoded is None and value is not None:
-            raise RowNotFound(f"Key column `{column.name}` of `{table}` is {column.kind}, and not: {value}")
-        values.append(encoded)
+        try:
+            values.append(None if value is None else _encode(value, column.kind))
+        except (ValueError, OverflowError, InvalidOperation) as error:
+            shown = value if isinstance(value, str) else json.dumps(value, default=str)
+            message = f"Key column `{column.name}` of `{table}` is {column.kind}, and not: {shown}"
+            raise RowNotFound(message) from error
     return RowKey(columns, tuple(values))
 
 
 def _encode(value: Any, kind: str) -> Any:
-    """Return a value in the source's JSON encoding, None when it cannot be one."""
-    if value is None or kind == "boolean":
-        return _BOOLEANS.get(str(value).lower())
-    try:
-        if kind in _NUMBERS:
-            return _NUMBERS[kind](value)
-        if kind.startswith("decimal"):
-            return f"{Decimal(str(value)):f}"
-    except (ValueError, InvalidOperation):
-        return None
-    return value if isinstance(value, str) else json.dumps(value)
+    """Return a value in the source's JSON encoding.
+
+    Raises:
+        ValueError, OverflowError, InvalidOperation: it is no value of the type.
+    """
+    if kind == "boolean" and isinstance(value, bool):
+        return value
+    encode = _encode_decimal if kind.startswith("decimal") else _ENCODERS.get(kind, _encode_text)
+    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+    if not isinstance(value, str) and not (is_number and encode in _TAKE_NUMBERS):
+        raise ValueError(value)
+    return encode(str(value), kind)
+
+
+def _encode_text(text: str, _kind: str) -> str:
+    text.encode()  # half a surrogate pair is no text
+    return text
+
+
+def _encode_boolean(text: str, _kind: str) -> bool:
+    if text.lower() not in _BOOLEANS:
+        raise ValueError(text)
+    return _BOOLEANS[text.lower()]
+
+
+def _encode_whole(text: str, kind: str) -> str:
+    """Return a text: a whole number is one in the source's JSON, since JSON's own are not exact."""
+    limit = 1 << (_BITS[kind] - 1)
+    if not _WHOLE.fullmatch(text) or not -limit <= int(text) < limit:
+        raise ValueError(text)
+    return str(int(text))
+
+
+def _encode_float(text: str, kind: str) -> float | str:
+    """Return a number, or the text that the source has for what JSON has no number for."""
+    if text in _NOT_FINITE:
+        return text
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    number = float(text) if kind == "double" else _nearest_float32(float(text))
+    if str(number) in {"inf", "-inf"}:
+        raise OverflowError(text)
+    return number
+
+
+def _encode_decimal(text: str, kind: str) -> str:
+    sizes = _DECIMAL.fullmatch(kind)
+    if sizes is None or not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    number, precision, scale = Decimal(text), int(sizes.group(1)), int(sizes.group(2))
+    if number == 0:
+        return "0"
+    digits = number.as_tuple().digits
+    last = int(number.as_tuple().exponent) + len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    if number.adjusted() >= precision - scale or last < -scale:
+        raise OverflowError(text)
+    return f"{number:f}"
+
+
+def _encode_day(text: str, _kind: str) -> str:
+    if not _DAY.fullmatch(text):
+        raise ValueError(text)
+    return date.fromisoformat(text).isoformat()
+
+
+def _encode_moment(text: str, _kind: str) -> str:
+    to_rfc3339(from_rfc3339(text))  # an offset may lead out of the years that there are
+    return text
+
+
+def _encode_bytes(text: str, _kind: str) -> str:
+    return base64.b64encode(base64.b64decode(text, validate=True)).decode()
+
+
+_ENCODERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    "boolean": _encode_boolean,
+    "int": _encode_whole,
+    "long": _encode_whole,
+    "float": _encode_float,
+    "double": _encode_float,
+    "date": _encode_day,
+    "timestamp": _encode_moment,
+    "timestamptz": _encode_moment,
+    "binary": _encode_bytes,
+}
+_TAKE_NUMBERS: Final = (_encode_whole, _encode_float, _encode_decimal)
+
+
+def _nearest_float32(number: float) -> float:
+    """Return the double that is nearest to a FLOAT32, which is what the source sends."""
+    nearest: float = struct.unpack("f", struct.pack("f", number))[0]
+    return nearest
 
 
 def _plain(value: Any, kind: str) -> Any:
@@ -125,8 +211,9 @@ def _plain(value: Any, kind: str) -> Any:
 
 def _as_json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        # Exact numbers, so that 1.9 is no whole number and 1e999 not the same as Infinity.
+        return json.loads(text, parse_float=Decimal, parse_constant=str)
+    except (ValueError, InvalidOperation, RecursionError):
         return None
 
 

@@ -4,10 +4,12 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from decimal import Decimal
-from typing import Any
+from decimal import Context, Decimal
+from math import isnan
+from typing import Any, Final
 
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.literals import FloatLiteral
 
 from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.filters import all_of, equals
@@ -15,6 +17,8 @@ from cdc_platform.model.row_key import KeyColumn, RowKey
 from cdc_platform.model.table_options import DELETED, DELETED_AT
 from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
 from cdc_platform.pipeline.pipeline import Pipeline
+
+_EXACT: Final = Context(prec=38)
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,20 @@ def _literal(column: KeyColumn, value: Any) -> Any:
     if column.kind == "binary":
         return base64.b64decode(value)
     if column.kind.startswith("decimal"):
-        return Decimal(value)
+        # Iceberg compares decimals of the column's scale only.
+        return Decimal(value).quantize(Decimal(1).scaleb(-_scale(column.kind)), context=_EXACT)
+    if column.kind in {"float", "double"}:
+        number = float(value)
+        # As a double, an infinity would lie beyond what a FLOAT32 can be.
+        return FloatLiteral(number) if column.kind == "float" and not isnan(number) else number
     if column.kind.startswith("timestamp"):
         return to_datetime(from_rfc3339(value)).isoformat()
     return value
+
+
+def _scale(kind: str) -> int:
+    """Return the digits after the point of such a type as `decimal(38, 9)`."""
+    return int(kind.removesuffix(")").split(",")[1])
 
 
 def _source_json(value: Any) -> Any:
