@@ -27,12 +27,13 @@ _WRITE: Final = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\b", r
 
 @dataclass(frozen=True)
 class Statement:
-    """A query with its parameters, and the moment it reads at; strong reads say so."""
+    """A query with its parameters, and the moment it reads at; strong reads and plans say so."""
 
     sql: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     read_micros: int = 0
     is_strong_single_use: bool = True
+    is_plan: bool = False
 
 
 class Database:
@@ -60,6 +61,8 @@ class Database:
             return None
         if not statement.is_strong_single_use:
             raise problems.multi_use()
+        if statement.is_plan:
+            raise problems.plan()
         self.stream.check(call.query)
         return call
 

@@ -125,6 +125,11 @@ def not_streaming() -> Refusal:
     )
 
 
+def plan() -> Refusal:
+    """A change stream query of which only the plan is wanted."""
+    return Refusal("UNIMPLEMENTED", "Change stream queries are not supported in query mode PLAN.")
+
+
 def combined(dialect: Dialect, function: str) -> Refusal:
     """A read function that is not the whole query."""
     if dialect is Dialect.GOOGLESQL:

@@ -202,13 +202,17 @@ class SpannerService:
         return framed(transaction(b"", KINT64MAX_1))
 
     def _statement(self, request: Any) -> tuple[Statement, Reading]:
+        from google.cloud.spanner_v1.types import ExecuteSqlRequest
+
         reading = self._reading(request)
         parameters = {
             name: _parameter(value, request.param_types[name].code if name in request.param_types else 0)
             for name, value in request.params.fields.items()
         }
-        statement = Statement(request.sql, parameters, reading.micros, reading.is_strong_single_use)
-        return statement, reading
+        mode = getattr(request, "query_mode", ExecuteSqlRequest.QueryMode.NORMAL)
+        is_plan = mode == ExecuteSqlRequest.QueryMode.PLAN
+        strong = reading.is_strong_single_use
+        return Statement(request.sql, parameters, reading.micros, strong, is_plan), reading
 
     def _reading(self, request: Any) -> Reading:
         self._check_session(request.session)
