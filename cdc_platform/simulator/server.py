@@ -1,5 +1,6 @@
 """The simulator as a server on loopback."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from cdc_platform.simulator.settings import Fault, SimulatorSettings
 LOOPBACK: Final = "127.0.0.1"
 SERVICE: Final = "google.spanner.v1.Spanner"
 
+_LOG: Final = logging.getLogger(__name__)
 _THREADS: Final = 1024
 """Every open change stream query waits in a thread of its own."""
 _TICK_S: Final = 0.25
@@ -175,6 +177,8 @@ def _unary(service: SpannerService, name: str, request_name: str) -> Any:
             response = method(request)
         except Refusal as refusal:
             return _abort(context, refusal)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is to read it
+            return _abort(context, _failure(name, error))
         return response if isinstance(response, bytes) else bytes(response.SerializeToString())
 
     return grpc.unary_unary_rpc_method_handler(answer, _parser(request_name))
@@ -190,8 +194,16 @@ def _streaming(service: SpannerService, name: str, request_name: str) -> Any:
             yield from method(request, is_over)
         except Refusal as refusal:
             _abort(context, refusal)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is to read it
+            _abort(context, _failure(name, error))
 
     return grpc.unary_stream_rpc_method_handler(answer, _parser(request_name))
+
+
+def _failure(name: str, error: Exception) -> Refusal:
+    """Return what a caller is told of a mistake of the simulator, and log where it happened."""
+    _LOG.error("%s failed", name, exc_info=error)
+    return Refusal("INTERNAL", f"The simulator failed in {name}: {type(error).__name__}: {error}")
 
 
 def _abort(context: Any, refusal: Refusal) -> bytes:
