@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from cdc_platform.commands.common import FiniteRange
 from cdc_platform.errors import SettingError
 from cdc_platform.model.records import ValueCaptureType
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
@@ -22,7 +23,8 @@ Examples:
   cdc-platform simulate --state bank.json --faults unavailable,stalled
 """
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
-_FROM_0 = click.FloatRange(min=0)
+_HIGHEST_RATE: Final = 100_000
+_ABOVE_0: Final = FiniteRange(min=0, min_open=True)
 
 
 @click.command(epilog=EXAMPLES)
@@ -34,15 +36,25 @@ _FROM_0 = click.FloatRange(min=0)
 @click.option("--partitions", type=click.IntRange(min=1), default=8, show_default=True)
 @click.option(
     "--partition-life",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=20,
     show_default=True,
     help="Seconds for which a partition lives at least.",
 )
-@click.option("--rate", type=_FROM_0, default=250, show_default=True, help="Transactions a second.")
+@click.option(
+    "--rate",
+    type=FiniteRange(min=0, min_open=True, max=_HIGHEST_RATE),
+    default=250,
+    show_default=True,
+    help="Transactions a second.",
+)
 @click.option("--accounts", type=int, default=1000, show_default=True, help="Accounts at the beginning.")
 @click.option(
-    "--preloaded", type=int, default=0, help="Transfers in the tables before the change stream is made."
+    "--preloaded",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Transfers in the tables before the change stream is made.",
 )
 @click.option(
     "--capture",
@@ -52,12 +64,18 @@ _FROM_0 = click.FloatRange(min=0)
     help="What the change stream captures.",
 )
 @click.option("--all-types", is_flag=True, help="Add a table with a column of every type.")
-@click.option("--schema-changes-every", type=_FROM_0, help="Seconds from one schema change to the next.")
+@click.option(
+    "--schema-changes-every",
+    type=_ABOVE_0,
+    help="Seconds from one schema change to the next; none without it.",
+)
 @click.option("--origin", help="When the history begins, such as 2026-01-31T08:00:00Z; else at the start.")
-@click.option("--age", type=_FROM_0, default=0, help="Seconds of history that there are at the start.")
+@click.option(
+    "--age", type=FiniteRange(min=0), default=0, help="Seconds of history that there are at the start."
+)
 @click.option("--faults", default="", help="Faults that befall queries, separated by commas, or `all`.")
 @click.option(
-    "--fault-probability", type=click.FloatRange(0, 1), default=0.1, show_default=True, help="Of each query."
+    "--fault-probability", type=FiniteRange(0, 1), default=0.1, show_default=True, help="Of each query."
 )
 @click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
 @click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
@@ -85,7 +103,7 @@ def simulate(**options: Any) -> None:
         if options["names"] is not None:
             _write_whole(options["names"], json.dumps(names, indent=1))
         is_over.wait()
-    click.echo(f"{simulator.history.transactions:,} transactions since {to_rfc3339(simulator.origin_micros)}")
+    click.echo(f"{simulator.transactions:,} transactions since {to_rfc3339(simulator.origin_micros)}")
 
 
 def _settings(options: dict[str, Any]) -> SimulatorSettings:

@@ -76,6 +76,7 @@ class Simulator:
         self._is_over = threading.Event()
         self._server: Any = None
         self.host = ""
+        self._seen_micros = 0
         self.database = Database(History(self.settings, self._hours()), clock)
         self._file = HistoryFile(self.history, history_file) if history_file is not None else None
         self._work = threading.Thread(target=self._go_on, name="simulator", daemon=True)
@@ -99,13 +100,18 @@ class Simulator:
         """When the history and the change stream began."""
         return self.history.origin_micros
 
+    @property
+    def transactions(self) -> int:
+        """How many transactions have been committed, and are in the history file if there is one."""
+        return self.history.transactions_until(self._seen_micros)
+
     def start(self) -> None:
         """Make the history up to now, and answer from now on.
 
         Raises:
             SetupError: The port is taken.
         """
-        self.database.now_micros()
+        self._seen_micros = self.database.now_micros()
         self._server = grpc.server(ThreadPoolExecutor(_THREADS), options=_OPTIONS)
         service = SpannerService(self.database)
         handlers = {name: _unary(service, name, request) for name, request in _UNARY.items()}
@@ -167,6 +173,7 @@ class Simulator:
             now_micros = self.database.now_micros()
             if self._file is not None:
                 self._file.write_until(now_micros)
+            self._seen_micros = now_micros
 
 
 def _unary(service: SpannerService, name: str, request_name: str) -> Any:

@@ -40,8 +40,10 @@ def test_it_serves_and_writes_the_truth(tmp_path: Path) -> None:
         program.process.send_signal(signal.SIGINT)
         assert program.ends_with(WITHIN_S) == 0
 
+    lines = truth.read_text().splitlines()
+    assert f"\n{len(lines):,} transactions since" in program.said()
     balances: dict[int, int] = {}
-    for line in truth.read_text().splitlines():
+    for line in lines:
         transaction = json.loads(line)
         if transaction["commit_timestamp"] <= to_rfc3339(now):
             for change in transaction["changes"]:
@@ -86,3 +88,32 @@ def test_bad_options_are_said(options: tuple[str, str], problem: str) -> None:
     result = CliRunner().invoke(main, ["simulate", *options])
 
     assert (result.exit_code, problem in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "option", ["--rate", "--age", "--partition-life", "--schema-changes-every", "--fault-probability"]
+)
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1"])
+def test_numbers_without_meaning_are_said(option: str, value: str) -> None:
+    """What is no number of seconds, or of anything, is refused by the name of the option."""
+    result = CliRunner().invoke(main, ["simulate", option, value])
+
+    assert (result.exit_code, f"Invalid value for '{option}'" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("--rate", "0", "0<x<=100000"),
+        ("--rate", "100001", "0<x<=100000"),
+        ("--schema-changes-every", "0", "x>0"),
+        ("--preloaded", "-1", "x>=0"),
+    ],
+)
+def test_ranges_are_those_of_the_help(option: str, value: str, allowed: str) -> None:
+    """A number out of range is refused with the range that the help tells."""
+    result = CliRunner().invoke(main, ["simulate", option, value])
+    text = CliRunner().invoke(main, ["simulate", "--help"]).stdout
+
+    assert (result.exit_code, allowed in result.stderr) == (2, True)
+    assert allowed in text

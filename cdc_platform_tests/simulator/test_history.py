@@ -234,3 +234,22 @@ def test_state_of_other_settings_is_refused(tmp_path: Path) -> None:
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(SettingError, match="is no state file"):
         open_at(path, ORIGIN)
+
+
+def test_transactions_to_come_are_not_counted() -> None:
+    """History is made to the end of a second; what is committed later in it has not happened yet."""
+    database = simulated(3.4, rate=100)
+    history, now = database.history, database.now_micros
+    happened = [one for one in history.serial() if one.commit_micros <= now]
+
+    assert len(happened) == history.transactions_until(now) < history.transactions
+
+
+@pytest.mark.parametrize(
+    "name", ["rate", "partition_life_s", "history_s", "schema_change_every_s", "stall_s"]
+)
+def test_numbers_are_finite(name: str) -> None:
+    """A setting that is no number is refused by its name."""
+    changed: dict[str, Any] = {name: float("nan")}
+    with pytest.raises(SettingError, match=rf"`{name}` must be a finite number, but is: nan"):
+        SimulatorSettings(**changed)
