@@ -3,6 +3,7 @@
 import json
 import signal
 import threading
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,12 +28,17 @@ _HIGHEST_RATE: Final = 100_000
 _ABOVE_0: Final = FiniteRange(min=0, min_open=True)
 
 
+def _words(*members: StrEnum) -> click.Choice[str]:
+    # click tells members of an enum by their names, not by the values that everything else writes.
+    return click.Choice([member.value for member in members], case_sensitive=False)
+
+
 @click.command(epilog=EXAMPLES)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; any free one without it."
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the history and the faults.")
-@click.option("--dialect", type=click.Choice([*Dialect]), default=Dialect.GOOGLESQL, show_default=True)
+@click.option("--dialect", type=_words(*Dialect), default=Dialect.GOOGLESQL.value, show_default=True)
 @click.option("--partitions", type=click.IntRange(min=1), default=8, show_default=True)
 @click.option(
     "--partition-life",
@@ -58,8 +64,8 @@ _ABOVE_0: Final = FiniteRange(min=0, min_open=True)
 )
 @click.option(
     "--capture",
-    type=click.Choice([item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN]),
-    default=ValueCaptureType.NEW_ROW,
+    type=_words(*(item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN)),
+    default=ValueCaptureType.NEW_ROW.value,
     show_default=True,
     help="What the change stream captures.",
 )
@@ -90,7 +96,7 @@ def simulate(**options: Any) -> None:
     # Imported here: whoever only asks for help needs no gRPC.
     from cdc_platform.simulator.server import Simulator
 
-    settings = _settings(options)
+    settings = to_settings(options)
     is_over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: is_over.set())
@@ -106,7 +112,12 @@ def simulate(**options: Any) -> None:
     click.echo(f"{simulator.transactions:,} transactions since {to_rfc3339(simulator.origin_micros)}")
 
 
-def _settings(options: dict[str, Any]) -> SimulatorSettings:
+def to_settings(options: dict[str, Any]) -> SimulatorSettings:
+    """Return the settings that the command's options, as they are parsed, stand for.
+
+    Raises:
+        SettingError: One cannot be used.
+    """
     return SimulatorSettings(
         seed=options["seed"],
         dialect=Dialect(options["dialect"]),
