@@ -11,10 +11,12 @@ from cdc_platform.cli import main
 from cdc_platform.commands.simulate import parse_faults
 from cdc_platform.errors import SettingError
 from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.simulator.settings import PASSING_FAULTS, Fault
+from cdc_platform.simulator.hours import Hours
+from cdc_platform.simulator.settings import PASSING_FAULTS, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.programs import COMMAND_LINE, start
+from cdc_platform_tests.simulator.histories import ORIGIN
 
 WITHIN_S = 60.0
 
@@ -73,6 +75,17 @@ def test_faults_by_name() -> None:
     assert parse_faults("all") == PASSING_FAULTS
     with pytest.raises(SettingError, match=r"stalled.* but not: typhoon"):
         parse_faults("stalled,typhoon")
+
+
+@pytest.mark.parametrize(("option", "value"), [("--age", "5"), ("--origin", "2026-01-31T08:00:00Z")])
+def test_begin_of_a_history_that_is_there_is_refused(tmp_path: Path, option: str, value: str) -> None:
+    """A state file's history began when it began; an option that says otherwise is named."""
+    state = tmp_path / "bank.json"
+    Hours.kept_in(state, SimulatorSettings(), ORIGIN)
+
+    result = CliRunner().invoke(main, ["simulate", "--state", str(state), option, value])
+
+    assert (result.exit_code, f"({option}) is" in result.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
