@@ -1,8 +1,9 @@
-"""What the commands have in common: DEFS and `--name`, examples in their help, a Spark session."""
+"""What the commands have in common: DEFS and `--name`, numbers, examples in their help, a Spark session."""
 
+import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,17 @@ if TYPE_CHECKING:
 
 DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 NAME = click.option("--name", help="Which pipeline, where DEFS declares several.")
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers; `nan` and `inf` are in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number, or fail with the name of the option."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 def examples(*lines: str) -> str:

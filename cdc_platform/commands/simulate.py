@@ -3,11 +3,13 @@
 import json
 import signal
 import threading
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from cdc_platform.commands.common import FiniteRange
 from cdc_platform.errors import SettingError
 from cdc_platform.model.records import ValueCaptureType
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
@@ -22,7 +24,13 @@ Examples:
   cdc-platform simulate --state bank.json --faults unavailable,stalled
 """
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
-_FROM_0 = click.FloatRange(min=0)
+_HIGHEST_RATE: Final = 100_000
+_ABOVE_0: Final = FiniteRange(min=0, min_open=True)
+
+
+def _words(*members: StrEnum) -> click.Choice[str]:
+    # click tells members of an enum by their names, not by the values that everything else writes.
+    return click.Choice([member.value for member in members], case_sensitive=False)
 
 
 @click.command(epilog=EXAMPLES)
@@ -30,34 +38,50 @@ _FROM_0 = click.FloatRange(min=0)
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; any free one without it."
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the history and the faults.")
-@click.option("--dialect", type=click.Choice([*Dialect]), default=Dialect.GOOGLESQL, show_default=True)
+@click.option("--dialect", type=_words(*Dialect), default=Dialect.GOOGLESQL.value, show_default=True)
 @click.option("--partitions", type=click.IntRange(min=1), default=8, show_default=True)
 @click.option(
     "--partition-life",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=20,
     show_default=True,
     help="Seconds for which a partition lives at least.",
 )
-@click.option("--rate", type=_FROM_0, default=250, show_default=True, help="Transactions a second.")
+@click.option(
+    "--rate",
+    type=FiniteRange(min=0, min_open=True, max=_HIGHEST_RATE),
+    default=250,
+    show_default=True,
+    help="Transactions a second.",
+)
 @click.option("--accounts", type=int, default=1000, show_default=True, help="Accounts at the beginning.")
 @click.option(
-    "--preloaded", type=int, default=0, help="Transfers in the tables before the change stream is made."
+    "--preloaded",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Transfers in the tables before the change stream is made.",
 )
 @click.option(
     "--capture",
-    type=click.Choice([item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN]),
-    default=ValueCaptureType.NEW_ROW,
+    type=_words(*(item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN)),
+    default=ValueCaptureType.NEW_ROW.value,
     show_default=True,
     help="What the change stream captures.",
 )
 @click.option("--all-types", is_flag=True, help="Add a table with a column of every type.")
-@click.option("--schema-changes-every", type=_FROM_0, help="Seconds from one schema change to the next.")
+@click.option(
+    "--schema-changes-every",
+    type=_ABOVE_0,
+    help="Seconds from one schema change to the next; none without it.",
+)
 @click.option("--origin", help="When the history begins, such as 2026-01-31T08:00:00Z; else at the start.")
-@click.option("--age", type=_FROM_0, default=0, help="Seconds of history that there are at the start.")
+@click.option(
+    "--age", type=FiniteRange(min=0), default=0, help="Seconds of history that there are at the start."
+)
 @click.option("--faults", default="", help="Faults that befall queries, separated by commas, or `all`.")
 @click.option(
-    "--fault-probability", type=click.FloatRange(0, 1), default=0.1, show_default=True, help="Of each query."
+    "--fault-probability", type=FiniteRange(0, 1), default=0.1, show_default=True, help="Of each query."
 )
 @click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
 @click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
@@ -72,7 +96,7 @@ def simulate(**options: Any) -> None:
     # Imported here: whoever only asks for help needs no gRPC.
     from cdc_platform.simulator.server import Simulator
 
-    settings = _settings(options)
+    settings = to_settings(options)
     is_over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: is_over.set())
@@ -85,10 +109,15 @@ def simulate(**options: Any) -> None:
         if options["names"] is not None:
             _write_whole(options["names"], json.dumps(names, indent=1))
         is_over.wait()
-    click.echo(f"{simulator.history.transactions:,} transactions since {to_rfc3339(simulator.origin_micros)}")
+    click.echo(f"{simulator.transactions:,} transactions since {to_rfc3339(simulator.origin_micros)}")
 
 
-def _settings(options: dict[str, Any]) -> SimulatorSettings:
+def to_settings(options: dict[str, Any]) -> SimulatorSettings:
+    """Return the settings that the command's options, as they are parsed, stand for.
+
+    Raises:
+        SettingError: One cannot be used.
+    """
     return SimulatorSettings(
         seed=options["seed"],
         dialect=Dialect(options["dialect"]),

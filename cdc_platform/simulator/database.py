@@ -27,12 +27,17 @@ _WRITE: Final = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\b", r
 
 @dataclass(frozen=True)
 class Statement:
-    """A query with its parameters, and the moment it reads at; strong reads say so."""
+    """A query with its parameters, and the moment it reads at; strong reads and plans say so.
+
+    `types` are the type codes of those parameters that declare one.
+    """
 
     sql: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     read_micros: int = 0
     is_strong_single_use: bool = True
+    is_plan: bool = False
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 class Database:
@@ -55,11 +60,13 @@ class Database:
         Raises:
             Refusal: It is one, but Spanner would not answer it.
         """
-        call = find_stream_call(statement.sql, statement.parameters, self._settings)
+        call = find_stream_call(statement.sql, statement.parameters, self._settings, statement.types)
         if call is None:
             return None
         if not statement.is_strong_single_use:
             raise problems.multi_use()
+        if statement.is_plan:
+            raise problems.plan()
         self.stream.check(call.query)
         return call
 

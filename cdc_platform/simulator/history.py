@@ -86,6 +86,13 @@ class History:
         for number in self._numbers[bisect_left(self._numbers, first_block) :]:
             yield from self.block(number)
 
+    def transactions_until(self, micros: int) -> int:
+        """Return how many transactions were committed up to a moment that has been made."""
+        with self._lock:
+            to_come = self.blocks(micros, self.hours.start_micros(self._next_block))
+            later = sum(one.commit_micros > micros for number in to_come for one in self.block(number))
+            return self.transactions - later
+
     def rows_at(self, table: int, micros: int) -> dict[Key, Row]:
         """Return the rows of a table at a moment that has been made."""
         with self._lock:

@@ -7,6 +7,7 @@ makes the same transactions up to there.
 """
 
 import json
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.simulator.settings import SimulatorSettings
 
 FORMAT_VERSION: Final = 1
@@ -56,12 +58,20 @@ class Hours:
         """Return the hours of a file, with a new opening from now on; the file is made if it is not there.
 
         Raises:
-            SettingError: The file was made with other settings, or is none of this version.
+            SettingError: The file was made with other settings or another begin, or is none of this version.
         """
         file = StateFile(path, settings)
-        origin_micros, openings = file.read() or (settings.origin_micros or now_micros, [])
-        first = max([(now_micros - origin_micros) // BLOCK_MICROS, *(found.end or 0 for found in openings)])
-        opened = _opening(settings, first, first + LEASE_BLOCKS)
+        history_blocks = math.ceil(settings.history_s)
+        began_micros = settings.origin_micros
+        if began_micros is None:
+            began_micros = now_micros - int(settings.history_s * BLOCK_MICROS)
+        origin_micros, openings = file.read() or (began_micros, [])
+        current = (now_micros - origin_micros) // BLOCK_MICROS
+        first = max([current, *(found.end or 0 for found in openings)])
+        # A new file's bank has been open for as long as its history is to be.
+        opened = _opening(
+            settings, first if openings else max(0, first - history_blocks), first + LEASE_BLOCKS
+        )
         hours = cls(origin_micros, [*openings, opened], file)
         file.write(origin_micros, hours.openings)
         return hours
@@ -120,7 +130,18 @@ class StateFile:
                     f"is {value!r}, but the history in {self.path} was made with {settings.get(name)!r}; "
                     "give the same, or another file",
                 )
+        self._check_begin(int(origin))
         return int(origin), openings
+
+    def _check_begin(self, origin_micros: int) -> None:
+        began = f"the history in {self.path} began at {to_rfc3339(origin_micros)}"
+        advice = f"{began}; leave it out, or give another file"
+        if self.settings.origin_micros not in (None, origin_micros):
+            raise SettingError(
+                "origin_micros", f"(--origin) is {to_rfc3339(self.settings.origin_micros or 0)}, but {advice}"
+            )
+        if self.settings.history_s:
+            raise SettingError("history_s", f"(--age) is {self.settings.history_s:g}, but {advice}")
 
     def write(self, origin_micros: int, openings: Sequence[Opening]) -> None:
         """Replace the file, whole."""

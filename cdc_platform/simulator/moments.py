@@ -42,11 +42,14 @@ class Moments:
         if kind == "begin":
             micros, begun = self._begun(selector.begin)
             return Reading(micros, is_strong_single_use=False, transaction=begun)
+        # A request without a selector reads strongly; one that selects to write does not read so.
+        is_read_only = kind is None or selector.single_use.WhichOneof("mode") == "read_only"
         read_only = selector.single_use.read_only
         micros = self._moment(read_only)
         bound = read_only.WhichOneof("timestamp_bound")
         told = transaction(b"", micros) if read_only.return_read_timestamp else b""
-        return Reading(micros, is_strong_single_use=bound in (None, "strong"), transaction=told)
+        is_strong = is_read_only and bound in (None, "strong")
+        return Reading(micros, is_strong_single_use=is_strong, transaction=told)
 
     def begun(self, options: Any) -> bytes:
         """Return a new read-only transaction as a message in bytes.

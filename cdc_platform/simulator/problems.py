@@ -1,6 +1,7 @@
 """Refusals in Spanner's words: a gRPC status code by its name, and a text."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from cdc_platform.model.timestamps import to_rfc3339
@@ -83,6 +84,42 @@ def argument_is_expression(function: str, position: int) -> Refusal:
     )
 
 
+def argument_of_other_type(function: str, name: str, expected: str, found: str) -> Refusal:
+    """An argument whose type is not the one of the signature."""
+    return Refusal(
+        "INVALID_ARGUMENT",
+        f"Invalid argument of change stream TVF {function}. {name} must be {expected}, but is {found}. "
+        "Implicit type conversions are not supported.",
+    )
+
+
+def too_many_arguments(function: str, most: int, found: int) -> Refusal:
+    """More arguments than the signature has."""
+    return Refusal(
+        "INVALID_ARGUMENT",
+        f"No matching signature for {function}: Signature accepts at most {most} arguments, found {found} "
+        "arguments",
+    )
+
+
+def argument_unknown(function: str, name: str, known: Iterable[str]) -> Refusal:
+    """An argument with a name that the signature has not."""
+    return Refusal(
+        "INVALID_ARGUMENT",
+        f"Named argument {name} not found in signature for call to {function}; it has {', '.join(known)}",
+    )
+
+
+def argument_twice(function: str, name: str) -> Refusal:
+    """An argument that is given more than once."""
+    return Refusal("INVALID_ARGUMENT", f"Duplicate named argument {name} found in call to {function}")
+
+
+def parameter_invalid(name: str, type_name: str) -> Refusal:
+    """A bound value that is none of its type."""
+    return Refusal("INVALID_ARGUMENT", f"Invalid value for bind parameter {name}: Expected {type_name}.")
+
+
 def token_unknown(token: str) -> Refusal:
     """A token that no partition of the stream has."""
     return Refusal(
@@ -123,6 +160,11 @@ def not_streaming() -> Refusal:
     return Refusal(
         "INVALID_ARGUMENT", f"Change stream queries are not supported for the ExecuteSql API. {_MULTI_USE}"
     )
+
+
+def plan() -> Refusal:
+    """A change stream query of which only the plan is wanted."""
+    return Refusal("UNIMPLEMENTED", "Change stream queries are not supported in query mode PLAN.")
 
 
 def combined(dialect: Dialect, function: str) -> Refusal:

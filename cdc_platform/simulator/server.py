@@ -1,5 +1,6 @@
 """The simulator as a server on loopback."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from cdc_platform.simulator.settings import Fault, SimulatorSettings
 LOOPBACK: Final = "127.0.0.1"
 SERVICE: Final = "google.spanner.v1.Spanner"
 
+_LOG: Final = logging.getLogger(__name__)
 _THREADS: Final = 1024
 """Every open change stream query waits in a thread of its own."""
 _TICK_S: Final = 0.25
@@ -74,6 +76,7 @@ class Simulator:
         self._is_over = threading.Event()
         self._server: Any = None
         self.host = ""
+        self._seen_micros = 0
         self.database = Database(History(self.settings, self._hours()), clock)
         self._file = HistoryFile(self.history, history_file) if history_file is not None else None
         self._work = threading.Thread(target=self._go_on, name="simulator", daemon=True)
@@ -97,13 +100,18 @@ class Simulator:
         """When the history and the change stream began."""
         return self.history.origin_micros
 
+    @property
+    def transactions(self) -> int:
+        """How many transactions have been committed, and are in the history file if there is one."""
+        return self.history.transactions_until(self._seen_micros)
+
     def start(self) -> None:
         """Make the history up to now, and answer from now on.
 
         Raises:
             SetupError: The port is taken.
         """
-        self.database.now_micros()
+        self._seen_micros = self.database.now_micros()
         self._server = grpc.server(ThreadPoolExecutor(_THREADS), options=_OPTIONS)
         service = SpannerService(self.database)
         handlers = {name: _unary(service, name, request) for name, request in _UNARY.items()}
@@ -165,6 +173,7 @@ class Simulator:
             now_micros = self.database.now_micros()
             if self._file is not None:
                 self._file.write_until(now_micros)
+            self._seen_micros = now_micros
 
 
 def _unary(service: SpannerService, name: str, request_name: str) -> Any:
@@ -175,6 +184,8 @@ def _unary(service: SpannerService, name: str, request_name: str) -> Any:
             response = method(request)
         except Refusal as refusal:
             return _abort(context, refusal)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is to read it
+            return _abort(context, _failure(name, error))
         return response if isinstance(response, bytes) else bytes(response.SerializeToString())
 
     return grpc.unary_unary_rpc_method_handler(answer, _parser(request_name))
@@ -190,8 +201,16 @@ def _streaming(service: SpannerService, name: str, request_name: str) -> Any:
             yield from method(request, is_over)
         except Refusal as refusal:
             _abort(context, refusal)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is to read it
+            _abort(context, _failure(name, error))
 
     return grpc.unary_stream_rpc_method_handler(answer, _parser(request_name))
+
+
+def _failure(name: str, error: Exception) -> Refusal:
+    """Return what a caller is told of a mistake of the simulator, and log where it happened."""
+    _LOG.error("%s failed", name, exc_info=error)
+    return Refusal("INTERNAL", f"The simulator failed in {name}: {type(error).__name__}: {error}")
 
 
 def _abort(context: Any, refusal: Refusal) -> bytes:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import count, pairwise
@@ -15,6 +14,7 @@ from cdc_platform.simulator.faults import KINT64MAX_1, Fate, befall
 from cdc_platform.simulator.keys import chosen_keys
 from cdc_platform.simulator.messages import message_type
 from cdc_platform.simulator.moments import Moments, Reading, framed, transaction
+from cdc_platform.simulator.parameters import parameter_types, parameter_values
 from cdc_platform.simulator.reads import Result
 from cdc_platform.simulator.settings import Dialect, Fault, PartitionMode
 from cdc_platform.simulator.sql import StreamCall
@@ -202,13 +202,15 @@ class SpannerService:
         return framed(transaction(b"", KINT64MAX_1))
 
     def _statement(self, request: Any) -> tuple[Statement, Reading]:
+        from google.cloud.spanner_v1.types import ExecuteSqlRequest
+
         reading = self._reading(request)
-        parameters = {
-            name: _parameter(value, request.param_types[name].code if name in request.param_types else 0)
-            for name, value in request.params.fields.items()
-        }
-        statement = Statement(request.sql, parameters, reading.micros, reading.is_strong_single_use)
-        return statement, reading
+        types = parameter_types(request)
+        values = parameter_values(request, types)
+        mode = getattr(request, "query_mode", ExecuteSqlRequest.QueryMode.NORMAL)
+        is_plan = mode == ExecuteSqlRequest.QueryMode.PLAN
+        strong = reading.is_strong_single_use
+        return Statement(request.sql, values, reading.micros, strong, is_plan, types), reading
 
     def _reading(self, request: Any) -> Reading:
         self._check_session(request.session)
@@ -263,25 +265,3 @@ def _nested_type(fields: Mapping[str, Any]) -> Any:
         members.append(StructType.Field(name=name, type_=found))
     struct = Type(code=TypeCode.STRUCT, struct_type=StructType(fields=members))
     return Type(code=TypeCode.ARRAY, array_element_type=struct)
-
-
-def _parameter(value: Any, type_code: int) -> Any:
-    """Return a bound value as SQLite compares it with the cells of a column of its type."""
-    from google.cloud.spanner_v1.types import TypeCode
-
-    found = _python(value)
-    if type_code == TypeCode.INT64 and isinstance(found, str):
-        return int(found)
-    if type_code == TypeCode.BYTES and isinstance(found, str):
-        return b64decode(found)
-    return found
-
-
-def _python(value: Any) -> Any:
-    """Return a protobuf value as Python has it."""
-    kind = value.WhichOneof("kind")
-    if kind in (None, "null_value"):
-        return None
-    if kind == "list_value":
-        return [_python(item) for item in value.list_value.values]
-    return getattr(value, kind)

@@ -1,5 +1,6 @@
 """Settings of the simulator: everything that its history follows from, besides the time it begins at."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -149,6 +150,13 @@ class SimulatorSettings:
     change_stream: str = "bank_changes"
 
     def __post_init__(self) -> None:
+        for name in ("rate", "partition_life_s", "history_s", "schema_change_every_s", "stall_s"):
+            if not math.isfinite(getattr(self, name) or 0):
+                raise SettingError(name, f"must be a finite number, but is: {getattr(self, name)}")
+        if self.preloaded_transfers < 0:
+            raise SettingError(
+                "preloaded_transfers", f"must be 0 or more, but is: {self.preloaded_transfers}"
+            )
         for name in ("rate", "partition_life_s", "banks", "partitions", "chunk_bytes", "retention_s"):
             if getattr(self, name) <= 0:
                 raise SettingError(name, f"must be positive, but is: {getattr(self, name)}")

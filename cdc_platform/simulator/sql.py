@@ -13,13 +13,15 @@ from cdc_platform.simulator.stream import StreamQuery
 Parameters = Mapping[str, Any]
 """Values of bound parameters by name: text, number, truth, None or list."""
 
-_ARGUMENTS: Final = (
-    "start_timestamp",
-    "end_timestamp",
-    "partition_token",
-    "heartbeat_milliseconds",
-    "read_options",
-)
+_ARGUMENTS: Final = {
+    "start_timestamp": "TIMESTAMP",
+    "end_timestamp": "TIMESTAMP",
+    "partition_token": "STRING",
+    "heartbeat_milliseconds": "INT64",
+    "read_options": "ARRAY",
+}
+"""The read functions' arguments in their order, and the codes of their types."""
+_INT64: Final = re.compile(r"-?[0-9]{1,19}")
 _GOOGLESQL_READ: Final = re.compile(r"`?\bREAD_(?P<stream>\w+)`?\s*\(", re.IGNORECASE)
 _GOOGLESQL_WHOLE: Final = re.compile(
     r"\s*SELECT\s+ChangeRecord\s+FROM\s+`?READ_\w+`?\s*\((?P<arguments>.*)\)\s*;?\s*",
@@ -53,8 +55,20 @@ class StreamCall:
     query: StreamQuery
 
 
-def find_stream_call(sql: str, parameters: Parameters, settings: SimulatorSettings) -> StreamCall | None:
+@dataclass(frozen=True)
+class Argument:
+    """The value of an argument, and the code of the type that it has for certain, if any."""
+
+    value: Any
+    type_name: str = ""
+
+
+def find_stream_call(
+    sql: str, parameters: Parameters, settings: SimulatorSettings, types: Mapping[str, str] | None = None
+) -> StreamCall | None:
     """Return the call of a read function, None when the text has none.
+
+    `types` are the type codes of the parameters that declare one.
 
     Raises:
         Refusal: It calls one, but not so that Spanner would answer.
@@ -71,8 +85,14 @@ def find_stream_call(sql: str, parameters: Parameters, settings: SimulatorSettin
         raise problems.function_not_found(dialect, function, call.start() + 1)
     if whole is None or _closes_early(whole["arguments"]):
         raise problems.combined(dialect, function)
-    values = _bound(whole["arguments"], parameters, function)
-    return StreamCall(function, _query(values))
+    bound = _bound(whole["arguments"], function)
+    found = {
+        name: _argument(text, parameters, types or {}, function, position)
+        for position, (name, text) in enumerate(bound.items())
+    }
+    for name, argument in found.items():
+        _check_type(function, name, argument)
+    return StreamCall(function, _query({name: argument.value for name, argument in found.items()}))
 
 
 def _is_equal(name: str, other: str, dialect: Dialect) -> bool:
@@ -80,30 +100,55 @@ def _is_equal(name: str, other: str, dialect: Dialect) -> bool:
     return name == other or (dialect is Dialect.GOOGLESQL and name.lower() == other.lower())
 
 
-def _bound(text: str, parameters: Parameters, function: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for position, argument in enumerate(split_list(text)):
+def _bound(text: str, function: str) -> dict[str, str]:
+    """Return the text of each argument by its name."""
+    bound: dict[str, str] = {}
+    arguments = split_list(text)
+    if len(arguments) > len(_ARGUMENTS):
+        raise problems.too_many_arguments(function, len(_ARGUMENTS), len(arguments))
+    for argument, positional in zip(arguments, _ARGUMENTS, strict=False):
         named = _NAMED.fullmatch(argument)
-        name = named["name"].lower() if named else _ARGUMENTS[min(position, len(_ARGUMENTS) - 1)]
-        value = (named["value"] if named else argument).strip()
-        values[name] = _value(value, parameters, function, position)
-    return values
+        name = named["name"].lower() if named else positional
+        if name not in _ARGUMENTS:
+            raise problems.argument_unknown(function, name, _ARGUMENTS)
+        if name in bound:
+            raise problems.argument_twice(function, name)
+        bound[name] = (named["value"] if named else argument).strip()
+    return bound
 
 
-def _value(text: str, parameters: Parameters, function: str, position: int) -> Any:
+def _argument(
+    text: str, parameters: Parameters, types: Mapping[str, str], function: str, position: int
+) -> Argument:
     if text.upper() == "NULL":
-        return None
+        return Argument(None)
     parameter = _PARAMETER.fullmatch(text)
     if parameter is not None:
         name = parameter["name"] or f"p{parameter['number']}"
         found = next((key for key in parameters if key.lower() == name.lower()), None)
         if found is None:
             raise problems.Refusal("INVALID_ARGUMENT", f"No parameter found for binding: {name}")
-        return parameters[found]
+        return Argument(parameters[found], types.get(found, ""))
     literal = _LITERAL.fullmatch(text)
     if literal is None:
         raise problems.argument_is_expression(function, position)
-    return next(literal[kind] for kind in ("number", "text", "array") if literal[kind] is not None)
+    if literal["number"] is not None:
+        return Argument(literal["number"], "INT64")
+    return Argument(literal["array"], "ARRAY") if literal["array"] is not None else Argument(literal["text"])
+
+
+def _check_type(function: str, name: str, argument: Argument) -> None:
+    expected, value = _ARGUMENTS[name], argument.value
+    if name == "read_options":
+        return
+    if argument.type_name not in ("", expected):
+        raise problems.argument_of_other_type(function, name, expected, argument.type_name)
+    if expected == "INT64":
+        is_right = type(value) is int or (isinstance(value, str) and _INT64.fullmatch(value) is not None)
+    else:
+        is_right = isinstance(value, str)
+    if value is not None and not is_right:
+        raise problems.argument_of_other_type(function, name, expected, repr(value))
 
 
 def _query(values: Mapping[str, Any]) -> StreamQuery:
@@ -122,7 +167,7 @@ def _micros(text: str | None) -> int | None:
         return None
     try:
         return from_rfc3339(text)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise problems.Refusal("INVALID_ARGUMENT", f"Invalid timestamp: '{text}'") from error
 
 

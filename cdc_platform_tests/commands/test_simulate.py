@@ -11,10 +11,12 @@ from cdc_platform.cli import main
 from cdc_platform.commands.simulate import parse_faults
 from cdc_platform.errors import SettingError
 from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.simulator.settings import PASSING_FAULTS, Fault
+from cdc_platform.simulator.hours import Hours
+from cdc_platform.simulator.settings import PASSING_FAULTS, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.programs import COMMAND_LINE, start
+from cdc_platform_tests.simulator.histories import ORIGIN
 
 WITHIN_S = 60.0
 
@@ -40,8 +42,10 @@ def test_it_serves_and_writes_the_truth(tmp_path: Path) -> None:
         program.process.send_signal(signal.SIGINT)
         assert program.ends_with(WITHIN_S) == 0
 
+    lines = truth.read_text().splitlines()
+    assert f"\n{len(lines):,} transactions since" in program.said()
     balances: dict[int, int] = {}
-    for line in truth.read_text().splitlines():
+    for line in lines:
         transaction = json.loads(line)
         if transaction["commit_timestamp"] <= to_rfc3339(now):
             for change in transaction["changes"]:
@@ -73,6 +77,17 @@ def test_faults_by_name() -> None:
         parse_faults("stalled,typhoon")
 
 
+@pytest.mark.parametrize(("option", "value"), [("--age", "5"), ("--origin", "2026-01-31T08:00:00Z")])
+def test_begin_of_a_history_that_is_there_is_refused(tmp_path: Path, option: str, value: str) -> None:
+    """A state file's history began when it began; an option that says otherwise is named."""
+    state = tmp_path / "bank.json"
+    Hours.kept_in(state, SimulatorSettings(), ORIGIN)
+
+    result = CliRunner().invoke(main, ["simulate", "--state", str(state), option, value])
+
+    assert (result.exit_code, f"({option}) is" in result.stderr) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -86,3 +101,32 @@ def test_bad_options_are_said(options: tuple[str, str], problem: str) -> None:
     result = CliRunner().invoke(main, ["simulate", *options])
 
     assert (result.exit_code, problem in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "option", ["--rate", "--age", "--partition-life", "--schema-changes-every", "--fault-probability"]
+)
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1"])
+def test_numbers_without_meaning_are_said(option: str, value: str) -> None:
+    """What is no number of seconds, or of anything, is refused by the name of the option."""
+    result = CliRunner().invoke(main, ["simulate", option, value])
+
+    assert (result.exit_code, f"Invalid value for '{option}'" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("--rate", "0", "0<x<=100000"),
+        ("--rate", "100001", "0<x<=100000"),
+        ("--schema-changes-every", "0", "x>0"),
+        ("--preloaded", "-1", "x>=0"),
+    ],
+)
+def test_ranges_are_those_of_the_help(option: str, value: str, allowed: str) -> None:
+    """A number out of range is refused with the range that the help tells."""
+    result = CliRunner().invoke(main, ["simulate", option, value])
+    text = CliRunner().invoke(main, ["simulate", "--help"]).stdout
+
+    assert (result.exit_code, allowed in result.stderr) == (2, True)
+    assert allowed in text

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.records import ValueCaptureType
+from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.simulator.history import History
 from cdc_platform.simulator.history_file import transaction_line
 from cdc_platform.simulator.hours import BLOCK_MICROS, LEASE_BLOCKS, Hours
@@ -224,6 +225,22 @@ def test_history_goes_on_after_a_restart(tmp_path: Path) -> None:
     assert lines(second, later_micros + 2 * SECOND) == lines(third, later_micros + 2 * SECOND)
 
 
+def test_begin_of_a_state_is_given_once(tmp_path: Path) -> None:
+    """A new file's history has the age that is asked for; one that is there keeps its begin, or says so."""
+    path, begin = tmp_path / "state.json", ORIGIN - 3 * SECOND
+    first = open_at(path, ORIGIN, history_s=3.0)
+    first.advance(ORIGIN)
+
+    assert begin == first.origin_micros
+    assert lines(first, ORIGIN - SECOND)
+    for changed in ({"history_s": 3.0}, {"origin_micros": begin + 1}):
+        with pytest.raises(SettingError, match=f"`{next(iter(changed))}`.*began at {to_rfc3339(begin)}"):
+            open_at(path, ORIGIN, **changed)
+    again = open_at(path, ORIGIN, origin_micros=begin)
+    again.advance(ORIGIN)
+    assert lines(first, ORIGIN) == lines(again, ORIGIN)
+
+
 def test_state_of_other_settings_is_refused(tmp_path: Path) -> None:
     """A history cannot go on with other settings, and a file that is none is said to be none."""
     path = tmp_path / "state.json"
@@ -234,3 +251,22 @@ def test_state_of_other_settings_is_refused(tmp_path: Path) -> None:
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(SettingError, match="is no state file"):
         open_at(path, ORIGIN)
+
+
+def test_transactions_to_come_are_not_counted() -> None:
+    """History is made to the end of a second; what is committed later in it has not happened yet."""
+    database = simulated(3.4, rate=100)
+    history, now = database.history, database.now_micros
+    happened = [one for one in history.serial() if one.commit_micros <= now]
+
+    assert len(happened) == history.transactions_until(now) < history.transactions
+
+
+@pytest.mark.parametrize(
+    "name", ["rate", "partition_life_s", "history_s", "schema_change_every_s", "stall_s"]
+)
+def test_numbers_are_finite(name: str) -> None:
+    """A setting that is no number is refused by its name."""
+    changed: dict[str, Any] = {name: float("nan")}
+    with pytest.raises(SettingError, match=rf"`{name}` must be a finite number, but is: nan"):
+        SimulatorSettings(**changed)
