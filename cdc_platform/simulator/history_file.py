@@ -26,6 +26,8 @@ class HistoryFile:
     def write_until(self, now_micros: int) -> None:
         """Write the transactions that were committed since the last time, up to a moment."""
         begin = max(self._written_micros + 1, self._history.origin_micros)
+        if self._written_micros == _NEVER and self._history.settings.preloaded_transfers:
+            self._file.write(preloaded_line(self._history))
         for number in self._history.blocks(begin, now_micros):
             for transaction in self._history.block(number):
                 if begin <= transaction.commit_micros <= now_micros:
@@ -36,6 +38,18 @@ class HistoryFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def preloaded_line(history: History) -> str:
+    """Return the rows that are there before the change stream is, as the inserts of no transaction."""
+    before_micros = history.origin_micros - 1
+    schema = history.schemas.at(history.origin_micros)
+    changes = [
+        _change(table, Change(table.number, key, Mod.INSERT, None, row, (), 0))
+        for table in schema.tables.values()
+        for key, row in sorted(history.rows_at(table.number, before_micros).items())
+    ]
+    return _as_line({"commit_timestamp": None, "server_transaction_id": None, "changes": changes})
 
 
 def transaction_line(transaction: Transaction, history: History) -> str:
@@ -53,7 +67,11 @@ def transaction_line(transaction: Transaction, history: History) -> str:
         "is_system_transaction": transaction.is_system,
         "changes": changes,
     }
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
+    return _as_line(line)
+
+
+def _as_line(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def _change(table: SimTable, change: Change) -> dict[str, Any]:

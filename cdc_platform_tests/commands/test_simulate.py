@@ -22,11 +22,13 @@ WITHIN_S = 60.0
 
 
 @pytest.mark.integration
-def test_it_serves_and_writes_the_truth(tmp_path: Path) -> None:
-    """It prints and writes the names to connect with, and the file tells every transaction that it served."""
+@pytest.mark.parametrize("preloaded", [0, 200])
+def test_it_serves_and_writes_the_truth(tmp_path: Path, preloaded: int) -> None:
+    """It prints and writes the names to connect with, and the file tells every row that it served."""
     names_file, truth = tmp_path / "names.json", tmp_path / "truth.jsonl"
     options = ("--names", names_file, "--history", truth, "--age", "2", "--rate", "50", "--seed", "5")
-    with start(tmp_path / "log", COMMAND_LINE, "simulate", *options) as program:
+    rows_before = ("--preloaded", str(preloaded))
+    with start(tmp_path / "log", COMMAND_LINE, "simulate", *options, *rows_before) as program:
         program.wait_for("SPANNER_EMULATOR_HOST=127.0.0.1:", WITHIN_S)
         names = json.loads(names_file.read_text())
         assert all(value in program.said() for value in names.values())
@@ -43,11 +45,16 @@ def test_it_serves_and_writes_the_truth(tmp_path: Path) -> None:
         assert program.ends_with(WITHIN_S) == 0
 
     lines = truth.read_text().splitlines()
-    assert f"\n{len(lines):,} transactions since" in program.said()
+    first = json.loads(lines[0])
+    has_rows_before = first["server_transaction_id"] is None
+    transfers_before = [change for change in first["changes"] if change["table"] == "transfers"]
+    assert has_rows_before == (preloaded > 0)
+    assert not has_rows_before or len(transfers_before) == preloaded
+    assert f"\n{len(lines) - has_rows_before:,} transactions since" in program.said()
     balances: dict[int, int] = {}
     for line in lines:
         transaction = json.loads(line)
-        if transaction["commit_timestamp"] <= to_rfc3339(now):
+        if (transaction["commit_timestamp"] or "") <= to_rfc3339(now):
             for change in transaction["changes"]:
                 if change["table"] == "accounts":
                     key = int(change["keys"]["account_id"])
