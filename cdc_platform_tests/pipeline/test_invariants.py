@@ -13,6 +13,7 @@ from cdc_platform.lake.cuts import append_cut, newest_cut
 from cdc_platform.lake.lake import LINEAGE, LOG, RAW, SCHEMA
 from cdc_platform.lake.schema_history import append_events, load_history
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.records import ModType
 from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schemas import CHANGE_LOG
 from cdc_platform.model.slices import Slice, SliceOutcome
@@ -24,6 +25,7 @@ from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, o
 from cdc_platform_tests.pipelines import (
     START,
     append_raw,
+    data_change,
     feed,
     found_table,
     run_steps,
@@ -132,9 +134,13 @@ def change_source(pipeline: Pipeline, _spark: "SparkSession") -> None:
 
 
 def insert_again(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """Let the source break its word: it inserts an account that is there already."""
-    feed(pipeline, START + 3 * SECOND - 1, opening(1, 70, START + 2 * SECOND))
-    run_steps(pipeline, spark)
+    """Let the source break its word: it inserts a transfer that is there already."""
+    for second in (2, 3):
+        moved = ({"tid": "same"}, {"amount": "1"})
+        at_micros, name = START + second * SECOND, f"again-{second}"
+        record = data_change("transfers", ModType.INSERT, moved, at_micros=at_micros, transaction=name)
+        feed(pipeline, at_micros + SECOND - 1, record)
+        run_steps(pipeline, spark)
 
 
 DAMAGES: list[tuple[str, Damage]] = [
@@ -191,8 +197,8 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
         assert not check_named(name).run(pipeline, spark, EVERYTHING).passed, f"damage {number}: {name}"
         undo_damage(pipeline, spark, heads)
     told = check_named("keys_unique").run(pipeline, spark, EVERYTHING)
-    assert told.summary == '1 keys of `accounts` are there more than once, such as {"id":1}'
-    assert told.facts == {"accounts": 1, "transfers": 0}
+    assert told.summary == '1 keys of `transfers` are there more than once, such as {"tid":"same"}'
+    assert told.facts == {"accounts": 0, "transfers": 1}
 
 
 def test_before_the_first_tick_no_promise_is_broken_and_none_about_tables_is_kept(
