@@ -41,8 +41,9 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     settings = load_settings(defs, name)
     pipeline = open_existing(settings)
     if junit is not None:
-        # A place that takes no file shows before the checks take their time.
-        write_report(junit, as_junit(settings.name, []))
+        # A place that takes no file shows before the checks take their time; one that broke off leaves a
+        # file that no reader takes for a success.
+        write_report(junit, "")
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         results = run_checks(pipeline, start_spark(settings), stop.is_not_asked)
     if not stop.is_not_asked():
@@ -69,7 +70,10 @@ def run_checks(
         begun = time.monotonic()
         try:
             verdict = promise.run(pipeline, spark, EVERYTHING)
-        except Exception as error:  # noqa: BLE001  what keeps one check from its answer fails it alone
+        except Exception as error:  # what keeps one check from its answer fails it alone
+            if not wants_more():
+                # The signal that asked for the end has ended Spark, too.
+                raise
             verdict = Verdict(passed=False, summary=_told(error), facts={})
         seconds = time.monotonic() - begun
         failed = ("warn  ", "yellow") if promise.is_warning else ("FAILED", "red")

@@ -60,6 +60,18 @@ def test_checks_end_when_no_more_are_wanted(monkeypatch: pytest.MonkeyPatch) -> 
     assert [check.name for check, _, _ in results] == ["first"]
 
 
+def test_what_breaks_after_a_signal_is_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A signal ends Spark, too: what the check at hand says of that is not told as its failure."""
+    checks = (a_check("first", passes=True, error=ConnectionError("Spark is gone")),)
+    monkeypatch.setattr("cdc_platform.pipeline.invariants.CHECKS", checks)
+    answers = iter([True, False])
+    with pytest.raises(ConnectionError):
+        run_checks(cast("Pipeline", None), cast("SparkSession", None), lambda: next(answers))
+    assert capsys.readouterr().out == ""
+
+
 def test_junit_tells_what_failed() -> None:
     """The JUnit file has a case for each check, and the summary of those that failed."""
     passed, failed = a_check("good", passes=True), a_check("bad", passes=False)
