@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Final
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from cdc_platform.model.records import ModType, ValueCaptureType
@@ -27,6 +28,17 @@ CAPTURES: Final = tuple(capture for capture in ValueCaptureType if capture is no
 TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=6)
 
 State = dict[tuple[str, Key], Row]
+
+
+def spark_cases(most: int) -> settings:
+    """Return the settings of a test whose cases are slow, being Spark's: the same few in every run."""
+    return settings(
+        max_examples=most,
+        derandomize=True,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 def micros(low: int = -62_135_596_800_000_000, high: int = 253_402_300_799_999_999) -> st.SearchStrategy[int]:

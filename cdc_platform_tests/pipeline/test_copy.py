@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from cdc_platform.errors import AccessDenied, LakeError, SourceNotFound
@@ -43,7 +43,7 @@ from cdc_platform_tests.pipelines import (
     rows_of,
     source_of,
 )
-from cdc_platform_tests.strategies import streams
+from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.typed_values import sorted_by_key, typed_rows
 
 if TYPE_CHECKING:
@@ -84,13 +84,7 @@ def copied_ids(pipeline: Pipeline) -> list[int]:
     return sorted(row["id"] for row in rows_of(pipeline, "accounts", snapshot_id))
 
 
-@settings(
-    max_examples=3,
-    derandomize=True,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@spark_cases(3)
 @given(stream=streams(max_transactions=5), data=st.data())
 def test_every_cut_equals_the_history_wherever_the_stream_takes_over(
     spark: "SparkSession", session_lake: LakeSettings, stream: tuple[History, Slicing], data: st.DataObject

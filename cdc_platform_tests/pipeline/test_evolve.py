@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import SCHEMA
@@ -29,6 +29,7 @@ from cdc_platform_tests.pipelines import (
     run_steps,
     source_of,
 )
+from cdc_platform_tests.strategies import spark_cases
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,13 +69,7 @@ def live_rows(pipeline: Pipeline, source: Source, micros: int) -> list[dict[str,
     return sorted(rows, key=lambda row: int(row["id"]))
 
 
-@settings(
-    max_examples=5,
-    derandomize=True,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@spark_cases(5)
 @given(life=lives())
 def test_whatever_changes_the_table_equals_the_source(
     spark: "SparkSession", session_lake: LakeSettings, life: tuple[Source, list[int]]

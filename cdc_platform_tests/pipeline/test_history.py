@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.settings import LakeSettings
@@ -25,7 +25,7 @@ from cdc_platform_tests.fake_stream import Slicing, raw_rows
 from cdc_platform_tests.history import History
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, closing, feed_tick, opening, transfer
 from cdc_platform_tests.pipelines import START, append_raw, feed, make_pipeline, rows_of, run_steps, state_of
-from cdc_platform_tests.strategies import streams
+from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.typed_values import typed_row
 from cdc_platform_tests.versions import Version, kept_rows_at, versions_at
 
@@ -48,13 +48,7 @@ class Killed(BaseException):
     """Stands for the end of a process: nothing may catch it."""
 
 
-@settings(
-    max_examples=1,
-    derandomize=True,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@spark_cases(1)
 @given(stream=streams(max_transactions=24).filter(lambda stream: len(stream[0].transactions) >= 12))
 def test_histories_and_kept_rows_equal_the_model_at_every_cut(
     spark: "SparkSession", session_lake: LakeSettings, stream: tuple[History, Slicing]

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import example, given
 
 from cdc_platform.errors import RowNotFound
 from cdc_platform.lake.settings import LakeSettings
@@ -22,6 +22,7 @@ from cdc_platform_tests.pipeline.evolving import STEP, Source, lives
 from cdc_platform_tests.pipeline.test_copy import NOW, bank_of
 from cdc_platform_tests.pipeline.test_evolve import look_at, read_until, retyped_source
 from cdc_platform_tests.pipelines import START, feed, make_pipeline, rows_of, run_steps, source_of
+from cdc_platform_tests.strategies import spark_cases
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,13 +112,7 @@ def test_options_switched_on_later_count_the_copy(spark: "SparkSession", session
     assert are_sound(pipeline, spark)
 
 
-@settings(
-    max_examples=1,
-    derandomize=True,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@spark_cases(1)
 @given(life=lives())
 @example(life=(retyped_source(), [START + STEP, START + 3 * STEP]))
 def test_whatever_changes_all_versions_are_kept(

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.lake.cuts import list_cuts
@@ -14,7 +14,7 @@ from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform_tests.fake_stream import FakeChangeStream, Slicing, raw_rows
 from cdc_platform_tests.history import History, LogEntry, tables_at
 from cdc_platform_tests.pipelines import append_raw, log_rows, make_pipeline, rows_of, run_steps
-from cdc_platform_tests.strategies import streams
+from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.typed_values import sorted_by_key, typed_rows
 
 if TYPE_CHECKING:
@@ -25,13 +25,7 @@ EXAMPLES = max(12, settings.default.max_examples // 8 if settings.default is not
 
 
 @pytest.mark.integration
-@settings(
-    max_examples=EXAMPLES,
-    derandomize=True,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@spark_cases(EXAMPLES)
 @given(stream=streams(max_transactions=8), ticks_at_once=st.integers(1, 3), repeats=st.booleans())
 def test_log_and_tables_equal_the_history_at_every_cut(
     spark: "SparkSession",

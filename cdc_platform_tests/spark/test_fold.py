@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.changes import ChangeKind
@@ -22,6 +22,7 @@ from cdc_platform.spark.fold import (
 )
 from cdc_platform.spark.typed import named, type_changes
 from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.strategies import spark_cases
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,13 +176,7 @@ def steps_of_a_key() -> st.SearchStrategy[list[Step]]:
     return st.builds(lambda choices, existed: truthful(choices, existed=existed), kinds, st.booleans())
 
 
-@settings(
-    max_examples=5,
-    derandomize=True,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@spark_cases(5)
 @given(keys=st.lists(steps_of_a_key(), min_size=100, max_size=200))
 def test_the_fold_equals_applying_change_by_change(spark: "SparkSession", keys: list[list[Step]]) -> None:
     """Hundreds of random keys a job, each with its own story."""
