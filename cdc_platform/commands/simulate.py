@@ -103,11 +103,12 @@ def simulate(**options: Any) -> None:
     files = {"state": options["state"], "history_file": options["history"]}
     with Simulator(settings, port=options["port"], **files) as simulator:
         names = simulator.names()
+        # Before anything is printed: whoever waits for the address may then look for the file.
+        if options["names"] is not None:
+            _write_whole(options["names"], json.dumps(names, indent=1))
         for name, value in names.items():
             click.echo(f"{name:<16} {value}")
         click.echo(f"\nexport SPANNER_EMULATOR_HOST={simulator.host}")
-        if options["names"] is not None:
-            _write_whole(options["names"], json.dumps(names, indent=1))
         is_over.wait()
     click.echo(f"{simulator.transactions:,} transactions since {to_rfc3339(simulator.origin_micros)}")
 
