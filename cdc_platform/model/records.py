@@ -26,6 +26,10 @@ class ModType(StrEnum):
     """The row existed, and exists afterwards."""
     DELETE = "DELETE"
     """The row existed, and does not afterwards."""
+    SNAPSHOT = "SNAPSHOT"
+    """The row as a backfill or a snapshot of the source found it, whether or not it is known already."""
+    TRUNCATE = "TRUNCATE"
+    """No row of the table exists afterwards."""
     UNKNOWN = "UNKNOWN"
     """A type that this version does not know; the record goes to quarantine."""
 

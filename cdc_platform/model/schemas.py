@@ -56,6 +56,31 @@ RAW_CHANGE_RECORDS: Final = pa.schema(
     ],
 )
 
+EVENT: Final = pa.struct(
+    [
+        # when the change committed at the source, as the source says
+        ("source_timestamp", TIMESTAMP),
+        # duplicates of an event share it
+        ("event_id", pa.string()),
+        # file, or topic and partition; position counts the events in it, or is its offset
+        ("origin", pa.string()),
+        ("position", pa.int64()),
+        # the key before a key change, JSON as in `keys` of a mod
+        ("previous_keys", pa.string()),
+        # columns that have a value which the source did not send
+        ("unavailable_columns", pa.list_(pa.string())),
+        # the source's own metadata, JSON
+        ("metadata", pa.string()),
+        # why the event cannot be used, and the event as it came; both null where it can
+        ("fault", pa.string()),
+        ("text", pa.string()),
+    ],
+)
+
+RAW_EVENT_RECORDS: Final = RAW_CHANGE_RECORDS.append(pa.field("event", EVENT))
+"""Raw records of a source that hands out events, in files or topics: `record_timestamp` is the moment of
+the tick that read them, `record_order` the source's own order key, in a form whose text order is its order."""
+
 PARTITION_LINEAGE: Final = pa.schema(
     [
         ("partition_token", pa.string()),
@@ -104,6 +129,10 @@ CHANGE_LOG: Final = pa.schema(
         ("transaction_tag", pa.string()),
     ],
 )
+
+EVENT_LOG: Final = CHANGE_LOG.append(pa.field("source_timestamp", TIMESTAMP))
+"""The log of a source that hands out events: `commit_timestamp` is the moment of the tick that read a change,
+by which cuts are made; `source_timestamp` is when it committed at the source."""
 
 CUTS: Final = pa.schema(
     [

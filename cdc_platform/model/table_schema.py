@@ -25,7 +25,11 @@ _SPARK_TYPES: Final = {
     "PROTO": "binary",
     "DATE": "date",
     "TIMESTAMP": "timestamp",
+    "DATETIME": "timestamp_ntz",
 }
+DECIMAL: Final = "DECIMAL"
+"""Code of a decimal whose annotation is its precision and scale, such as `10,2`. Not a type of Spanner."""
+_MAX_PRECISION: Final = 38
 PG_NUMERIC: Final = "PG_NUMERIC"
 PG_JSONB: Final = "PG_JSONB"
 NANOSECONDS: Final = "NANOSECONDS"
@@ -113,13 +117,15 @@ class ColumnType:
         """Whether this version knows what values of the type look like; others are kept as text."""
         if self.code == ARRAY:
             return self.element is not None and self.element.is_known
-        return self.code in _SPARK_TYPES
+        return self.code in _SPARK_TYPES or self.code == DECIMAL
 
     @property
     def text(self) -> str:
         """The type as messages say it."""
         if self.code == ARRAY and self.element is not None:
             return f"{ARRAY}<{self.element.text}>"
+        if self.code == DECIMAL:
+            return f"{DECIMAL}({self.annotation})"
         return self.annotation if self.annotation in (PG_NUMERIC, PG_JSONB) else self.code
 
     def with_nanoseconds(self) -> "ColumnType":
@@ -135,7 +141,17 @@ def spark_type(column_type: ColumnType) -> str:
         return f"array<{spark_type(column_type.element)}>"
     if column_type.annotation in _TEXT_ANNOTATIONS:
         return "string"
+    if column_type.code == DECIMAL:
+        return _decimal(column_type.annotation)
     return _SPARK_TYPES.get(column_type.code, "string")
+
+
+def _decimal(annotation: str | None) -> str:
+    """Return the type of a decimal; text where it has more digits than Spark, or none are told."""
+    precision, _, scale = (annotation or "").partition(",")
+    if not (precision.isdigit() and scale.isdigit()) or not 0 < int(precision) <= _MAX_PRECISION:
+        return "string"
+    return f"decimal({precision},{scale})"
 
 
 @dataclass(frozen=True)
