@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cdc_platform.sources.datastream.types import FieldType, Fields, Kind
+from cdc_platform.sources.datastream.types import Fields, FieldType, Kind
 
 PAYLOAD: Final = "payload"
 
@@ -83,6 +83,13 @@ def without_logical_types(schema: Schema) -> Schema:
         if name in kept:
             kept[name] = without_logical_types(kept[name])
     return kept
+
+
+def bases_of(schema: Schema) -> set[str]:
+    """Return the names of the types that a value of a schema may be of."""
+    if isinstance(schema, list):
+        return set().union(*map(bases_of, schema))
+    return bases_of(schema["type"]) if isinstance(schema, Mapping) else {str(schema)}
 
 
 def _columns(record: Mapping[str, Any], names: Mapping[str, Schema]) -> Fields:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from cdc_platform.model.table_schema import ColumnType
-from cdc_platform.sources.datastream.types import FieldType, Fields
+from cdc_platform.sources.datastream.types import Fields, FieldType
 from cdc_platform.sources.datastream.values import Reader, declared_reader, is_wide
 
 Columns = tuple[tuple[str, ColumnType], ...]
@@ -32,6 +33,11 @@ class RowReader:
     columns: Columns
     readers: tuple[tuple[str, Reader], ...]
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Names of the columns."""
+        return frozenset(name for name, _ in self.columns)
+
     def read(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Turn the values of a payload into texts of `SourceEvent`, in place, and return it.
 
@@ -40,7 +46,7 @@ class RowReader:
         """
         name = ""
         try:
-            for name, reader in self.readers:  # noqa: B007 - the message needs the column at fault
+            for name, reader in self.readers:
                 value = payload.get(name)
                 if value is not None:
                     payload[name] = reader(value)
