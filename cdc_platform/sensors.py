@@ -101,8 +101,7 @@ def why_wait(instance: dg.DagsterInstance, pipeline: str) -> str | None:
 
 
 def _impatient(settings: PipelineSettings) -> PipelineSettings:
-    deadline_s = min(SOURCE_DEADLINE_S, settings.source.deadline_s)
-    return replace(settings, source=replace(settings.source, deadline_s=deadline_s, max_attempts=1))
+    return replace(settings, source=settings.source.impatient(SOURCE_DEADLINE_S))
 
 
 def _trace(pipeline: Pipeline) -> Lineage:

@@ -1,8 +1,9 @@
 """A pipeline: its settings, its source and its part of the lake, opened."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.lake import Lake
@@ -18,8 +19,10 @@ from cdc_platform.model.table_options import (
     taken_names,
 )
 from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.traits import SourceTraits
 from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.pipeline.source import CopySource, Source
+from cdc_platform.pipeline.sources import open_source
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,17 @@ class Pipeline:
 
     settings: PipelineSettings
     lake: Lake
-    source: SpannerSource
+    source: Source
+
+    @property
+    def traits(self) -> SourceTraits:
+        """What the source promises of its changes."""
+        return self.settings.traits
+
+    @property
+    def copy_source(self) -> CopySource:
+        """The source, of whoever has made sure that its tables can be copied."""
+        return cast("CopySource", self.source)
 
     @property
     def name(self) -> str:
@@ -99,7 +112,8 @@ class Pipeline:
 
     def options(self, table: str) -> TableOptions:
         """Return the options of a source table."""
-        return self.settings.table_options.get(table, PLAIN)
+        given = self.settings.table_options.get(table, PLAIN)
+        return replace(given, keeps_order=not self.traits.comes_in_order)
 
     @property
     def histories(self) -> tuple[TableSchema, ...]:
@@ -169,6 +183,6 @@ def open_pipeline(settings: PipelineSettings) -> Pipeline:
     """Return the pipeline of these settings; its part of the lake is made when it is first used."""
     return Pipeline(
         settings=settings,
-        lake=Lake(settings.lake, settings.name),
-        source=SpannerSource(settings.source),
+        lake=Lake(settings.lake, settings.name, hands_out_events=settings.traits.hands_out_events),
+        source=open_source(settings.source),
     )
