@@ -84,6 +84,9 @@ class Pipeline:
         named = {**dict.fromkeys(chosen or (), "tables"), **dict.fromkeys(options, "table_options")}
         if not watched or not set(named) <= watched.keys():
             watched = {table.name: table for table in self.watched} | watched
+        if not self.traits.can_be_compared:
+            # A table comes up with its first event.
+            named = {name: setting for name, setting in named.items() if name in watched}
         for name, setting in named.items():
             if name not in watched:
                 raise SettingError(
@@ -91,7 +94,7 @@ class Pipeline:
                     f"names a table that the change stream does not watch: {name!r}. It watches "
                     f"{', '.join(sorted(watched))}.",
                 )
-        names = sorted(watched if chosen is None else chosen)
+        names = sorted(watched if chosen is None else set(chosen) & watched.keys())
         clash = find_clash(names)
         if clash is not None:
             raise SettingError(
@@ -101,7 +104,7 @@ class Pipeline:
             )
         # A column that is gone at the source is still there in the lake.
         whole = {name: found.whole_schema for name, found in self.schema_history.tables.items()}
-        _check_room(options, watched | whole)
+        _check_room({name: self.options(name) for name in options if name in watched}, watched | whole)
         return tuple(watched[name] for name in names)
 
     def know(self, history: SchemaHistory) -> None:

@@ -3,6 +3,8 @@
 from functools import singledispatch
 
 from cdc_platform.pipeline.source import Source, SourceSettings
+from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.datastream.source import DatastreamSource
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 
@@ -16,3 +18,8 @@ def open_source(settings: SourceSettings) -> Source:
 @open_source.register
 def _(settings: SpannerSettings) -> Source:
     return SpannerSource(settings)
+
+
+@open_source.register
+def _(settings: DatastreamSettings) -> Source:
+    return DatastreamSource(settings)
