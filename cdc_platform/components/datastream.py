@@ -35,15 +35,15 @@ class Source(dg.Model, dg.Resolvable):
     stream: Annotated[
         str | None,
         says_text(
-            "Resource name of the stream, `projects/PROJECT/locations/LOCATION/streams/STREAM`, whose state is "
-            "then shown and checked; needs the extra `datastream`."
+            "Resource name of the stream, `projects/PROJECT/locations/LOCATION/streams/STREAM`, whose state "
+            "is then shown and checked; needs the extra `datastream`."
         ),
     ] = None
     table_name: Annotated[
         str | None,
         says(
-            "How a table is called, from {database}, {schema} and {table}; without {database}, the shards of a "
-            "table become one. Empty: as the source has it."
+            "How a table is called, from {database}, {schema} and {table}; without {database}, the shards of "
+            "a table become one. Empty: as the source has it."
         ),
     ] = None
     keys: Annotated[
@@ -71,8 +71,8 @@ class Source(dg.Model, dg.Resolvable):
     epochs: Annotated[
         list[str] | None,
         says_names(
-            "Moments, RFC 3339: what happened at or after one follows everything before it, for logs that begin "
-            "anew and for repeated backfills. Declare one before its time comes."
+            "Moments, RFC 3339: what happened at or after one follows everything before it, for logs that "
+            "begin anew and for repeated backfills. Declare one before its time comes."
         ),
     ] = None
     binlog_basenames: Annotated[

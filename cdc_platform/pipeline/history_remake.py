@@ -21,7 +21,7 @@ from cdc_platform.spark.history import make_versions
 
 
 def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> int:
-    """Take the versions of all keys that a span touches out of the branch, and return the number of commits."""
+    """Take the versions of all keys that a span touches out of the branch; return the number of commits."""
     reset_branch(pipeline, spark, attempt)
     schema = build.source.schema
     commits = sum(convert_stored(pipeline, spark, attempt.table, old, new) for old, new in build.conversions)

@@ -18,7 +18,7 @@ from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome, SliceReport
 from cdc_platform.sources.archives import trust_archives
-from cdc_platform.sources.datastream.decoding import decode_file
+from cdc_platform.sources.datastream.file_events import decode_file
 from cdc_platform.sources.datastream.listing import FileStore
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform.sources.event_batches import EventBatches, FileCounts

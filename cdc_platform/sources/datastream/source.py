@@ -15,7 +15,7 @@ from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.sightings import Look, SeenColumn, parse_column_types
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import Column, TableSchema
-from cdc_platform.sources.datastream.decoding import decode_file
+from cdc_platform.sources.datastream.file_events import decode_file
 from cdc_platform.sources.datastream.listing import FileStore
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 
