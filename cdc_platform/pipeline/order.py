@@ -123,7 +123,7 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
             commit_tick(held, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
         if not pipeline.traits.comes_in_order:
             _bury(pipeline, ordered, window, step)
-        changes = sound_changes(ordered, window.tick, window.log.schema().column_names)
+        changes = sound_changes(ordered, window.tick, [field.name for field in window.log.schema().fields])
         commit_tick(changes, lake.spark_system_table(LOG), window.log, step, _properties(window, stats))
     finally:
         ordered.unpersist()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cdc_platform.sources.datastream.types import FieldType, Fields, Kind
+from cdc_platform.sources.datastream.types import Fields, FieldType, Kind
 
 PAYLOAD: Final = "payload"
 

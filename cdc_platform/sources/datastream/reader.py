@@ -109,7 +109,7 @@ def _read_file(
     except SourceError as error:
         batches.report_file(piece, file, counts, f"{type(error).__name__}: {error}")
         return
-    for event in decode_file(settings, file, data):
+    for event in decode_file(settings, data):
         batches.add(event, piece, file)
         if isinstance(event, FaultyEvent):
             counts.faults += 1

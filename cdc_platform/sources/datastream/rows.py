@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_platform.model.table_schema import ColumnType
-from cdc_platform.sources.datastream.types import FieldType, Fields
+from cdc_platform.sources.datastream.types import Fields, FieldType
 from cdc_platform.sources.datastream.values import Reader, declared_reader, is_wide
 
 Columns = tuple[tuple[str, ColumnType], ...]
@@ -40,7 +40,7 @@ class RowReader:
         """
         name = ""
         try:
-            for name, reader in self.readers:  # noqa: B007 - the message needs the column at fault
+            for name, reader in self.readers:
                 value = payload.get(name)
                 if value is not None:
                     payload[name] = reader(value)

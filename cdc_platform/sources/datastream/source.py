@@ -57,7 +57,7 @@ class DatastreamSource:
 
     def _tables_of(self, file: SourceFile) -> Iterator[TableSchema]:
         try:
-            events = decode_file(self.settings, file, self.store.read(file.path))
+            events = decode_file(self.settings, self.store.read(file.path))
             yield from {
                 event.table: table_of(event) for event in events if isinstance(event, SourceEvent)
             }.values()

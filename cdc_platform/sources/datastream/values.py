@@ -89,7 +89,7 @@ def decimal_text(value: Any, precision: int, scale: int) -> str:
         raise ValueError(
             f"{value!r} is no decimal of {precision} digits, {scale} of them after the point"
         ) from None
-    if not number.is_finite() or number.adjusted() + 1 > precision - scale and number:
+    if not number.is_finite() or (number.adjusted() + 1 > precision - scale and number):
         raise ValueError(f"{value!r} has more digits than a decimal of {precision}, {scale} after the point")
     return format(abs(number) if not number else number, "f")
 
