@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from cdc_platform.errors import PartitionBoundsInvalid
-from cdc_platform.model.names import ROOT_TOKEN, partition_key
+from cdc_platform.model.names import ROOT_TOKEN, partition_key, readable_key
 from cdc_platform.model.slices import ReadRequest, Slice, SliceOutcome, SliceReport
 
 _MICROS_PER_S: Final = 1_000_000
@@ -44,6 +44,8 @@ class Partition:
     @property
     def key(self) -> str:
         """The short name that Dagster and people use for it."""
+        if self.token and not self.parent_tokens:
+            return readable_key(self.token)
         return partition_key(self.token, self.start_micros)
 
     @property

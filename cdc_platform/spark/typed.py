@@ -28,17 +28,22 @@ TRANSACTION = "__transaction"
 
 @dataclass(frozen=True)
 class LogWords:
-    """What the order of changes is taken from, and when a change committed: expressions over the log."""
+    """What the order of changes is taken from, and what else they are: expressions over the log."""
 
     position: str
     committed: str
+    kind: str
 
     @classmethod
     def of(cls, traits: SourceTraits) -> "LogWords":
         """Return the words for the log of a source."""
         position = "ordinal" if traits.comes_in_order else "order_key"
-        events = "coalesce(source_timestamp, commit_timestamp)"
-        return cls(position, events if traits.hands_out_events else "commit_timestamp")
+        if not traits.hands_out_events:
+            return cls(position, "commit_timestamp", "change_kind")
+        # An event with a whole row tells that the row exists, whatever was known of it.
+        is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"
+        kind = f"if({is_whole}, '{ChangeKind.SNAPSHOT.value}', change_kind)"
+        return cls(position, "coalesce(source_timestamp, commit_timestamp)", kind)
 
 
 PLAIN_WORDS = LogWords.of(CHANGE_STREAM)
@@ -74,7 +79,7 @@ def type_changes(
     """
     origin = {COMMITTED: words.committed, TRANSACTION: "transaction_id"} if has_origin else {}
     parsed = log.select(
-        F.col("change_kind").alias(KIND),
+        F.expr(words.kind).alias(KIND),
         F.col(words.position).alias(ORDINAL),
         F.col("keys").alias(KEY_TEXT),
         *(F.expr(told).alias(name) for name, told in origin.items()),
