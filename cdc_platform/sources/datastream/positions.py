@@ -101,9 +101,7 @@ def _mysql(envelope: Envelope, rules: PositionRules) -> Position:
     base, number = match.groups()
     moment = moment_of(envelope)
     offset = _number(place, "log_position")
-    return Position(
-        moment, f"{_basename_rank(base, rules)} {number:0>{_BINLOG_DIGITS}} {offset} {moment}"
-    )
+    return Position(moment, f"{_basename_rank(base, rules)} {number:0>{_BINLOG_DIGITS}} {offset} {moment}")
 
 
 def _basename_rank(base: str, rules: PositionRules) -> str:
