@@ -14,7 +14,7 @@ Every key has the shape `EPOCH CLASS ... HALF UUID`:
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from cdc_platform.errors import RecordUnreadable
@@ -43,7 +43,7 @@ class OrderRules:
 
     backfill_policy: BackfillPolicy = BackfillPolicy.INITIAL
     epochs: tuple[int, ...] = ()
-    positions: PositionRules = PositionRules()
+    positions: PositionRules = field(default_factory=PositionRules)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from string import Formatter
 from typing import Final
 
@@ -96,7 +97,7 @@ class DatastreamSettings:
             if not column.strip():
                 raise SettingError(f"sequence_columns.{table}", "is empty; write the column's name")
         moments = [_moment(text) for text in self.epochs]
-        if any(one >= other for one, other in zip(moments, moments[1:], strict=False)):
+        if any(one >= other for one, other in pairwise(moments)):
             raise SettingError("epochs", f"must ascend, but are: {', '.join(self.epochs)}")
         if len(moments) > MOST_EPOCHS:
             raise SettingError("epochs", f"must be at most {MOST_EPOCHS}, but are: {len(moments)}")
@@ -155,6 +156,10 @@ class DatastreamSettings:
     def keyless_policy(self, table: str) -> KeylessPolicy:
         """Return what becomes of a table without a key."""
         return KeylessPolicy(_of_table(self.keyless, table) or KeylessPolicy.APPEND)
+
+    def declares_keyless(self, table: str) -> bool:
+        """Whether the settings say what becomes of a table if it has no key."""
+        return _of_table(self.keyless, table) is not None
 
     def schema_policy_of(self, table: str) -> SchemaPolicy:
         """Return what happens when a table's schema changes."""
