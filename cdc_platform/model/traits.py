@@ -19,6 +19,7 @@ class SourceTraits:
         can_be_copied: whether its tables can be copied as they were at a moment.
         repeats_within_s: for how long an event may come again, in seconds of arrival; None means that what
             comes again comes within one tick.
+        tombstones_s: for how long deletions leave tombstones.
     """
 
     hands_out_events: bool
@@ -28,6 +29,7 @@ class SourceTraits:
     can_be_compared: bool
     can_be_copied: bool
     repeats_within_s: float | None = None
+    tombstones_s: float | None = None
 
 
 CHANGE_STREAM = SourceTraits(

@@ -38,11 +38,9 @@ def make_pipeline(
 def sync(pipeline: Pipeline, spark: "SparkSession") -> Pipeline:
     """Run ticks until all files that there are have been read, in a process of its own as it were."""
     pipeline = open_pipeline(pipeline.settings)
-    target = pipeline.source.clock_micros()
-    while True:
-        cut = run_tick(pipeline, spark).cut
-        if cut is not None and cut.position_micros >= target - 1:
-            return pipeline
+    while run_tick(pipeline, spark).read.committed:
+        pass
+    return pipeline
 
 
 def found_rows(pipeline: Pipeline, table: str) -> list[dict[str, Any]]:

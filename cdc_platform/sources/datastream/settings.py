@@ -142,6 +142,7 @@ class DatastreamSettings:
             can_be_compared=False,
             can_be_copied=False,
             repeats_within_s=self.late_files_s,
+            tombstones_s=self.tombstone_retention_s,
         )
 
     @property

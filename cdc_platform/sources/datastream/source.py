@@ -81,7 +81,7 @@ class DatastreamSource:
     def plan(
         self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
     ) -> ReadPlan:
-        """Return a slice for each object, up to the present, with the files that have not been read.
+        """Return a slice for each object, up to the present, with the files that have not been read; or none.
 
         The first partition, `root`, stands for the folder: its slices announce objects that have come up. In
         a backlog too large for one tick, all but the last of its ticks move the position by one microsecond
@@ -100,6 +100,9 @@ class DatastreamSource:
         slices = plan_slices(lineage, max(request.clock_micros, newest + 2), None, request.keys, limit)
         is_root_read = any(piece.token == ROOT_TOKEN for piece in slices)
         fresh = sorted({file.folder for file in listed} - known) if is_root_read else []
+        is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
+        if not (choice.files or fresh or is_unread):
+            return ReadPlan(())
         inputs = {"files": files_to_json(choice.files if slices else ()), "announced": fresh}
         return ReadPlan(slices, json.dumps(inputs))
 
