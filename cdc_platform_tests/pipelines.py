@@ -16,11 +16,12 @@ from cdc_platform.lake.commits import POSITION, TICK, head, read_mark
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW, SYSTEM_TABLES, Lake
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.lineage import Lineage, plan_requested
 from cdc_platform.model.order_key import record_order
 from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
-from cdc_platform.model.sightings import Look
-from cdc_platform.model.slices import Slice, SliceOutcome
+from cdc_platform.model.sightings import Look, SeenColumn
+from cdc_platform.model.slices import ReadPlan, ReadRequest, Slice, SliceOutcome
 from cdc_platform.model.table_options import TableOptions
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import to_datetime
@@ -103,6 +104,14 @@ class FakeSource:
         """Return the pieces as Spark options."""
         return {"columns": columns, "pieces": json.dumps(list(pieces))}
 
+    def plan(self, lineage: Lineage, request: ReadRequest, _ledger: object) -> ReadPlan:
+        """Return the slices of a tick."""
+        return ReadPlan(plan_requested(lineage, request))
+
+    def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
+        """Return a column as it is."""
+        return column
+
     def spark_format(self) -> type[DataSource]:
         """Return the data source that hands the answers to Spark."""
         return FakeDataSource
@@ -110,11 +119,11 @@ class FakeSource:
     def spark_options(
         self,
         tick: int,
-        slices: Sequence[Slice],
+        plan: ReadPlan,
         most_tasks: int,  # noqa: ARG002  one does
     ) -> dict[str, str]:
         """Return the answers to a tick's slices as Spark options."""
-        rows = raw_table(self.answer(tick, slices))
+        rows = raw_table(self.answer(tick, plan.slices))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_table(rows)

@@ -79,6 +79,9 @@ def _tell_error(error: CdcError) -> None:
 def _is_caught_up(outcome: "TickOutcome", target_micros: int) -> bool:
     if outcome.copy.is_going_on:
         return False
+    if not outcome.read.committed:
+        # There was nothing left to read.
+        return True
     return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
 
 

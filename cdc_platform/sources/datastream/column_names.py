@@ -1,0 +1,51 @@
+"""Names of columns that a table of the lake can have."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from hashlib import sha256
+from typing import Final
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.table_options import DELETED, DELETED_AT
+from cdc_platform.sources.datastream.policies import SchemaPolicy
+
+EVENT_ID: Final = "_event_id"
+"""Key of a table without one whose events are all kept."""
+ROW_HASH: Final = "_row_hash"
+"""Key of a table without one whose rows are known by their values."""
+
+RESERVED: Final = frozenset(
+    {
+        *(EVENT_ID, ROW_HASH, DELETED, DELETED_AT),
+        # Columns that Iceberg and Spark give every table; a column of the same name cannot be read.
+        *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_metadata", "_row_id"),
+        *("_last_updated_sequence_number", "_change_type", "_change_ordinal", "_commit_snapshot_id"),
+    },
+)
+_DIGEST_DIGITS: Final = 6
+
+
+def lake_names(names: Collection[str], keys: Collection[str], policy: SchemaPolicy) -> Mapping[str, str]:
+    """Return the name that each column of an event gets in the lake, mostly its own.
+
+    The lake takes no notice of case. Names that differ in nothing else get digests of themselves, as do
+    reserved ones; so the values of two columns never meet in one, not even where the second was added later.
+    A column of the key keeps its name.
+
+    Raises:
+        RecordUnreadable: there is such a name, and the policy is not to evolve.
+    """
+    counts = Counter(name.lower() for name in names)
+    unfit = {name for name in names if counts[name.lower()] > 1 or name.lower() in RESERVED}
+    if unfit and policy is not SchemaPolicy.EVOLVE:
+        raise RecordUnreadable(
+            f"The lake cannot have columns of these names, which are reserved or differ only in case, and "
+            f"the table's `schema_policy` is {policy.value}: {', '.join(sorted(unfit))}"
+        )
+    renamed = {name for name in unfit if name not in keys or name.lower() in RESERVED}
+    return {name: _with_digest(name) if name in renamed else name for name in names}
+
+
+def _with_digest(name: str) -> str:
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
+    return f"{name}_{digest}"

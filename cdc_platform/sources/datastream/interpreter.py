@@ -1,0 +1,226 @@
+"""What an event of Datastream means: from an envelope to a change of a row, or to why there is none."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.records import ModType
+from cdc_platform.sources.datastream.envelope import Envelope
+from cdc_platform.sources.datastream.envelope_texts import to_text
+from cdc_platform.sources.datastream.kinds import SourceKind, is_backfill, source_kind
+from cdc_platform.sources.datastream.layouts import Layout, Layouts
+from cdc_platform.sources.datastream.order_keys import OrderRules, Standing, order_key, sequence_key
+from cdc_platform.sources.datastream.policies import BackfillPolicy
+from cdc_platform.sources.datastream.positions import PositionRules
+from cdc_platform.sources.datastream.row_keys import digest_of, dump, key_of_metadata, key_of_row
+from cdc_platform.sources.datastream.settings import DatastreamSettings
+
+ROW_ID_ONLY: Final = "The event deletes a row that it knows by its ROWID only"
+"""How the reason of a fault begins that is cured by finding the row's key: Oracle's rollback of an insert."""
+ROW_ID: Final = "row_id"
+"""In the metadata of Oracle's events: the physical address of the row."""
+ORDER_KEY: Final = "_order_key"
+"""In the metadata of a fault: the order key that the event has."""
+NOTE: Final = "_note"
+"""In the metadata of an event that contradicts itself: what was made of it."""
+
+_READ: Final = "READ"
+"""What MongoDB's backfill may call a document that it read."""
+_REMOVALS: Final = frozenset({"DELETE", "UPDATE-DELETE"})
+_WRITES: Final[Mapping[str, ModType]] = {
+    "": ModType.INSERT,
+    "INSERT": ModType.INSERT,
+    "CREATE": ModType.INSERT,
+    _READ: ModType.SNAPSHOT,
+    "UPDATE": ModType.UPDATE,
+    "UPDATE-INSERT": ModType.UPDATE,
+    "REPLACE": ModType.UPDATE,
+}
+_TELL_THE_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, SourceKind.SQLSERVER})
+_DOCUMENT: Final = "data"
+
+
+class Interpreter:
+    """Tells what events mean, by the settings of one pipeline; it remembers layouts and nothing else.
+
+    What it makes of an event depends on the event and the settings alone, so a replay of the same event gives
+    the same change, and the order in which events come does not matter.
+    """
+
+    def __init__(self, settings: DatastreamSettings) -> None:
+        self._declared = settings.source
+        self._layouts = Layouts(settings)
+        self._rules = OrderRules(
+            BackfillPolicy(settings.backfill_policy),
+            settings.epoch_micros,
+            PositionRules(settings.binlog_basenames, settings.order_by),
+        )
+
+    def interpret(self, envelope: Envelope) -> SourceEvent | FaultyEvent:
+        """Return the change that an event tells, or why it tells none."""
+        try:
+            return self._understand(envelope, None)
+        except RecordUnreadable as error:
+            return self._fault(envelope, str(error))
+
+    def interpret_with_key(self, envelope: Envelope, keys: str) -> SourceEvent | FaultyEvent:
+        """Return the delete that an event tells whose row was found by its ROWID.
+
+        Args:
+            envelope: the event, as the text of the fault has it.
+            keys: JSON of the row's key, as in `SourceEvent`.
+        """
+        try:
+            return self._understand(envelope, keys)
+        except RecordUnreadable as error:
+            return self._fault(envelope, str(error))
+
+    def _understand(self, envelope: Envelope, known_keys: str | None) -> SourceEvent | FaultyEvent:
+        metadata = envelope.source_metadata
+        kind = source_kind(envelope.read_method, metadata, self._declared)
+        change = str(metadata.get("change_type") or "").upper()
+        says_deleted = metadata.get("is_deleted")
+        is_removal = change in _REMOVALS or says_deleted is True
+        if not is_removal and change not in _WRITES:
+            raise RecordUnreadable(f"The event tells of a change that this version does not know: {change!r}")
+        event_id = envelope.uuid or digest_of(envelope)
+        is_read = change == _READ or is_backfill(envelope.read_method)
+        standing = Standing(kind, is_read, is_removal, event_id)
+        layout = self._layouts.of(kind, envelope)
+        key = self._order_key(envelope, standing, layout)
+        note = _contradiction(change, says_deleted)
+        if not is_removal:
+            mod_type = ModType.SNAPSHOT if standing.is_backfill else _WRITES[change]
+            return _written(envelope, standing, layout, mod_type, key)
+        if known_keys is None and _is_row_id_only(envelope, kind, layout):
+            return _known_by_row_id(envelope, layout, key)
+        return _removed(envelope, standing, layout, key, known_keys, note)
+
+    def _order_key(self, envelope: Envelope, standing: Standing, layout: Layout) -> str:
+        if layout.sequence_column is None:
+            return order_key(envelope, standing, self._rules)
+        return sequence_key(envelope, standing, envelope.values.get(layout.sequence_column))
+
+    def _fault(self, envelope: Envelope, reason: str) -> FaultyEvent:
+        try:
+            kind = source_kind(envelope.read_method, envelope.source_metadata, self._declared)
+            table = self._layouts.of(kind, envelope).table
+        except RecordUnreadable:
+            table = envelope.object_name or None
+        return FaultyEvent(
+            reason=reason,
+            text=to_text(envelope),
+            position=envelope.position,
+            table=table,
+            event_id=envelope.uuid or digest_of(envelope),
+            metadata=_metadata_text(envelope),
+        )
+
+
+def _written(
+    envelope: Envelope, standing: Standing, layout: Layout, mod_type: ModType, key: str
+) -> SourceEvent:
+    values = envelope.values
+    if not envelope.has_payload:
+        raise RecordUnreadable("The event writes a row, but has no payload")
+    new_values = {name: values.get(source) for name, source in layout.values}
+    unavailable: tuple[str, ...] = ()
+    if mod_type is ModType.UPDATE:
+        unavailable = _unavailable(standing.kind, layout, values)
+        for name in unavailable:
+            new_values.pop(name, None)
+    return SourceEvent(
+        table=layout.table,
+        mod_type=mod_type,
+        order_key=key,
+        event_id=standing.event_id,
+        transaction_id=_transaction(envelope.source_metadata),
+        source_micros=envelope.source_timestamp_micros,
+        column_types=layout.column_types,
+        keys=key_of_row(envelope, standing, layout, mod_type),
+        new_values=dump(new_values),
+        is_whole_row=not unavailable,
+        unavailable_columns=unavailable,
+        metadata=_metadata_text(envelope),
+        position=envelope.position,
+    )
+
+
+def _unavailable(kind: SourceKind, layout: Layout, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the columns of an update that have a value which was not sent.
+
+    A document that is gone when its update is read comes without data; the delete follows.
+    """
+    if kind is SourceKind.MONGODB and values.get(_DOCUMENT) is None:
+        return (_DOCUMENT,)
+    return tuple(name for name, source in layout.protected if values.get(source) is None)
+
+
+def _removed(
+    envelope: Envelope,
+    standing: Standing,
+    layout: Layout,
+    key: str,
+    known_keys: str | None,
+    note: str | None,
+) -> SourceEvent:
+    keys = known_keys
+    if keys is None and not envelope.has_payload:
+        keys = key_of_metadata(envelope)
+    old_values = None
+    if envelope.has_payload and known_keys is None and standing.kind in _TELL_THE_OLD_ROW:
+        old_values = dump({name: envelope.values.get(source) for name, source in layout.values})
+    return SourceEvent(
+        table=layout.table,
+        mod_type=ModType.DELETE,
+        order_key=key,
+        event_id=standing.event_id,
+        transaction_id=_transaction(envelope.source_metadata),
+        source_micros=envelope.source_timestamp_micros,
+        column_types=layout.column_types if envelope.has_payload and known_keys is None else "[]",
+        keys=keys or key_of_row(envelope, standing, layout, ModType.DELETE),
+        new_values=None,
+        old_values=old_values,
+        metadata=_metadata_text(envelope, note),
+        position=envelope.position,
+    )
+
+
+def _is_row_id_only(envelope: Envelope, kind: SourceKind, layout: Layout) -> bool:
+    if kind is not SourceKind.ORACLE or layout.keyless is not None:
+        return False
+    values = envelope.values
+    return bool(layout.missing_keys) or all(values.get(source) is None for _, source in layout.keys)
+
+
+def _known_by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEvent:
+    row_id = envelope.values.get("ROWID") or envelope.source_metadata.get(ROW_ID)
+    metadata = {**envelope.source_metadata, ROW_ID: row_id, ORDER_KEY: key}
+    return FaultyEvent(
+        reason=f"{ROW_ID_ONLY}: {row_id}",
+        text=to_text(envelope),
+        position=envelope.position,
+        table=layout.table,
+        event_id=envelope.uuid or digest_of(envelope),
+        metadata=dump(metadata),
+    )
+
+
+def _contradiction(change: str, says_deleted: object) -> str | None:
+    """Return what to note of an event whose type and mark of deletion disagree; it removes its row."""
+    if says_deleted is None or not change or (change in _REMOVALS) == (says_deleted is True):
+        return None
+    return f"change_type is {change}, but is_deleted is {says_deleted}; taken for a delete"
+
+
+def _transaction(metadata: Mapping[str, Any]) -> str:
+    told = metadata.get("tx_id")
+    return "" if told is None else str(told)
+
+
+def _metadata_text(envelope: Envelope, note: str | None = None) -> str:
+    told = {"_read_method": envelope.read_method, "_schema_key": envelope.schema_key}
+    if note is not None:
+        told[NOTE] = note
+    return dump({**told, **envelope.source_metadata})

@@ -1,0 +1,88 @@
+"""Which database an event of Datastream comes from, and whether a backfill read it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from cdc_platform.errors import RecordUnreadable
+
+
+class SourceKind(StrEnum):
+    """The sources of Datastream whose events this version understands."""
+
+    MYSQL = "mysql"
+    """Positions are a binary log's file and the offset in it."""
+    ORACLE = "oracle"
+    """Positions are a system change number, a record of the redo log and a row of its statement."""
+    POSTGRESQL = "postgresql"
+    """Positions are log sequence numbers of the write-ahead log."""
+    SQLSERVER = "sqlserver"
+    """Positions are log sequence numbers of three parts."""
+    SALESFORCE = "salesforce"
+    """There are no positions, but no record changes twice within a second."""
+    MONGODB = "mongodb"
+    """Positions are cluster times: a second and an ordinal in it."""
+
+
+SOURCE_KINDS: Final = tuple(kind.value for kind in SourceKind)
+
+_PREFIXES: Final[Mapping[str, SourceKind]] = {
+    **{kind.value: kind for kind in SourceKind},
+    "postgres": SourceKind.POSTGRESQL,
+    "mongo": SourceKind.MONGODB,
+}
+_BARE: Final = frozenset({"cdc", "backfill"})
+"""Read methods of MongoDB, which have no prefix."""
+_MARKS: Final[Mapping[str, SourceKind]] = {
+    # Fields of source_metadata that one source alone has.
+    "collection": SourceKind.MONGODB,
+    "rs_id": SourceKind.ORACLE,
+    "scn": SourceKind.ORACLE,
+    "row_id": SourceKind.ORACLE,
+    "log_position": SourceKind.MYSQL,
+    "binlog_position": SourceKind.MYSQL,
+    "binlog_file": SourceKind.MYSQL,
+    "physical_location": SourceKind.SQLSERVER,
+    "replication_index": SourceKind.SQLSERVER,
+    "domain": SourceKind.SALESFORCE,
+    "object_name": SourceKind.SALESFORCE,
+}
+_LSN_MARKS: Final[Mapping[str, SourceKind]] = {"/": SourceKind.POSTGRESQL, ":": SourceKind.SQLSERVER}
+
+
+def source_kind(read_method: str, metadata: Mapping[str, Any], declared: str | None = None) -> SourceKind:
+    """Return the source of an event: as declared, else as its read method says, else by its metadata.
+
+    Args:
+        read_method: of the event, such as `mysql-cdc-binlog`; MongoDB's is a bare `cdc` or `backfill`.
+        metadata: the event's `source_metadata`, whose fields differ per source.
+        declared: the setting `source`, which is believed.
+
+    Raises:
+        RecordUnreadable: nothing of these tells the source; there is no default.
+    """
+    if declared is not None:
+        return SourceKind(declared)
+    method = read_method.lower().replace("_", "-")
+    by_prefix = _PREFIXES.get(method.partition("-")[0])
+    found = by_prefix or _by_shape(metadata) or (SourceKind.MONGODB if method in _BARE else None)
+    if found is None:
+        raise RecordUnreadable(
+            f"Neither the read method nor `source_metadata` tells the source; set `source` to one of "
+            f"{', '.join(SOURCE_KINDS)}. Read method: {read_method!r}"
+        )
+    return found
+
+
+def is_backfill(read_method: str) -> bool:
+    """Whether a backfill read the row; the names of files do not tell it."""
+    method = read_method.lower()
+    return "backfill" in method or "dump" in method
+
+
+def _by_shape(metadata: Mapping[str, Any]) -> SourceKind | None:
+    for field, kind in _MARKS.items():
+        if field in metadata:
+            return kind
+    lsn = str(metadata.get("lsn") or "")
+    return next((kind for mark, kind in _LSN_MARKS.items() if mark in lsn), None)

@@ -1,0 +1,189 @@
+"""What the events of one table and one schema have in common, found out once for all of them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.sources.datastream.column_names import EVENT_ID, ROW_HASH, lake_names
+from cdc_platform.sources.datastream.envelope import Envelope
+from cdc_platform.sources.datastream.kinds import SourceKind
+from cdc_platform.sources.datastream.policies import KeylessPolicy
+from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.datastream.table_names import table_name
+
+DOCUMENT_ID: Final = "_id"
+"""Key of MongoDB's documents."""
+
+NamePair: TypeAlias = tuple[str, str]
+"""Name of a column in the lake, and at the source."""
+
+_TEXT: Final = ColumnType("STRING")
+_KEYLESS_COLUMNS: Final = {KeylessPolicy.APPEND: EVENT_ID, KeylessPolicy.ROW_HASH: ROW_HASH}
+_KEY_FIELDS: Final = ("primary_keys", "replication_index")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the events of a table and a schema are read.
+
+    Args:
+        table: the table's name.
+        column_types: as in `SourceEvent`.
+        keys: the key's columns, by their names in the lake; none where the table has no key.
+        values: the other columns.
+        missing_keys: columns of the key that the payload has not.
+        protected: those of the values in whose updates NULL stands for a value that was not sent.
+        keyless: what becomes of a table without a key; None where it has one.
+        sequence_column: whose values order the events, where the user supplies them.
+    """
+
+    table: str
+    column_types: str
+    keys: tuple[NamePair, ...]
+    values: tuple[NamePair, ...]
+    missing_keys: tuple[str, ...] = ()
+    protected: tuple[NamePair, ...] = ()
+    keyless: KeylessPolicy | None = None
+    sequence_column: str | None = None
+
+
+def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettings) -> Layout:
+    """Return what an event has in common with the others of its table and schema.
+
+    Raises:
+        RecordUnreadable: the event does not tell its table or its key.
+    """
+    table = table_name(kind, envelope.source_metadata, settings.table_name)
+    columns = dict(envelope.columns)
+    if kind is SourceKind.MONGODB and DOCUMENT_ID in columns:
+        columns[DOCUMENT_ID] = _TEXT  # one collection may have identifiers of several types
+    told = _key_names(kind, envelope.source_metadata, settings, table)
+    key_names = [_find(name, columns) for name in told]
+    found = [name for name in key_names if name is not None]
+    names = lake_names(columns, found, settings.schema_policy_of(table))
+    missing = tuple(name for name, found in zip(told, key_names, strict=True) if found is None)
+    values = tuple((names[name], name) for name in columns if name not in found)
+    keyless = None if told else settings.keyless_policy(table)
+    protected = settings.protected_columns(table)
+    return Layout(
+        table=table,
+        column_types=_column_types(names, columns, found, keyless),
+        keys=tuple(sorted((names[name], name) for name in found)),
+        values=values,
+        missing_keys=missing,
+        protected=tuple(pair for pair in values if pair[1] in protected),
+        keyless=keyless,
+        sequence_column=settings.sequence_column(table),
+    )
+
+
+def _key_names(
+    kind: SourceKind, metadata: Mapping[str, Any], settings: DatastreamSettings, table: str
+) -> Sequence[str]:
+    """Return the columns of the key as they are told; none for a table without a key.
+
+    Raises:
+        RecordUnreadable: neither the event nor a setting says whether its table has a key.
+    """
+    declared = settings.declared_key(table)
+    if declared:
+        return declared
+    for field in _KEY_FIELDS:
+        told = metadata.get(field)
+        if told:
+            return tuple(str(name) for name in told)
+    if kind is SourceKind.MONGODB:
+        return (DOCUMENT_ID,)
+    if not any(field in metadata for field in _KEY_FIELDS) and not settings.declares_keyless(table):
+        raise RecordUnreadable(
+            f"The event does not say whether `{table}` has a key; declare it in `keys`, or in `keyless` what "
+            "becomes of its rows without one"
+        )
+    return ()
+
+
+def _find(name: str, columns: Mapping[str, ColumnType]) -> str | None:
+    """Return the column that a name means: SQL Server's `replication_index` may differ in case."""
+    if name in columns:
+        return name
+    found = [column for column in columns if column.lower() == name.lower()]
+    return found[0] if len(found) == 1 else None
+
+
+def _column_types(
+    names: Mapping[str, str],
+    columns: Mapping[str, ColumnType],
+    keys: Sequence[str],
+    keyless: KeylessPolicy | None,
+) -> str:
+    listed = [(names[name], column_type, name in keys) for name, column_type in columns.items()]
+    if keyless in _KEYLESS_COLUMNS:
+        listed.insert(0, (_KEYLESS_COLUMNS[keyless], _TEXT, True))
+    return json.dumps(
+        [
+            {"name": name, "type": kind.to_fields(), "is_primary_key": is_key, "ordinal_position": ordinal}
+            for ordinal, (name, kind, is_key) in enumerate(listed, start=1)
+        ],
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+
+
+class Layouts:
+    """Layouts that are known already: by the identity of an event's columns, or else by their value."""
+
+    _MOST: Final = 2_000
+
+    def __init__(self, settings: DatastreamSettings) -> None:
+        self._settings = settings
+        self._by_identity: dict[object, tuple[object, Layout]] = {}
+        self._by_value: dict[object, Layout] = {}
+
+    def of(self, kind: SourceKind, envelope: Envelope) -> Layout:
+        """Return the layout of an event.
+
+        Raises:
+            RecordUnreadable: the event does not tell its table or its key.
+        """
+        columns = envelope.columns
+        traits = (kind, _traits(envelope.source_metadata))
+        known = self._by_identity.get((id(columns), traits))
+        # The tuple is kept, or another one could get its identity.
+        if known is not None and known[0] is columns:
+            return known[1]
+        return self._find(kind, envelope, traits)
+
+    def _find(self, kind: SourceKind, envelope: Envelope, traits: object) -> Layout:
+        columns = envelope.columns
+        layout = self._by_value.get((columns, traits))
+        if layout is None:
+            layout = make_layout(kind, envelope, self._settings)
+        for store in (self._by_identity, self._by_value):
+            if len(store) >= self._MOST:
+                store.clear()
+        self._by_value[columns, traits] = layout
+        self._by_identity[id(columns), traits] = (columns, layout)
+        return layout
+
+
+def _traits(metadata: Mapping[str, Any]) -> object:
+    """Return what of the metadata a layout depends on, so that it can be looked up."""
+    get = metadata.get
+    primary, index = get("primary_keys", 0), get("replication_index", 0)
+    traits = (
+        get("database"),
+        get("schema"),
+        get("table"),
+        get("collection"),
+        get("object_name"),
+        tuple(primary) if isinstance(primary, list) else primary,
+        tuple(index) if isinstance(index, list) else index,
+    )
+    try:
+        hash(traits)
+    except TypeError:
+        return repr(traits)
+    return traits

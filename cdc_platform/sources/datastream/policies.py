@@ -1,0 +1,47 @@
+"""What a pipeline may decide where Datastream leaves it open."""
+
+from enum import StrEnum
+
+
+class BackfillPolicy(StrEnum):
+    """Whether a row that a backfill read counts more than a change that was captured."""
+
+    INITIAL = "initial"
+    """Less than any captured change: right while the stream has captured all changes since its backfill."""
+    BY_SOURCE_TIMESTAMP = "by_source_timestamp"
+    """More than changes of before it was read, less than later ones and those of the same moment: by the
+    system change number with Oracle, by the second with the others."""
+    FORCE = "force"
+    """More than all changes of before the newest declared epoch, less than those after it."""
+
+
+class OrderBy(StrEnum):
+    """What comes first in the order of PostgreSQL's and SQL Server's changes."""
+
+    POSITION = "position"
+    """The log sequence number: right while one server writes one log."""
+    TIMESTAMP = "timestamp"
+    """The source timestamp: survives a restore that begins the log anew, but not a clock that goes back."""
+
+
+class KeylessPolicy(StrEnum):
+    """What becomes of tables without a key."""
+
+    APPEND = "append"
+    """Every event is a row of its own, under its uuid in `_event_id`; deletes go to quarantine."""
+    ROW_HASH = "row_hash"
+    """A row is known by a digest of its values in `_row_hash`: equal rows are one, and an update that does
+    not tell the row before it goes to quarantine."""
+    REFUSE = "refuse"
+    """Their events go to quarantine until a key is declared."""
+
+
+class SchemaPolicy(StrEnum):
+    """What happens when the schema of a table changes."""
+
+    EVOLVE = "evolve"
+    """The lake's table follows; names that the lake cannot tell apart get a digest of themselves."""
+    FREEZE = "freeze"
+    """The table keeps the columns that it has, and new ones are left out."""
+    QUARANTINE = "quarantine"
+    """Events of another schema go to quarantine."""

@@ -1,0 +1,102 @@
+"""The key of the row that an event is about, and the identity of the event itself."""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.records import ModType
+from cdc_platform.sources.datastream.column_names import EVENT_ID, ROW_HASH
+from cdc_platform.sources.datastream.envelope import Envelope
+from cdc_platform.sources.datastream.kinds import SourceKind
+from cdc_platform.sources.datastream.layouts import DOCUMENT_ID, Layout, NamePair
+from cdc_platform.sources.datastream.order_keys import Standing
+from cdc_platform.sources.datastream.policies import KeylessPolicy
+
+dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_dump_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+
+
+def key_of_row(envelope: Envelope, standing: Standing, layout: Layout, mod_type: ModType) -> str:
+    """Return the key of an event's row.
+
+    Raises:
+        RecordUnreadable: the payload lacks the key, or the table has none and its policy knows no way.
+    """
+    values = envelope.values
+    if layout.keyless is not None:
+        return _key_of_keyless(envelope, standing, layout, mod_type)
+    if standing.kind is SourceKind.MONGODB and DOCUMENT_ID in values and not layout.missing_keys:
+        values = {**values, DOCUMENT_ID: _document_id(values[DOCUMENT_ID])}
+    keys = {name: values.get(source) for name, source in layout.keys}
+    if layout.missing_keys or None in keys.values():
+        lacking = [*layout.missing_keys, *(name for name, value in keys.items() if value is None)]
+        raise RecordUnreadable(
+            f"The event has no value for a column of the key of `{layout.table}`: {', '.join(lacking)}"
+        )
+    return dump(keys)
+
+
+def _key_of_keyless(envelope: Envelope, standing: Standing, layout: Layout, mod_type: ModType) -> str:
+    policy = layout.keyless
+    is_append = policy is KeylessPolicy.APPEND
+    if policy is KeylessPolicy.REFUSE:
+        problem = "and `keyless` refuses its events"
+    elif is_append and mod_type is ModType.DELETE:
+        problem = "so the row that the event deletes is unknown while `keyless` is append"
+    elif not is_append and mod_type is ModType.UPDATE and not _is_half(envelope, standing.kind):
+        problem = "and the event does not tell the row as it was before the update"
+    elif is_append:
+        return dump({EVENT_ID: standing.event_id})
+    else:
+        return dump({ROW_HASH: _row_hash(layout.values, envelope.values)})
+    raise RecordUnreadable(f"`{layout.table}` has no key, {problem}; declare one in `keys`")
+
+
+def _is_half(envelope: Envelope, kind: SourceKind) -> bool:
+    """Whether another event removes the row that the event replaces.
+
+    Oracle's plain updates are of the type UPDATE; those of MySQL have the type of a half, and come alone.
+    """
+    return kind is SourceKind.ORACLE and envelope.source_metadata.get("change_type") == "UPDATE-INSERT"
+
+
+def _row_hash(pairs: tuple[NamePair, ...], values: Mapping[str, Any]) -> str:
+    """Return a digest of a row's values; NULLs do not count, so that a new column changes no digest."""
+    told = {source: values[source] for _, source in pairs if values.get(source) is not None}
+    return sha256(_dump_sorted(told).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def key_of_metadata(envelope: Envelope) -> str:
+    """Return the key that an event without a payload tells by its metadata.
+
+    Raises:
+        RecordUnreadable: it tells none.
+    """
+    told = envelope.source_metadata.get("primary_keys")
+    if not isinstance(told, Mapping) or not told or None in told.values():
+        raise RecordUnreadable("The event deletes a row, but has neither a payload nor the row's key")
+    return _dump_sorted(dict(told))
+
+
+def _document_id(value: Any) -> str:
+    """Return the identifier of a document as compact JSON: 1, "1" and {"$oid": "1"} are three documents."""
+    if not isinstance(value, str):
+        return dump(value)
+    try:
+        return dump(json.loads(value))
+    except ValueError:
+        return dump(value)
+
+
+def digest_of(envelope: Envelope) -> str:
+    """Return an identity of an event that has none: equal events share it, wherever they stand."""
+    told = [
+        envelope.object_name,
+        envelope.read_method,
+        envelope.source_timestamp_micros,
+        dict(envelope.source_metadata),
+        dict(envelope.values),
+    ]
+    return sha256(_dump_sorted(told).encode("utf-8", "surrogatepass")).hexdigest()
