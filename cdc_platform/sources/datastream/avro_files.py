@@ -134,14 +134,14 @@ def _schema(text: str) -> Schema:
     """Return the schema of a file, whose parts are of the types that Datastream documents."""
     try:
         schema = json.loads(text)
-        fields = {field["name"]: field["type"] for field in schema["fields"]}
+        bases = {field["name"]: bases_of(field["type"]) for field in schema["fields"]}
     except (ValueError, TypeError, KeyError) as error:
         raise AvroDamaged(f"Its schema is not that of an event ({error})") from error
     for name in _TEXTS:
-        if bases_of(fields.get(name, "null")) - {"string", "null"}:
+        if bases.get(name, set()) - {"string", "null"}:
             raise AvroDamaged(f"In its schema `{name}` is no text")
     for name in _RECORDS:
-        if bases_of(fields.get(name, "null")) - {"record", "null"}:
+        if bases.get(name, set()) - {"record", "null"}:
             raise AvroDamaged(f"In its schema `{name}` is no record")
     return schema
 

@@ -27,7 +27,7 @@ _WHOLE_SECOND_LENGTH: Final = len("1970-01-01T00:00:00")
 # Days and dates repeat every 400 years.
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
-_FAR_MOMENT: Final = re.compile(r"([+-]?\d{4,6})(-\d{2}-\d{2})(?:[Tt ](.*))?", re.ASCII | re.DOTALL)
+_FAR_MOMENT: Final = re.compile(r"([+-]?\d{4,6})(-\d{2}-\d{2})(?:[Zz]|[Tt ](.*))?", re.ASCII | re.DOTALL)
 _TIME: Final = re.compile(
     r"(-?)(\d{1,4}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(Z|z|[+-]\d{2}(?::?\d{2})?)?", re.ASCII
 )
@@ -89,7 +89,7 @@ def far_day_text(days: int) -> str:
     cycles, ordinal = divmod(_EPOCH_DAY + days - 1, _CYCLE_DAYS)
     near = date.fromordinal(ordinal + 1)
     year = near.year + cycles * _CYCLE_YEARS
-    sign = "" if 0 < year <= 9999 else "+" if year > 0 else "-"  # noqa: PLR2004 - the last year of four digits
+    sign = "" if 0 <= year <= 9999 else "+" if year > 0 else "-"  # noqa: PLR2004 - the last year of four digits
     return f"{sign}{abs(year):04}{near.isoformat()[4:]}"
 
 
@@ -103,6 +103,10 @@ def moment_micros(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return _far_moment_micros(text)
+    return _micros(moment)
+
+
+def _micros(moment: datetime) -> int:
     offset = moment.utcoffset()
     micros = (moment.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
     return micros if offset is None else micros - offset // _MICROSECOND
@@ -125,13 +129,13 @@ def _far_moment_micros(text: str) -> int:
         return MINUS_INFINITY_MICROS if text.startswith("-") else INFINITY_MICROS
     found = _FAR_MOMENT.fullmatch(text)
     if found is None:
-        if re.fullmatch(r"\d{4}-\d{2}-\d{2}[Zz]", text):
-            return moment_micros(text[:-1])
         raise ValueError(f"{text!r} is no moment")
     cycles, year = divmod(int(found[1]) - 1, _CYCLE_YEARS)
-    clock = found[3] or "00:00:00"
-    near = moment_micros(f"{year + 1 + _CYCLE_YEARS:04}{found[2]}T{clock}")
-    return near + (cycles - 1) * _CYCLE_DAYS * MICROS_PER_DAY
+    try:
+        near = datetime.fromisoformat(f"{year + 1 + _CYCLE_YEARS:04}{found[2]}T{found[3] or '00:00:00'}")
+    except ValueError:
+        raise ValueError(f"{text!r} is no moment") from None
+    return _micros(near) + (cycles - 1) * _CYCLE_DAYS * MICROS_PER_DAY
 
 
 def time_text(micros: int) -> str:
