@@ -1,6 +1,6 @@
 """How events write the values of a column, and what the lake makes of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -132,6 +132,7 @@ _TIMES: Final = {
     "io.debezium.time.Interval": (Kind.TEXT, "INTERVAL", "interval", 0),
 }
 _TEXTS: Final = {
+    "io.debezium.data.Json": ("JSON", "json"),
     "io.debezium.data.Uuid": ("UUID", "uuid"),
     "io.debezium.data.Xml": ("STRING", "xml"),
     "io.debezium.data.Ltree": ("STRING", "ltree"),
@@ -139,10 +140,6 @@ _TEXTS: Final = {
     "io.debezium.data.Enum": ("STRING", "enum"),
     "io.debezium.data.EnumSet": ("STRING", "enum"),
 }
-_DECIMAL_NAME: Final = "org.apache.kafka.connect.data.Decimal"
-_VARIABLE_NAME: Final = "io.debezium.data.VariableScaleDecimal"
-_BITS_NAME: Final = "io.debezium.data.Bits"
-_JSON_NAME: Final = "io.debezium.data.Json"
 _MAX_SCALE: Final = 1000
 """PostgreSQL's greatest; a negative one arrives as about 2046."""
 _MAX_DIGITS: Final = 38
@@ -153,15 +150,8 @@ def told_encoding(field: Mapping[str, Any]) -> Encoding:
     name, parameters = field.get("name") or "", field.get("parameters") or {}
     if field["type"] == "array":
         return _told_array(field)
-    if name == _DECIMAL_NAME:
-        return _told_decimal(parameters)
-    if name == _VARIABLE_NAME:
-        return Encoding(Kind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
-    if name == _BITS_NAME:
-        length = int(parameters.get("length") or UNBOUNDED)
-        return Encoding(Kind.BITS, ColumnType("STRING"), "bit" if length < UNBOUNDED else "varbit", length)
-    if name == _JSON_NAME:
-        return Encoding(Kind.TEXT, ColumnType("JSON"), "json")
+    if name in _TOLD:
+        return _TOLD[name](parameters)
     if name in _TIMES:
         kind, code, source, digits = _TIMES[name]
         return Encoding(kind, ColumnType(code), source, digits)
@@ -184,6 +174,19 @@ def _told_decimal(parameters: Mapping[str, Any]) -> Encoding:
     precision = max(int(parameters.get("connect.decimal.precision") or _MAX_DIGITS), scale)
     source = "numeric" if precision > _MAX_DIGITS else "small numeric"
     return Encoding(Kind.UNSCALED, _decimal_type(precision, scale), source, scale)
+
+
+def _told_bits(parameters: Mapping[str, Any]) -> Encoding:
+    length = int(parameters.get("length") or UNBOUNDED)
+    return Encoding(Kind.BITS, ColumnType("STRING"), "bit" if length < UNBOUNDED else "varbit", length)
+
+
+_TOLD: Final[Mapping[str, Callable[[Mapping[str, Any]], Encoding]]] = {
+    "org.apache.kafka.connect.data.Decimal": _told_decimal,
+    "io.debezium.data.VariableScaleDecimal": lambda _parameters: _VARIABLE,
+    "io.debezium.data.Bits": _told_bits,
+}
+_VARIABLE: Final = Encoding(Kind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
 
 
 def _decimal_type(precision: int, scale: int) -> ColumnType:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from cdc_platform.errors import SettingError
 
 DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
-"""What Debezium puts where a value was not sent, unless its `unavailable.value.placeholder` says otherwise."""
+"""What stands for a value that was not sent, unless the connector is told another text."""
 DEDUP_WINDOW_MAX_S: Final = 31 * 86_400.0
 _TEMPLATE_WORDS: Final = re.compile(r"\{(\w*)\}")
 _TEMPLATE_NAMES: Final = frozenset({"database", "schema", "table"})

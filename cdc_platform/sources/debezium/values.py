@@ -79,6 +79,8 @@ def _with_digits(encoding: Encoding) -> Read:
         Kind.DAYS: lambda value: _days(value, is_lenient=is_lenient),
         Kind.TIME: lambda value: _clock(_micros(value, digits)),
         Kind.LOCAL: lambda value: _local(value, digits, is_lenient=is_lenient),
+        Kind.ISO_DATE: lambda value: _iso_date(value, is_lenient=is_lenient),
+        Kind.ISO_LOCAL: lambda value: _iso_local(value, is_lenient=is_lenient),
         Kind.ZONED: lambda value: _zoned(value, is_lenient=is_lenient),
         Kind.DURATION: lambda value: _duration(value, digits),
     }
@@ -186,10 +188,10 @@ def _days(value: int, *, is_lenient: bool) -> str:
     return _beyond(value, is_lenient=is_lenient)
 
 
-def _iso_date(value: str) -> str:
+def _iso_date(value: str, *, is_lenient: bool) -> str:
     match = _ISO_DAY.fullmatch(value)
     if match is None:
-        return _beyond(value, is_lenient=False)
+        return _beyond(value, is_lenient=is_lenient)
     return date.fromisoformat(match.group(1)).isoformat()
 
 
@@ -226,10 +228,10 @@ def _local(value: int, digits: int, *, is_lenient: bool) -> str:
         return _beyond(value, is_lenient=is_lenient)
 
 
-def _iso_local(value: str) -> str:
+def _iso_local(value: str, *, is_lenient: bool) -> str:
     match = _ISO_MOMENT.fullmatch(value)
     if match is None:
-        return _beyond(value, is_lenient=False)
+        return _beyond(value, is_lenient=is_lenient)
     return f"{match.group(1)}T{match.group(2)}.{_six(match.group(3))}"
 
 
@@ -269,8 +271,8 @@ def _beyond(value: Any, *, is_lenient: bool) -> str:
     if is_lenient:
         return _as_text(value)
     return _refuse(
-        f"is beyond the years 1 to 9999, which the lake's type cannot say: {_shown(value)}. Declare the column as "
-        "`text` to keep it as it arrives"
+        f"is beyond the years 1 to 9999, which the lake's type cannot say: {_shown(value)}. Declare the "
+        "column as `text` to keep it as it arrives"
     )
 
 
@@ -291,8 +293,6 @@ _SIMPLE: Final[dict[Kind, Read]] = {
     Kind.BASE64_URL: _base64_url,
     Kind.HEX: _hex,
     Kind.SCALED: _scaled,
-    Kind.ISO_DATE: _iso_date,
     Kind.ISO_TIME: _iso_time,
-    Kind.ISO_LOCAL: _iso_local,
     Kind.JSON: _json,
 }
