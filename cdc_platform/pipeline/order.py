@@ -114,7 +114,7 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
         records, window.mark.next_ordinal, expected, pipeline.known_tables, pipeline.traits
     ).persist()
     try:
-        stats = _never_back(measure(ordered), window.mark)
+        stats = _never_back(measure(ordered, pipeline.traits), window.mark)
         if stats.incomplete is not None:
             short = stats.incomplete
             raise TransactionIncomplete(short.transaction_id, short.expected, short.seen)

@@ -151,14 +151,18 @@ def _judge(changes: DataFrame, traits: SourceTraits) -> DataFrame:
     )
 
 
-def measure(ordered: DataFrame) -> LogStats:
+def measure(ordered: DataFrame, traits: SourceTraits = CHANGE_STREAM) -> LogStats:
     """Count what a window of ordered changes holds; one Spark job.
 
     Args:
         ordered: the result of `order_records`, best persisted.
+        traits: what the source promises.
     """
     sound = ~F.col(UNSOUND)
     is_short = sound & (F.col("records_seen") != F.col("records_in_transaction"))
+    if traits.hands_out_events:
+        # What came again, and is left out, counts in what the transaction announced.
+        is_short = F.lit(False)
     rows = (
         ordered.groupBy("table_name")
         .agg(

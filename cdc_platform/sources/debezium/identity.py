@@ -41,5 +41,3 @@ def shows_unusable(event: DataEvent) -> bool:
     if event.op is not Op.DELETE or not event.key:
         return False
     return tells_more_than_key(event) and not any(has_content(value) for value in event.key.values())
-
-

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.traits import SourceTraits
 
 DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
 """What stands for a value that was not sent, unless the connector is told another text."""
@@ -238,6 +239,33 @@ class DebeziumSettings:
         if not 0 < self.dedup_window_s <= DEDUP_WINDOW_MAX_S:
             problem = f"must be above 0 and at most {DEDUP_WINDOW_MAX_S:.0f} s, but is: {self.dedup_window_s}"
             raise SettingError("dedup_window_s", problem)
+
+    @property
+    def traits(self) -> SourceTraits:
+        """What the connector promises: one order, and whole transactions where it provides their metadata."""
+        return SourceTraits(
+            hands_out_events=True,
+            keeps_transactions=self.has_transaction_topic,
+            comes_in_order=True,
+            trusts_inserts=False,
+            can_be_compared=False,
+            can_be_copied=False,
+            repeats_within_s=self.dedup_window_s,
+        )
+
+    @property
+    def title(self) -> str:
+        """Name of the source as messages say it."""
+        return f"Debezium events of {self.input}"
+
+    @property
+    def begins_at_present(self) -> bool:
+        """Whether older rows come by a copy only: the connector's snapshot tells them."""
+        return False
+
+    def impatient(self, deadline_s: float) -> "DebeziumSettings":  # noqa: ARG002  listing has no deadline
+        """Return the same: a listing is not tried again."""
+        return self
 
     def to_options(self) -> str:
         """Return the settings as JSON text, equal for equal settings."""
