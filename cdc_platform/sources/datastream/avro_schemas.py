@@ -85,6 +85,13 @@ def without_logical_types(schema: Schema) -> Schema:
     return kept
 
 
+def bases_of(schema: Schema) -> set[str]:
+    """Return the names of the types that a value of a schema may be of."""
+    if isinstance(schema, list):
+        return set().union(*map(bases_of, schema))
+    return bases_of(schema["type"]) if isinstance(schema, Mapping) else {str(schema)}
+
+
 def _columns(record: Mapping[str, Any], names: Mapping[str, Schema]) -> Fields:
     return tuple((field["name"], _field_type(field["type"], names, field)) for field in record["fields"])
 

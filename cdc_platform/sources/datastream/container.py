@@ -101,8 +101,10 @@ def _block(stream: BinaryIO, header: Header, count: int, size: int) -> Block:
     damage = None
     if len(stored) < size:
         damage = f"it ends within a block, {size - len(stored)} bytes too early"
-    elif sync != header.sync:
-        damage = "the marker behind a block is not that of the file"
+    elif not header.sync.startswith(sync):
+        return Block(0, b"", "the marker behind a block is not that of the file")
+    elif len(sync) < SYNC_BYTES:
+        damage = "it ends within the marker behind a block"
     try:
         return Block(count, _CODECS[header.codec](stored), damage)
     except DAMAGE as error:

@@ -1,8 +1,8 @@
 """Texts of days, times, moments and intervals, from what Avro counts and from what JSON writes.
 
-PostgreSQL's infinities become the first and the last moment that Spark and Python both know. Any other moment
-outside the years 1 to 9999 is refused, since no moment of the lake is it; a column that is declared as STRING
-has the words `infinity` and `-infinity`, and years of any size.
+PostgreSQL's infinities become the first and the last moment that Spark and Python both know. Any other
+moment outside the years 1 to 9999 is refused, since no moment of the lake is it; a column that is declared
+as STRING has the words `infinity` and `-infinity`, and years of any size.
 """
 
 import re
@@ -22,6 +22,7 @@ LAST_MOMENT: Final = "9999-12-31T23:59:59.999999"
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the texts of moments are made without a zone
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _MICROSECOND: Final = timedelta(microseconds=1)
+_WHOLE_SECOND_LENGTH: Final = len("1970-01-01T00:00:00")
 # Days and dates repeat every 400 years.
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
@@ -47,9 +48,14 @@ class MomentRefused(ValueError):
 def moment_text(micros: int) -> str:
     """Return the text of a moment without a zone, always with six digits of a second."""
     try:
-        return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds")
+        text = (_EPOCH + timedelta(microseconds=micros)).isoformat()
     except OverflowError:
-        pass
+        return _infinity(micros)
+    # Asking for six digits at once takes twice as long.
+    return text if len(text) > _WHOLE_SECOND_LENGTH else f"{text}.000000"
+
+
+def _infinity(micros: int) -> str:
     if micros >= INFINITY_MICROS:
         return LAST_MOMENT
     if micros <= MINUS_INFINITY_MICROS:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from cdc_platform.model.table_schema import ColumnType
@@ -31,6 +32,11 @@ class RowReader:
 
     columns: Columns
     readers: tuple[tuple[str, Reader], ...]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Names of the columns."""
+        return frozenset(name for name, _ in self.columns)
 
     def read(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Turn the values of a payload into texts of `SourceEvent`, in place, and return it.

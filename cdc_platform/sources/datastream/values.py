@@ -16,7 +16,7 @@ from cdc_platform.sources.datastream.json_text import NON_FINITE, JsonNumber, co
 from cdc_platform.sources.datastream.types import FieldType, Kind
 
 Reader = Callable[[Any], Any]
-"""Makes one value, never NULL; raises ValueError where it cannot."""
+"""Makes one value, never NULL; raises ValueError or TypeError where it cannot."""
 
 MAX_PLAIN_INTEGER: Final = 2**53
 """Integers beyond it are texts: readers of JSON may take numbers for floats."""
@@ -89,9 +89,9 @@ def decimal_text(value: Any, precision: int, scale: int) -> str:
         raise ValueError(
             f"{value!r} is no decimal of {precision} digits, {scale} of them after the point"
         ) from None
-    if not number.is_finite() or (number.adjusted() + 1 > precision - scale and number):
+    if not number.is_finite() or (number and number.adjusted() + 1 > precision - scale):
         raise ValueError(f"{value!r} has more digits than a decimal of {precision}, {scale} after the point")
-    return format(abs(number) if not number else number, "f")
+    return format(number or abs(number), "f")
 
 
 def utc_moment(micros: int) -> str:
@@ -141,7 +141,7 @@ def _elements(value: Any) -> list[Any]:
     if isinstance(value, Mapping) and "nestedArray" in value:
         return value["nestedArray"] or []
     if not isinstance(value, list):
-        raise ValueError(f"{_shown(value)} is no array")
+        raise TypeError(f"{_shown(value)} is no array")
     return value
 
 
@@ -167,13 +167,13 @@ def _whole(value: Any) -> int:
     if isinstance(value, bool):
         return int(value)
     if not isinstance(value, str | float):
-        raise ValueError(f"{_shown(value)} is no integer")
+        raise TypeError(f"{_shown(value)} is no integer")
     return int(decimal_text(value, 40, 0))
 
 
 def _float(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{_shown(value)} is no number")
+        raise TypeError(f"{_shown(value)} is no number")
     number = float(value)
     if math.isinf(number) and "inf" not in str(value).lower():
         raise ValueError(f"{value} is beyond a float of 64 bits")
@@ -182,7 +182,7 @@ def _float(value: Any) -> float:
 
 def _number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{_shown(value)} is no number")
+        raise TypeError(f"{_shown(value)} is no number")
     return str(value)
 
 
@@ -198,12 +198,12 @@ def _varchar(value: Any) -> str | None:
 
 def _required_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{_shown(value)} is no text")
+        raise TypeError(f"{_shown(value)} is no text")
     return value
 
 
 def _base64(value: Any, encoding: str) -> str:
-    """Return bytes in base64; without a declared encoding `\\x` says that they are hex digits."""
+    r"""Return bytes in base64; without a declared encoding `\x` says that they are hex digits."""
     text = _required_text(value)
     if encoding == "hex" or (not encoding and text.startswith("\\x")):
         return b64encode(bytes.fromhex(text.removeprefix("\\x").removeprefix("0x"))).decode()
