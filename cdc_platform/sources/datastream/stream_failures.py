@@ -26,7 +26,9 @@ _UNREACHABLE_ADVICE: Final = (
     "Its state is not known, and its files are read all the same. Check the network, and `datastream_host` "
     "if one is set; the next run asks again"
 )
-_REFUSED_ADVICE: Final = "Datastream refused the question; check `stream`, and `datastream_host` if one is set"
+_REFUSED_ADVICE: Final = (
+    "Datastream refused the question; check `stream`, and `datastream_host` if one is set"
+)
 
 MEANINGS: Final = (
     Meaning(
