@@ -3,6 +3,7 @@
 Nothing here touches the lake, so an observation waits for no other run, and one that fails stops none.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from functools import cached_property
 from typing import Final
 
 import dagster as dg
+from dagster_shared.utils.warnings import BetaWarning
 
 from cdc_platform.errors import SourceError
 from cdc_platform.metadata import Metadata
@@ -73,7 +75,13 @@ def stream_resource(stream: StreamAsset, observe: Observe = read_stream) -> dg.R
 
 def build_stream(stream: StreamAsset) -> dg.AssetsDefinition:
     """Return the asset that stands for the stream; it is observed, never materialised."""
+    with warnings.catch_warnings():
+        # An observed asset with owners and kinds is what Dagster calls beta.
+        warnings.simplefilter("ignore", BetaWarning)
+        return _build_observed(stream)
 
+
+def _build_observed(stream: StreamAsset) -> dg.AssetsDefinition:
     @dg.multi_observable_source_asset(
         name=f"{stream.pipeline}__stream_state",
         specs=[

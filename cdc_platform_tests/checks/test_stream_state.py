@@ -8,6 +8,9 @@ import grpc  # type: ignore[import-untyped] # ships no types
 import pytest
 from google.cloud.datastream_v1.types import Error
 
+from cdc_platform.assets.stream_state import StreamReading
+from cdc_platform.checks.stream_state import judge_stream
+from cdc_platform.sources.datastream.stream_reader import read_stream
 from cdc_platform_tests.sources.datastream.datastream_server import (
     DatastreamServer,
     Refusal,
@@ -33,6 +36,11 @@ def bench(server: DatastreamServer, tmp_path: Path) -> Iterator[StreamBench]:
         yield StreamBench(server.settings(), instance)
 
 
+def judged(server: DatastreamServer) -> dg.AssetCheckResult:
+    """Return what the check says of what the server says."""
+    return judge_stream(StreamReading(server.settings(), read_stream).outcome)
+
+
 def evaluation(bench: StreamBench) -> dg.AssetCheckEvaluation:
     """Return the check's verdict of a run of the check alone."""
     result = bench.run(check_alone=True)
@@ -55,11 +63,11 @@ def evaluation(bench: StreamBench) -> dg.AssetCheckEvaluation:
     ],
 )
 def test_a_stream_that_stands_still_does_not_pass(
-    server: DatastreamServer, bench: StreamBench, state: str, severity: dg.AssetCheckSeverity, advice: str
+    server: DatastreamServer, state: str, severity: dg.AssetCheckSeverity, advice: str
 ) -> None:
     """Severity says whether somebody wanted it so, the description what to do."""
     server.hold(state)
-    found = evaluation(bench)
+    found = judged(server)
     assert (False, severity) == (found.passed, found.severity)
     assert advice in (found.description or "")
 
@@ -76,25 +84,34 @@ def test_errors_of_a_running_stream_are_a_warning(server: DatastreamServer, benc
     """They are told with the object and the text, and counted."""
     server.hold("RUNNING", table("cards", "UNSUPPORTED"), table("users", "ACTIVE", BROKEN), errors=[BROKEN])
     found = evaluation(bench)
-    assert (False, WARN) == (found.passed, found.severity)
+    assert (found.passed, found.severity) == (False, WARN)
     assert "Errors (1): CONNECTION: No route to the host." in (found.description or "")
     assert "public.cards (backfill unsupported); public.users" in (found.description or "")
     counts = {name: found.metadata[name].value for name in ("stream_errors", "objects_in_trouble")}
-    assert {"stream_errors": 1, "objects_in_trouble": 2} == counts
+    assert counts == {"stream_errors": 1, "objects_in_trouble": 2}
 
 
 @pytest.mark.parametrize(
     ("code", "severity"), [("UNAVAILABLE", WARN), ("PERMISSION_DENIED", ERROR), ("NOT_FOUND", ERROR)]
 )
 def test_a_stream_that_cannot_be_asked_does_not_pass(
-    server: DatastreamServer, bench: StreamBench, code: str, severity: dg.AssetCheckSeverity
+    server: DatastreamServer, code: str, severity: dg.AssetCheckSeverity
 ) -> None:
     """What may pass by itself is a warning, what somebody has to change an error."""
     server.hold("RUNNING")
     server.refusals = [Refusal(grpc.StatusCode[code], "no")] * 3
-    found = evaluation(bench)
+    found = judged(server)
     assert (False, severity) == (found.passed, found.severity)
     assert (found.description or "").startswith("Whether the stream is running is not known. Cannot read")
+
+
+def test_a_check_that_is_asked_for_alone_asks_the_stream(
+    server: DatastreamServer, bench: StreamBench
+) -> None:
+    """It needs no observation that came before."""
+    server.hold("FAILED", errors=[BROKEN])
+    found = evaluation(bench)
+    assert (found.passed, found.severity) == (False, ERROR)
 
 
 def test_the_verdict_is_kept_with_the_asset(server: DatastreamServer, bench: StreamBench) -> None:

@@ -50,8 +50,8 @@ class DatastreamServer:
 
     def settings(self, stream: str = STREAM, **changes: Any) -> StreamSettings:
         """Return settings that lead here and lose little time."""
-        fields = {"backoff_initial_s": 0.001, "backoff_max_s": 0.01, **changes}
-        return StreamSettings(stream, datastream_host=self.host, **fields)
+        fields = {"datastream_host": self.host, "backoff_initial_s": 0.001, "backoff_max_s": 0.01, **changes}
+        return StreamSettings(stream, **fields)
 
     def hold(self, state: Any, *objects: StreamObject, name: str = STREAM, **fields: Any) -> None:
         """Hold a stream in a state, given by name or number, with objects."""

@@ -114,7 +114,7 @@ def test_errors_of_an_object_are_those_of_it_and_of_its_backfill(server: Datastr
     found.backfill_job.errors.append(Error(reason="B", message="no such column"))
     server.hold("RUNNING", found)
     (read,) = read_stream(server.settings()).objects
-    assert ["A: event too large", "B: no such column"] == [error.text for error in read.errors]
+    assert [error.text for error in read.errors] == ["A: event too large", "B: no such column"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_an_object_of_a_source_that_is_not_known_keeps_the_name_that_is_shown(
 ) -> None:
     """An object without an identifier that the library knows is not lost."""
     server.hold("RUNNING", StreamObject(name="o", display_name="shown"))
-    assert ["shown"] == [found.name for found in read_stream(server.settings()).objects]
+    assert [found.name for found in read_stream(server.settings()).objects] == ["shown"]
 
 
 def test_objects_of_several_pages_are_all_read_once(server: DatastreamServer) -> None:
@@ -151,14 +151,14 @@ def test_objects_of_several_pages_are_all_read_once(server: DatastreamServer) ->
     server.hold("RUNNING", *(table(number) for number in reversed(range(8))))
     names = [found.name for found in read_stream(server.settings()).objects]
     assert [f"bank.t{number:03}" for number in range(8)] == names
-    assert ["", "3", "6"] == server.page_tokens
+    assert server.page_tokens == ["", "3", "6"]
 
 
 def test_pages_are_as_large_as_the_api_gives(server: DatastreamServer) -> None:
     """A thousand objects are one question, not twenty."""
     server.hold("RUNNING", *(table(number) for number in range(1000)))
-    assert 1000 == len(read_stream(server.settings()).objects)
-    assert [""] == server.page_tokens
+    assert len(read_stream(server.settings()).objects) == 1000
+    assert server.page_tokens == [""]
 
 
 def test_a_page_that_fails_is_asked_again_alone(server: DatastreamServer) -> None:
@@ -166,9 +166,9 @@ def test_a_page_that_fails_is_asked_again_alone(server: DatastreamServer) -> Non
     server.most_page_size = 1
     server.hold("RUNNING", table(0), table(1))
     server.refusals = [UNAVAILABLE, UNAVAILABLE, None, UNAVAILABLE, UNAVAILABLE, None, UNAVAILABLE]
-    assert 2 == len(read_stream(server.settings()).objects)
-    assert ["GetStream"] * 3 + ["ListStreamObjects"] * 5 == server.calls
-    assert ["", "1"] == server.page_tokens
+    assert len(read_stream(server.settings()).objects) == 2
+    assert server.calls == ["GetStream"] * 3 + ["ListStreamObjects"] * 5
+    assert server.page_tokens == ["", "1"]
 
 
 def test_attempts_are_bounded(server: DatastreamServer) -> None:
@@ -177,7 +177,7 @@ def test_attempts_are_bounded(server: DatastreamServer) -> None:
     server.refusals = [UNAVAILABLE] * 9
     with pytest.raises(SourceUnreachable, match=f"{STREAM}.*its files are read all the same.*UNAVAILABLE"):
         read_stream(server.settings(max_attempts=4))
-    assert ["GetStream"] * 4 == server.calls
+    assert server.calls == ["GetStream"] * 4
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_cannot_pass_is_asked_once(
     with pytest.raises(SourceError, match=f"{advice}.*Datastream said {code}: {text}") as caught:
         read_stream(server.settings())
     assert (kind, False) == (type(caught.value), caught.value.retryable)
-    assert ["GetStream"] == server.calls
+    assert server.calls == ["GetStream"]
 
 
 def test_a_right_to_the_stream_alone_is_not_enough(server: DatastreamServer) -> None:

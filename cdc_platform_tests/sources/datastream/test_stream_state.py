@@ -76,7 +76,7 @@ def test_errors_make_a_running_stream_a_warning() -> None:
     of_object = status(
         StreamState.RUNNING, objects=(StreamObject("bank.cards", BackfillState.ACTIVE, (ERROR,)),)
     )
-    assert (Concern.WARNING, Concern.WARNING) == (of_stream.concern, of_object.concern)
+    assert (of_stream.concern, of_object.concern) == (Concern.WARNING, Concern.WARNING)
     assert "Errors (1): MYSQL_CONNECTION: No route to the host." in of_stream.summary
     told = "Objects in trouble (1): bank.cards (backfill active, MYSQL_CONNECTION: No route to the host)."
     assert told in of_object.summary
@@ -90,4 +90,4 @@ def test_a_summary_of_many_errors_stays_short() -> None:
 
 def test_an_error_without_a_text_is_told_as_such() -> None:
     """A line never ends in nothing."""
-    assert "an error without a text" == StreamError("", "").text
+    assert StreamError("", "").text == "an error without a text"
