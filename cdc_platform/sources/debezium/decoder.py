@@ -149,14 +149,19 @@ class Decoder:
         if shows_unusable(event):
             self.state.unusable.add(name)
         if name in self.state.unusable and event.op is not Op.TRUNCATE and not is_snapshot(event.source):
-            raise Unreadable(f"{IDENTITY_ADVICE}. Where the table really has the key, and FULL, name it in "
-                             "`full_identity`.")
+            raise Unreadable(
+                f"{IDENTITY_ADVICE}. Where the table really has the key, and FULL, name it in "
+                "`full_identity`."
+            )
 
     def _names_full(self, event: DataEvent) -> bool:
         source = event.source
-        return self.settings.table_name.format(
-            database=source.database, schema=source.schema, table=source.table
-        ) in self.settings.full_identity
+        return (
+            self.settings.table_name.format(
+                database=source.database, schema=source.schema, table=source.table
+            )
+            in self.settings.full_identity
+        )
 
     def _checkpoint(self, told: LogicalMessage) -> Checkpoint:
         return Checkpoint(
