@@ -11,9 +11,16 @@ ADVICE: Final = (
 )
 
 
+_EMPTY: Final = (
+    *("", 0, False, [], {}),
+    # as JSON, decimal, UUID and moment
+    *("{}", "AA==", "0", "00000000-0000-0000-0000-000000000000", "1970-01-01T00:00:00Z"),
+)
+
+
 def has_content(value: Any) -> bool:
     """Whether a value is neither null nor what stands for one in a column that is NOT NULL."""
-    return value is not None and value not in ("", 0, 0.0, False, [], {}, "0")
+    return value is not None and value not in _EMPTY
 
 
 def tells_more_than_key(event: DataEvent) -> bool:
