@@ -89,6 +89,13 @@ SETTINGS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "placeholder_hex": ("a marker of bytes", {"unavailable.value.placeholder": "hex:FF00"}),
 }
 
+FLOATS: Final = (
+    "CREATE TABLE floats (id int PRIMARY KEY, n int, v float8[])",
+    "ALTER TABLE floats ALTER v SET STORAGE EXTERNAL",
+    "INSERT INTO floats SELECT 1, 0, array_agg(i) FROM generate_series(1, 300) i",
+)
+FLOATS_STEPS: Final = ("INSERT INTO floats VALUES (2, 0, '{1.5}')", "UPDATE floats SET n = 1 WHERE id = 1")
+
 TYPED: Final = [
     *(
         Case(f"types_{name}", f"Every type, unavailable too: {says}", _typed_setup(), TYPED_STEPS, properties)
@@ -110,16 +117,16 @@ TYPED: Final = [
     Case(
         "types_fail",
         "A type without marker under event.converting.failure.handling.mode=fail: the engine stops",
-        _typed_setup(),
-        TYPED_STEPS,
+        FLOATS,
+        FLOATS_STEPS,
         {"event.converting.failure.handling.mode": "fail"},
         stops=True,
     ),
     Case(
         "types_needed",
         "A NOT NULL column of a type without marker: the engine stops",
-        [*_typed_setup(), "ALTER TABLE shapes ALTER c_int2_array SET NOT NULL"],
-        TYPED_STEPS,
+        [*FLOATS, "ALTER TABLE floats ALTER v SET NOT NULL"],
+        FLOATS_STEPS,
         stops=True,
     ),
 ]
