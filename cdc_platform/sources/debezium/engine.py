@@ -18,7 +18,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Final
 
-from cdc_platform.errors import CdcError, LibraryMissing, ReplicationRefused
+from cdc_platform.errors import CdcError, LibraryMissing, ReplicationRefused, SettingError
 from cdc_platform.sources.debezium.engine_failures import failure_of
 from cdc_platform.sources.debezium.engine_settings import MARKER_PREFIX, EngineSettings
 from cdc_platform.sources.debezium.spool import Spool, SpoolWriter, write_whole
@@ -274,7 +274,8 @@ def _close(engine: Any) -> None:
     try:
         engine.close()
     except jpype.JException as error:
-        sys.stderr.write(f"engine: {error}\n")
+        # It has closed itself, after a failure.
+        sys.stderr.write(f"closing: {error}\n")
 
 
 def main() -> int:
@@ -305,6 +306,8 @@ def _tell(error: CdcError, folder: Path) -> None:
     sys.stderr.write(f"{type(error).__name__}: {error}\n")
     if folder.is_dir():
         told = {"error": type(error).__name__, "message": str(error)}
+        if isinstance(error, SettingError):
+            told |= {"setting": error.setting, "problem": error.problem}
         write_whole(folder / "failure.json", json.dumps(told))
 
 

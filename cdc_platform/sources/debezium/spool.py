@@ -115,7 +115,7 @@ class Spool:
             SlotInUse: another engine writes into it.
             SettingError: its events come from elsewhere.
         """
-        with _told(self.folder):
+        with told_as_unusable(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / "engine.lock").open("a")
         with lock:
@@ -126,7 +126,7 @@ class Spool:
                     "Another engine writes into the spool: stop it, or give this one a spool and a slot of "
                     f"its own. Folder: {self.folder}"
                 ) from error
-            with _told(self.folder):
+            with told_as_unusable(self.folder):
                 self._check_identity(identity)
                 for leftover in self.folder.glob(f"*{PART}"):
                     leftover.unlink()
@@ -176,14 +176,14 @@ class SpoolWriter:
             f'{{{event},"partition":0,"offset":{offset},"timestamp":{timestamp_millis}}}\n'
             for offset, event in enumerate(events, self.next_offset)
         ]
-        with _told(self._spool.folder):
+        with told_as_unusable(self._spool.folder):
             write_whole(path, "".join(lines))
         self.next_offset += len(events)
         return path
 
     def keep_offsets(self) -> None:
         """Copy the engine's file of offsets, which it has just written."""
-        with _told(self._spool.folder):
+        with told_as_unusable(self._spool.folder):
             if self._spool.offsets.exists():
                 write_whole(self._spool.offsets_copy, self._spool.offsets.read_bytes())
 
@@ -204,7 +204,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def told_as_unusable(folder: Path) -> Iterator[None]:
+    """Turn what the file system refuses into the platform's error."""
     try:
         yield
     except OSError as error:
