@@ -153,7 +153,10 @@ def _never_back(stats: LogStats, mark: Mark) -> LogStats:
 
 
 def _properties(window: _Window, stats: LogStats) -> dict[str, str]:
-    tables = {name: [table.changes, table.patches] for name, table in stats.tables.items()}
+    tables = {
+        name: [table.changes, table.patches, *([table.truncates] if table.truncates else [])]
+        for name, table in stats.tables.items()
+    }
     return {
         TICK: str(window.tick),
         POSITION: str(window.watermark_micros),

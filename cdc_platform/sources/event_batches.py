@@ -125,7 +125,8 @@ class EventBatches:
         }
 
     def _of_event(self, event: SourceEvent, piece: Slice, file: SourceFile) -> dict[str, Any]:
-        capture = ValueCaptureType.NEW_ROW if event.is_whole_row else ValueCaptureType.NEW_VALUES
+        is_whole = event.is_whole_row and not event.unavailable_columns
+        capture = ValueCaptureType.NEW_ROW if is_whole else ValueCaptureType.NEW_VALUES
         mod = {"keys": event.keys, "new_values": event.new_values, "old_values": event.old_values}
         return self._row(RecordKind.DATA_CHANGE, piece) | {
             "record_sequence": event.event_id,
