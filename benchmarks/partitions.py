@@ -29,7 +29,7 @@ from cdc_platform.model.lineage import (
     violations,
 )
 from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome, SliceReport
 from cdc_platform.model.timestamps import from_rfc3339
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
@@ -72,7 +72,7 @@ class Stream:
         """Let Spark read all slices, and return the seconds that it takes."""
         form = self.source.spark_format()
         spark.dataSource.register(form)
-        options = self.source.spark_options(1, self.slices, tasks)
+        options = self.source.spark_options(1, ReadPlan(self.slices), tasks)
         frame = spark.read.format(form.name()).options(**options).load()
         return timed(lambda: frame.write.format("noop").mode("overwrite").save())
 

@@ -14,7 +14,12 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PIPELINE_TAG, PROOF_TAG, failures_in_a_row, unfinished_runs
 from cdc_platform.errors import CdcError, SourceError
+from cdc_platform.lake.commits import read_mark
+from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.lake import RAW
+from cdc_platform.lake.ledger import read_ledger
 from cdc_platform.model.lineage import Lineage
+from cdc_platform.model.slices import ReadRequest
 from cdc_platform.partitions import change_stream_partitions, compare_keys
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
@@ -79,6 +84,8 @@ def look(
     pipeline = open_pipeline(_impatient(settings))
     try:
         lineage = _trace(pipeline)
+        if not has_news(pipeline, lineage):
+            return dg.SkipReason("There is nothing new to read, and all that was read is published.")
     except SourceError as error:
         return dg.SkipReason(f"The source cannot be read ({type(error).__name__}): {error}")
     except CdcError as error:
@@ -86,6 +93,15 @@ def look(
     finally:
         pipeline.source.close()
     return _request(instance, running, wanted, lineage)
+
+
+def has_news(pipeline: Pipeline, lineage: Lineage) -> bool:
+    """Whether a tick has something to read, or to publish of what an interrupted one has read."""
+    cut = newest_cut(pipeline.lake)
+    if cut is None or cut.tick < read_mark(pipeline.lake.system_table(RAW)).tick:
+        return True
+    request = ReadRequest(pipeline.source.clock_micros())
+    return bool(pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake)).slices)
 
 
 def why_wait(instance: dg.DagsterInstance, pipeline: str) -> str | None:
@@ -101,8 +117,7 @@ def why_wait(instance: dg.DagsterInstance, pipeline: str) -> str | None:
 
 
 def _impatient(settings: PipelineSettings) -> PipelineSettings:
-    deadline_s = min(SOURCE_DEADLINE_S, settings.source.deadline_s)
-    return replace(settings, source=replace(settings.source, deadline_s=deadline_s, max_attempts=1))
+    return replace(settings, source=settings.source.impatient(SOURCE_DEADLINE_S))
 
 
 def _trace(pipeline: Pipeline) -> Lineage:

@@ -9,18 +9,19 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from cdc_platform.lake.commits import POSITION, TICK, head, read_mark
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW, SYSTEM_TABLES, Lake
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.lineage import Lineage, plan_requested
 from cdc_platform.model.order_key import record_order
 from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
-from cdc_platform.model.sightings import Look
-from cdc_platform.model.slices import Slice, SliceOutcome
+from cdc_platform.model.sightings import Look, SeenColumn
+from cdc_platform.model.slices import ReadPlan, ReadRequest, Slice, SliceOutcome
 from cdc_platform.model.table_options import TableOptions
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import to_datetime
@@ -30,6 +31,7 @@ from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.settings import MaintenanceSettings, PipelineSettings
+from cdc_platform.sources.loading import load_with
 from cdc_platform.sources.spanner.copy_pieces import columns_to_text
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
@@ -103,6 +105,18 @@ class FakeSource:
         """Return the pieces as Spark options."""
         return {"columns": columns, "pieces": json.dumps(list(pieces))}
 
+    def plan(self, lineage: Lineage, request: ReadRequest, _ledger: object) -> ReadPlan:
+        """Return the slices of a tick."""
+        return ReadPlan(plan_requested(lineage, request))
+
+    def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
+        """Return a column as it is."""
+        return column
+
+    def read(self, spark: SparkSession, tick: int, plan: ReadPlan, most_tasks: int) -> DataFrame:
+        """Return the answers to a tick's slices."""
+        return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+
     def spark_format(self) -> type[DataSource]:
         """Return the data source that hands the answers to Spark."""
         return FakeDataSource
@@ -110,11 +124,11 @@ class FakeSource:
     def spark_options(
         self,
         tick: int,
-        slices: Sequence[Slice],
+        plan: ReadPlan,
         most_tasks: int,  # noqa: ARG002  one does
     ) -> dict[str, str]:
         """Return the answers to a tick's slices as Spark options."""
-        rows = raw_table(self.answer(tick, slices))
+        rows = raw_table(self.answer(tick, plan.slices))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_table(rows)

@@ -14,7 +14,6 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from cdc_platform.components.loading import TYPE
 from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
 from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.lake import LOG, Lake
@@ -23,6 +22,7 @@ from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform_tests.emulator_fixtures import BankStream, make_bank
 from cdc_platform_tests.programs import BANK, COMMAND_LINE, Program, running_demo, start
 from cdc_platform_tests.spark_fixtures import require_java
+from cdc_platform_tests.yaml_files import TYPE
 
 pytestmark = pytest.mark.integration
 

@@ -1,11 +1,14 @@
 """YAML files of pipelines for tests of what reads them."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
-from cdc_platform.components.loading import TYPE
+from cdc_platform.components.loading import COMPONENTS
+
+TYPE: Final = next(iter(COMPONENTS))
+"""The type of a pipeline that reads a Spanner change stream."""
 
 
 def bank_attributes(**changes: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from cdc_platform.lake.lake import COPIED, LINEAGE, LOG, RAW
 from cdc_platform.metadata import TABLE_NAME
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.model.table_options import history_name
+from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 
 CUT_ASSET = "cut"
 MAINTENANCE_ASSET = "maintenance"
@@ -36,6 +37,8 @@ class PipelineAssets:
     copies_first: bool = False
     histories: tuple[str, ...] = ()
     """Source tables that keep a history."""
+    traits: SourceTraits = CHANGE_STREAM
+    """What the source promises."""
 
     @property
     def run_key(self) -> str:

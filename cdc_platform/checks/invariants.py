@@ -9,7 +9,7 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PROOF_TAG
 from cdc_platform.lake.commits import POSITION, TICK, Mark, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.lake import LOG
-from cdc_platform.pipeline.invariants import CHECKS
+from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope
 from cdc_platform.resources import find_run
@@ -21,17 +21,17 @@ MOST_EVALUATIONS: Final = 20
 
 def build_checks(assets: PipelineAssets) -> list[dg.AssetChecksDefinition]:
     """Return the checks of a pipeline; one that fails stops everything downstream, and the run."""
-    return [_build_check(assets, check) for check in CHECKS]
+    return [_build_check(assets, check) for check in checks_of(assets.traits)]
 
 
 def tick_checks(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
     """Return the checks that every run makes."""
-    return tuple(_check_key(assets, check) for check in CHECKS if check.every_tick)
+    return tuple(_check_key(assets, check) for check in checks_of(assets.traits) if check.every_tick)
 
 
 def proofs(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
     """Return the checks that read whole tables, and are made now and then."""
-    return tuple(_check_key(assets, check) for check in CHECKS if not check.every_tick)
+    return tuple(_check_key(assets, check) for check in checks_of(assets.traits) if not check.every_tick)
 
 
 def _check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:

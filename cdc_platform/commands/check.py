@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     Prints a line for each check; the exit code is 1 if one fails.
     """
     from cdc_platform.components.loading import load_settings
+    from cdc_platform.pipeline.invariants import checks_of
     from cdc_platform.pipeline.pipeline import open_existing
     from cdc_platform.resources import SPARK_IS_QUIET
 
@@ -45,7 +46,8 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
         # file that no reader takes for a success.
         write_report(junit, "")
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        results = run_checks(pipeline, start_spark(settings), stop.is_not_asked)
+        checks = checks_of(pipeline.traits)
+        results = run_checks(checks, pipeline, start_spark(settings), stop.is_not_asked)
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
     if junit is not None:
@@ -59,14 +61,16 @@ def all_passed(results: "list[tuple[Check, Verdict, float]]") -> bool:
 
 
 def run_checks(
-    pipeline: "Pipeline", spark: "SparkSession", wants_more: Callable[[], bool] = lambda: True
+    checks: "Sequence[Check]",
+    pipeline: "Pipeline",
+    spark: "SparkSession",
+    wants_more: Callable[[], bool] = lambda: True,
 ) -> "list[tuple[Check, Verdict, float]]":
     """Run every check while more is wanted, print a line for each, and return it with verdict and seconds."""
-    from cdc_platform.pipeline.invariants import CHECKS
     from cdc_platform.pipeline.verdict import EVERYTHING, Verdict
 
     results = []
-    for promise in takewhile(lambda _: wants_more(), CHECKS):
+    for promise in takewhile(lambda _: wants_more(), checks):
         begun = time.monotonic()
         try:
             verdict = promise.run(pipeline, spark, EVERYTHING)

@@ -57,6 +57,7 @@ def demo(home: Path, **options: Any) -> None:
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.demo import DemoOptions, DemoTools, run_demo
     from cdc_platform.demo.servers import DemoServer
+    from cdc_platform.pipeline.invariants import checks_of
     from cdc_platform.pipeline.status import read_status
     from cdc_platform.resources import SPARK_IS_QUIET
 
@@ -72,7 +73,9 @@ def demo(home: Path, **options: Any) -> None:
     tools = DemoTools(
         load_settings,
         start_spark,
-        run_checks=lambda pipeline, spark: all_passed(run_checks(pipeline, spark)),
+        run_checks=lambda pipeline, spark: all_passed(
+            run_checks(checks_of(pipeline.traits), pipeline, spark)
+        ),
         describe_status=lambda pipeline: describe_status(read_status(pipeline)),
     )
     with stop_signals(SPARK_IS_QUIET.set) as stop:

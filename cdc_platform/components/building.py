@@ -73,7 +73,7 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
     """Return the source tables of a pipeline: named, else as the source tells, else as the lake knows."""
     if settings.tables is not None:
         return tuple(sorted(settings.tables))
-    source = replace(settings.source, deadline_s=DISCOVERY_DEADLINE_S, max_attempts=1)
+    source = settings.source.impatient(DISCOVERY_DEADLINE_S)
     pipeline = open_pipeline(replace(settings, source=source))
     try:
         # The lake knows what the source has dropped, the source what no tick has met yet.

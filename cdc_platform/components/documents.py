@@ -1,6 +1,6 @@
 """The YAML documents of a file that declare pipelines."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,23 +15,27 @@ KEYS: Final = frozenset({"type", "attributes", "template_vars_module", "requirem
 
 @dataclass(frozen=True)
 class Document:
-    """One declared pipeline; ``place`` names its file in messages, and which document it is of several."""
+    """One declared pipeline.
+
+    ``place`` names its file in messages, and which document it is of several.
+    """
 
     place: str
+    type_name: str
     attributes: Mapping[str, Any]
 
 
-def read_documents(path: Path, type_name: str) -> tuple[Document, ...]:
-    """Return the documents of a file, which are separated by `---`; each must declare a component of a type.
+def read_documents(path: Path, type_names: Collection[str]) -> tuple[Document, ...]:
+    """Return the documents of a file, which are separated by `---`; each must declare one of some components.
 
     Raises:
         SettingError: the file cannot be read, or one of its documents declares something else.
     """
     contents = [content for content in _parse(path) if content is not None]
     if not contents:
-        raise SettingError(f"{path}: type", f"must be {type_name}, but the file is empty")
+        raise SettingError(f"{path}: type", f"must be {_listed(type_names)}, but the file is empty")
     return tuple(
-        _as_document(f"{path} (document {number})" if len(contents) > 1 else str(path), content, type_name)
+        _as_document(f"{path} (document {number})" if len(contents) > 1 else str(path), content, type_names)
         for number, content in enumerate(contents, start=1)
     )
 
@@ -47,13 +51,17 @@ def _parse(path: Path) -> list[Any]:
         raise SettingError(str(path), f"is not YAML: {error}") from error
 
 
-def _as_document(place: str, content: object, type_name: str) -> Document:
-    if not isinstance(content, dict) or content.get("type") != type_name:
-        raise SettingError(f"{place}: type", f"must be {type_name}")
+def _as_document(place: str, content: object, type_names: Collection[str]) -> Document:
+    if not isinstance(content, dict) or content.get("type") not in type_names:
+        raise SettingError(f"{place}: type", f"must be {_listed(type_names)}")
     unknown = sorted(set(content) - KEYS)
     if unknown:
         raise SettingError(f"{place}: {unknown[0]}", f"is unknown; there are {', '.join(sorted(KEYS))}")
     attributes = content.get("attributes")
     if not isinstance(attributes, dict):
         raise SettingError(f"{place}: attributes", "must hold the pipeline's settings")
-    return Document(place, attributes)
+    return Document(place, content["type"], attributes)
+
+
+def _listed(type_names: Collection[str]) -> str:
+    return " or ".join(type_names)

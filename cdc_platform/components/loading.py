@@ -10,15 +10,26 @@ import dagster as dg
 from dagster.components.resolved.errors import ResolutionException
 from pydantic import ValidationError
 
+from cdc_platform.components.datastream import DatastreamPipeline
+from cdc_platform.components.debezium import DebeziumPipeline
 from cdc_platform.components.documents import Document, read_documents
 from cdc_platform.components.mistakes import as_setting_error, check_groups, check_variables
+from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.errors import SettingError
 from cdc_platform.pipeline.settings import PipelineSettings
 
-TYPE: Final = f"{SpannerPipeline.__module__}.{SpannerPipeline.__name__}"
+COMPONENTS: Final[dict[str, type[PipelineComponent]]] = {
+    f"{component.__module__}.{component.__name__}": component
+    for component in (SpannerPipeline, DatastreamPipeline, DebeziumPipeline)
+}
+"""The kinds of pipelines, by the type that a document names."""
 FILE_NAMES: Final = ("defs.yaml", "defs.yml")
-_DECLARED: Final = re.compile(rf"""^[^#\n]*\btype["']?\s*:\s*["']?{re.escape(TYPE)}(?![\w.])""", re.MULTILINE)
+_ANY_TYPE: Final = "|".join(map(re.escape, COMPONENTS))
+_DECLARED: Final = re.compile(
+    rf"""^[^#\n]*\btype["']?\s*:\s*["']?(?:{_ANY_TYPE})(?![\w.])""",
+    re.MULTILINE,
+)
 
 
 def load_settings(path: Path, name: str | None = None) -> PipelineSettings:
@@ -60,14 +71,14 @@ def find_pipelines(place: Path) -> tuple[Path, ...]:
     return tuple(sorted(path for path in found if _DECLARED.search(path.read_text(encoding="utf-8"))))
 
 
-Placed = tuple[str, SpannerPipeline]
+Placed = tuple[str, PipelineComponent]
 """A component, and what names its document in messages."""
 
 
 def _load(path: Path) -> dict[str, Placed]:
     """Return the components of a file by name, with their templates filled in."""
     found: dict[str, Placed] = {}
-    for document in read_documents(path, TYPE):
+    for document in read_documents(path, COMPONENTS):
         component = _load_document(document)
         if component.name in found:
             raise SettingError(f"{document.place}: name", f"is that of another document: {component.name}")
@@ -84,20 +95,21 @@ def _choose(path: Path, found: dict[str, Placed], name: str | None) -> Placed:
     return found[name] if name is not None else next(iter(found.values()))
 
 
-def _load_document(document: Document) -> SpannerPipeline:
-    check_groups(document, SpannerPipeline)
+def _load_document(document: Document) -> PipelineComponent:
+    kind = COMPONENTS[document.type_name]
+    check_groups(document, kind)
     check_variables(document)
     try:
-        model = SpannerPipeline.model().model_validate(document.attributes)
-        component = SpannerPipeline.resolve_from_model(dg.ResolutionContext.default(), model)
+        model = kind.model().model_validate(document.attributes)
+        component = kind.resolve_from_model(dg.ResolutionContext.default(), model)
     except ValidationError as error:
-        raise as_setting_error(document, error, SpannerPipeline) from error
+        raise as_setting_error(document, error, kind) from error
     except ResolutionException as error:
         # Dagster turns what is wrong with a nested value into text, and keeps the error itself as context.
         if isinstance(error.__context__, ValidationError):
-            raise as_setting_error(document, error.__context__, SpannerPipeline) from error
+            raise as_setting_error(document, error.__context__, kind) from error
         raise SettingError(document.place, f"cannot be filled in: {_last_line(error)}") from error
-    assert isinstance(component, SpannerPipeline)
+    assert isinstance(component, PipelineComponent)
     return component
 
 

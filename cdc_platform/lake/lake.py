@@ -18,11 +18,15 @@ from cdc_platform.model.schemas import (
     CHANGE_LOG,
     COPIES,
     CUTS,
+    EVENT_LOG,
+    FILES,
     FORMAT_VERSION,
     PARTITION_LINEAGE,
     QUARANTINE,
     RAW_CHANGE_RECORDS,
+    RAW_EVENT_RECORDS,
     SCHEMA_CHANGES,
+    TOMBSTONES,
 )
 
 RAW: Final = "raw_change_records"
@@ -32,6 +36,8 @@ CUT: Final = "cuts"
 QUARANTINED: Final = "quarantine"
 SCHEMA: Final = "schema_changes"
 COPIED: Final = "copies"
+READ: Final = "files"
+BURIED: Final = "tombstones"
 
 SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
     RAW: RAW_CHANGE_RECORDS,
@@ -42,6 +48,15 @@ SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
     SCHEMA: SCHEMA_CHANGES,
     COPIED: COPIES,
 }
+
+EVENT_TABLES: Final[Mapping[str, pa.Schema]] = {
+    **SYSTEM_TABLES,
+    RAW: RAW_EVENT_RECORDS,
+    LOG: EVENT_LOG,
+    READ: FILES,
+    BURIED: TOMBSTONES,
+}
+"""The same for a source that hands out events."""
 
 FORMAT_PROPERTY: Final = "cdc.format-version"
 
@@ -66,6 +81,8 @@ class Lake:
     pipeline: str
     is_reader: bool = False
     """Whether nothing may be made that is not there yet."""
+    hands_out_events: bool = False
+    """Whether the source hands out events, of which more is kept."""
 
     @property
     def system_namespace(self) -> str:
@@ -95,7 +112,7 @@ class Lake:
             catalog = self._connect()
             for namespace in (self.pipeline, self.system_namespace):
                 catalog.create_namespace_if_not_exists(namespace)
-            for name, schema in SYSTEM_TABLES.items():
+            for name, schema in (EVENT_TABLES if self.hands_out_events else SYSTEM_TABLES).items():
                 _ensure(catalog, f"{self.system_namespace}.{name}", schema)
             return catalog
 
@@ -163,7 +180,7 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
         found = catalog.load_table(identifier).properties.get(FORMAT_PROPERTY, "1")
     except NoSuchTableError:
         properties = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)} | SMALL_COMMITS
-        if identifier.endswith((CUT, LINEAGE, LOG, SCHEMA, COPIED)):
+        if identifier.endswith((CUT, LINEAGE, LOG, SCHEMA, COPIED, READ)):
             properties |= COMPARE_AND_SET
         try:
             catalog.create_table(identifier, schema=schema, properties=properties)

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Final
 
 from cdc_platform.errors import PartitionBoundsInvalid
-from cdc_platform.model.names import ROOT_TOKEN, partition_key
-from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.names import ROOT_TOKEN, partition_key, readable_key
+from cdc_platform.model.slices import ReadRequest, Slice, SliceOutcome, SliceReport
 
 _MICROS_PER_S: Final = 1_000_000
 
@@ -44,6 +44,8 @@ class Partition:
     @property
     def key(self) -> str:
         """The short name that Dagster and people use for it."""
+        if self.token and not self.parent_tokens:
+            return readable_key(self.token)
         return partition_key(self.token, self.start_micros)
 
     @property
@@ -160,6 +162,13 @@ def plan_slices(
     )
 
 
+def plan_requested(lineage: Lineage, request: ReadRequest) -> tuple[Slice, ...]:
+    """Return the slices of `plan_slices` for a request."""
+    return plan_slices(
+        lineage, request.clock_micros, request.max_slice_s, request.keys, request.end_limit_micros
+    )
+
+
 def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     """Return the lineage without finished partitions that ended before a moment and are fully continued.
 
@@ -215,9 +224,11 @@ def _parent_violations(child: Partition, parent: Partition) -> list[str]:
 
 
 def _created(child: ChildAnnouncement) -> Partition:
+    # What names itself alone is a child of none.
+    parents = () if child.parent_tokens == (child.token,) else child.parent_tokens or (ROOT_TOKEN,)
     return Partition(
         token=child.token,
-        parent_tokens=tuple(sorted(set(child.parent_tokens))) or (ROOT_TOKEN,),
+        parent_tokens=tuple(sorted(set(parents))),
         state=PartitionState.CREATED,
         start_micros=child.start_micros,
         position_micros=child.start_micros - 1,

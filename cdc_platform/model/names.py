@@ -14,6 +14,7 @@ ROOT_KEY: Final = "root"
 """Partition key of that query."""
 
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
@@ -22,6 +23,12 @@ def partition_key(token: str, start_micros: int) -> str:
     if token == ROOT_TOKEN:
         return ROOT_KEY
     return f"{to_datetime(start_micros):%Y%m%dT%H%M%SZ}-{_digest(token, 8)}"
+
+
+def readable_key(name: str) -> str:
+    """Return the name of a partition that has one, such as a folder, in a form that Dagster takes."""
+    safe = _UNSAFE_KEY.sub("_", name)
+    return safe if safe == name else f"{safe}-{_digest(name, 6)}"
 
 
 def check_identifier(setting: str, value: str) -> str:

@@ -13,6 +13,8 @@ class RecordKind(StrEnum):
     """Nothing at or before its timestamp is still to come from its partition."""
     CHILD_PARTITIONS = "child_partitions"
     """The partition ended, and these partitions continue it."""
+    FILE = "file"
+    """The platform's own report on one file, or on one partition of a topic: what has been read of it."""
     SLICE = "slice"
     """The platform's own report on one slice: its bounds, its outcome, its counts."""
 

@@ -79,7 +79,7 @@ EVENT: Final = pa.struct(
 
 RAW_EVENT_RECORDS: Final = RAW_CHANGE_RECORDS.append(pa.field("event", EVENT))
 """Raw records of a source that hands out events, in files or topics: `record_timestamp` is the moment of
-the tick that read them, `record_order` the source's own order key, in a form whose text order is its order."""
+the tick that read them, `record_order` the source's own order key, as text that sorts as the source does."""
 
 PARTITION_LINEAGE: Final = pa.schema(
     [
@@ -133,6 +133,26 @@ CHANGE_LOG: Final = pa.schema(
 EVENT_LOG: Final = CHANGE_LOG.append(pa.field("source_timestamp", TIMESTAMP))
 """The log of a source that hands out events: `commit_timestamp` is the moment of the tick that read a change,
 by which cuts are made; `source_timestamp` is when it committed at the source."""
+
+FILES: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        ("path", pa.string()),
+        # changes when the file is written anew: the object's generation, or its size and moment of writing
+        ("version", pa.string()),
+    ],
+)
+
+TOMBSTONES: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        ("table_name", pa.string()),
+        # key and order key of the deletion, as in the change log
+        ("keys", pa.string()),
+        ("order_key", pa.string()),
+        ("commit_timestamp", TIMESTAMP),
+    ],
+)
 
 CUTS: Final = pa.schema(
     [

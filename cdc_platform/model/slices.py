@@ -1,5 +1,6 @@
 """Slices: the bounded reads that a tick consists of."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,6 +14,36 @@ class Slice:
     token: str
     start_exclusive_micros: int
     end_inclusive_micros: int
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """What a tick may read.
+
+    Args:
+        clock_micros: the source's own clock.
+        max_slice_s: how much time a tick may cover.
+        keys: partition keys to read; all live partitions when None.
+        end_limit_micros: nothing after it is read.
+    """
+
+    clock_micros: int
+    max_slice_s: float | None = None
+    keys: Collection[str] | None = None
+    end_limit_micros: int | None = None
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """The slices that a tick reads; ``inputs`` is what the source itself has to know of them, as text."""
+
+    slices: tuple[Slice, ...]
+    inputs: str = ""
+
+    @property
+    def end_micros(self) -> int:
+        """Where the last of the slices ends."""
+        return max(planned.end_inclusive_micros for planned in self.slices)
 
 
 class SliceOutcome(StrEnum):

@@ -18,6 +18,9 @@ DELETED: Final = "__deleted"
 DELETED_AT: Final = "__deleted_at"
 """Commit timestamp of the transaction that deleted the row; NULL while it lives."""
 
+ORDER_KEY: Final = "__order_key"
+"""Order key of the newest change of a row, where changes may come out of order."""
+
 _HISTORY_TYPES: Final = {
     VALID_FROM: "TIMESTAMP",
     VALID_TO: "TIMESTAMP",
@@ -25,6 +28,8 @@ _HISTORY_TYPES: Final = {
     TRANSACTION_ID: "STRING",
 }
 _SOFT_DELETE_TYPES: Final = {DELETED: "BOOL", DELETED_AT: "TIMESTAMP"}
+_ORDER_TYPES: Final = {ORDER_KEY: "STRING"}
+_ADDED: Final = frozenset({*_SOFT_DELETE_TYPES, *_ORDER_TYPES})
 _HISTORY_SUFFIX: Final = "__history"
 
 
@@ -35,10 +40,13 @@ class TableOptions:
     Args:
         history: keep every version of every row in a table of its own, `TABLE__history`.
         soft_delete: let deleted rows stay in the table, marked in `__deleted` and `__deleted_at`.
+        keeps_order: keep the order key of each row's newest change in `__order_key`, since an older change
+            may still come.
     """
 
     history: bool = False
     soft_delete: bool = False
+    keeps_order: bool = False
 
 
 PLAIN: Final = TableOptions()
@@ -64,16 +72,18 @@ def history_schema(table: TableSchema) -> TableSchema:
 
 def stored_schema(table: TableSchema, options: TableOptions) -> TableSchema:
     """Return the columns that a source table has in the lake."""
-    if not options.soft_delete or keeps_deleted(table):
-        return table
-    return replace(table, columns=table.columns + _added(_SOFT_DELETE_TYPES, len(table.columns)))
+    types = {
+        **(_SOFT_DELETE_TYPES if options.soft_delete else {}),
+        **(_ORDER_TYPES if options.keeps_order else {}),
+    }
+    there = {column.name for column in table.columns}
+    missing = {name: code for name, code in types.items() if name not in there}
+    return replace(table, columns=table.columns + _added(missing, len(table.columns)))
 
 
 def source_schema(stored: TableSchema) -> TableSchema:
     """Return the columns of a table of the lake that the source has."""
-    return replace(
-        stored, columns=tuple(column for column in stored.columns if column.name not in _SOFT_DELETE_TYPES)
-    )
+    return replace(stored, columns=tuple(column for column in stored.columns if column.name not in _ADDED))
 
 
 def keeps_deleted(stored: TableSchema) -> bool:
@@ -81,11 +91,17 @@ def keeps_deleted(stored: TableSchema) -> bool:
     return any(column.name == DELETED for column in stored.columns)
 
 
+def keeps_order(stored: TableSchema) -> bool:
+    """Whether the rows of a table of the lake tell the order key of their newest change."""
+    return any(column.name == ORDER_KEY for column in stored.columns)
+
+
 def taken_names(table: TableSchema, options: TableOptions) -> list[str]:
     """Return the columns of a source table whose names its options need for columns of their own."""
     needed = {
         *(_HISTORY_TYPES if options.history else ()),
         *(_SOFT_DELETE_TYPES if options.soft_delete else ()),
+        *(_ORDER_TYPES if options.keeps_order else ()),
     }
     return [column.name for column in table.columns if column.name.lower() in needed]
 

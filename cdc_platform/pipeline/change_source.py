@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.copies import COPY_BRANCH, CopyProgress
-from cdc_platform.lake.lake import LOG
+from cdc_platform.lake.lake import BURIED, LOG
 from cdc_platform.lake.quarantine import may_lack_changes
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
@@ -19,11 +19,13 @@ from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.handover import find_copy
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.span import LogSpan, pending_span, span_after
+from cdc_platform.spark.tombstones import with_tombstones
 from cdc_platform.spark.typed import (
     COMMITTED,
     KIND,
     ORDINAL,
     TRANSACTION,
+    LogWords,
     convert_expression,
     named,
     type_changes,
@@ -93,6 +95,8 @@ def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bo
     It may be where its deletion was left out of the change stream, or lies in quarantine.
     """
     known = history.tables.get(table)
+    if not pipeline.traits.trusts_inserts:
+        return False
     is_left_out = known is not None and may_lack_rows(history, known)
     return not is_left_out and not may_lack_changes(pipeline.lake, table)
 
@@ -122,8 +126,11 @@ def read_changes(
         log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(source.since_micros)))
     if source.span.after_micros is not None:
         log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(source.span.after_micros)))
+    if not pipeline.traits.comes_in_order:
+        log = with_tombstones(log, _buried(pipeline, spark, source))
     has_patches = source.span.has_patches
-    changes = type_changes(log, source.schema, has_patches=has_patches, has_origin=has_origin)
+    words = LogWords.of(pipeline.traits)
+    changes = type_changes(log, source.schema, has_patches=has_patches, has_origin=has_origin, words=words)
     if source.copy is None or source.copy.head is None:
         return changes
     # Read as a branch, the copy has the table's present columns, whatever they were called then.
@@ -139,6 +146,12 @@ def read_changes(
         *(flags if has_patches else []),
     )
     return changes.unionByName(copied)
+
+
+def _buried(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> DataFrame:
+    graves = spark.table(pipeline.lake.spark_system_table(BURIED))
+    is_older = F.col("tick") <= source.span.after_exclusive
+    return graves.where((F.col("table_name") == source.schema.name) & is_older)
 
 
 def _copied_value(column: Column) -> str:

@@ -86,7 +86,7 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
         CommitConflict: another run has planned the same copies.
     """
     end_s = time.monotonic() + pipeline.settings.copy_s
-    fresh = _find_fresh(pipeline)
+    fresh = _find_fresh(pipeline) if pipeline.traits.can_be_copied else []
     if not fresh:
         return NOTHING_COPIED
     planned = _plan_missing(pipeline, fresh)
@@ -116,7 +116,7 @@ class _Run:
         self.notes: list[str] = []
         self._began_anew: set[str] = set()
         if copies:
-            spark.dataSource.register(pipeline.source.copy_format())
+            spark.dataSource.register(pipeline.copy_source.copy_format())
 
     def next_tables(self) -> list[CopyProgress]:
         """Return the copies that the next wave goes on with."""
@@ -199,7 +199,7 @@ def _make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, C
     trace_lineage(pipeline)
     position_micros = pipeline.source.clock_micros() - 1
 
-    planner = pipeline.source.plan_copies(position_micros)
+    planner = pipeline.copy_source.plan_copies(position_micros)
     tables = [table for table in pipeline.source.look(position_micros).tables if table.name in names]
 
     def plan(table: TableSchema) -> CopyPlan | SourceError:
@@ -208,7 +208,7 @@ def _make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, C
         except SourceError as error:
             return error
         number = before[table.name].number + 1 if table.name in before else 1
-        columns = pipeline.source.copy_columns(table)
+        columns = pipeline.copy_source.copy_columns(table)
         return CopyPlan(table.name, number, position_micros, time.time_ns() // 1000, columns, pieces)
 
     with ThreadPoolExecutor(max_workers=PLANNERS) as pool:
@@ -252,10 +252,10 @@ def copy_pieces(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     base = _level_branch(pipeline, spark, progress)
     own = progress.missing[: _wave_pieces(progress)]
     wave = Wave(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
-    options = pipeline.source.copy_options(
+    options = pipeline.copy_source.copy_options(
         plan.columns, plan.position_micros, [plan.pieces[piece] for piece in own]
     )
-    rows = spark.read.format(pipeline.source.copy_format().name()).options(**options).load()
+    rows = spark.read.format(pipeline.copy_source.copy_format().name()).options(**options).load()
     target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
     fitted = rows.select(*_fitted(rows, spark.table(target).schema))
     with _source_errors():

@@ -5,7 +5,7 @@ It is derived from what is committed, on from where the stored history ends, so 
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
@@ -151,11 +151,7 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
     columns = parse_column_types(text)
     if table is None or columns is None:
         return None
-    kept = pipeline.settings.source.nanosecond_columns
-    columns = {
-        name: replace(seen, type=seen.type.with_nanoseconds()) if f"{table}.{name}" in kept else seen
-        for name, seen in columns.items()
-    }
+    columns = {name: pipeline.source.as_stored(table, name, seen) for name, seen in columns.items()}
     is_whole = mod_type == "INSERT" or (mod_type == "UPDATE" and capture in WHOLE_ROW_UPDATES)
     return _Shape(table, columns, is_whole)
 

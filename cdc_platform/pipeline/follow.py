@@ -62,6 +62,8 @@ def follow_source(
 
 def is_idle(outcome: TickOutcome) -> bool:
     """Whether a tick has read no data change record, and there was nothing more to read or copy then."""
+    if not outcome.read.committed:
+        return not outcome.copy.is_going_on
     watermark = outcome.order.watermark_micros
     is_level = watermark is not None and watermark >= outcome.read.clock_micros - 1
     return (

@@ -23,6 +23,7 @@ from cdc_platform.pipeline.branch import (
 )
 from cdc_platform.pipeline.change_source import read_changes, read_span
 from cdc_platform.pipeline.history_plan import HistoryBuild, plan_history
+from cdc_platform.pipeline.history_remake import forget_touched, remake_versions
 from cdc_platform.pipeline.merge import (
     SINGLE_TASK_CHANGES,
     SMALL_TABLE_ROWS,
@@ -127,6 +128,8 @@ def _extend(
     """Append and close as the log says; None when the history lacks a key that existed."""
     if build.begins:
         return _begin_history(pipeline, spark, attempt, build)
+    if not pipeline.traits.comes_in_order:
+        return _remake(pipeline, spark, attempt, build)
     if not build.trusts_inserts:
         return None
     with _prepared(pipeline, spark, build) as extension:
@@ -134,6 +137,14 @@ def _extend(
         built = _build(pipeline, spark, attempt, build, extension, closes=existing > 0)
     lacks_keys = existing > 0 and count_matched(built) != existing
     return None if lacks_keys else _as_outcome(pipeline, attempt, built)
+
+
+def _remake(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> MergeOutcome:
+    """Make the versions of all touched keys anew: a change that came late may lie between older ones."""
+    commits = forget_touched(pipeline, spark, attempt, build) + 1
+    versions = remake_versions(pipeline, spark, build)
+    _append(pipeline, spark, versions, attempt, attempt.completion(commits))
+    return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, commits))
 
 
 def _begin_history(

@@ -14,10 +14,12 @@ from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
 from cdc_platform.model.lineage import violations, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.model.traits import SourceTraits
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.source_checks import check_schema, check_source
 from cdc_platform.pipeline.table_checks import check_fold, check_histories, check_keys
-from cdc_platform.pipeline.verdict import Check, Scope, Verdict
+from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict
+from cdc_platform.spark.repeats import RECORD_ID
 
 
 def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
@@ -29,12 +31,17 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     )
     if scope.after_micros is not None:
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
-    read = raw.select(F.concat_ws("/", "server_transaction_id", "record_sequence").alias("record_id"))
+    read = raw.select(F.expr(RECORD_ID).alias("record_id"))
+    # What comes again was logged before.
+    around = EVERYTHING if pipeline.traits.repeats_within_s is not None else scope
     places = {
         "read": read,
-        "logged": _log(pipeline, spark, scope).select("record_id"),
-        "held": _quarantine(pipeline, spark, scope).select("record_id"),
+        "logged": _log(pipeline, spark, around).select("record_id"),
+        "held": _quarantine(pipeline, spark, around).select("record_id"),
     }
+    if around is not scope:
+        asked = read.distinct()
+        places |= {name: places[name].join(asked, "record_id", "left_semi") for name in ("logged", "held")}
     total, distinct, in_log, in_quarantine, lost = _count_places(places)
     return Verdict(
         passed=lost == 0 and distinct == in_log + in_quarantine,
@@ -172,6 +179,11 @@ def _quarantine(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFr
     return held.where(F.col("tick") > scope.after_tick)
 
 
+def checks_of(traits: SourceTraits) -> tuple[Check, ...]:
+    """Return the checks that make sense for a source."""
+    return tuple(check for check in CHECKS if check.applies(traits))
+
+
 CHECKS: tuple[Check, ...] = (
     Check(
         "nothing_lost",
@@ -193,6 +205,7 @@ CHECKS: tuple[Check, ...] = (
         "Every transaction is in the log whole, in commit order.",
         every_tick=True,
         run=check_transactions,
+        applies=lambda traits: traits.keeps_transactions and not traits.hands_out_events,
     ),
     Check(
         "lineage_sound",
@@ -208,6 +221,7 @@ CHECKS: tuple[Check, ...] = (
         "that does not, with its age; it holds the watermark and is asked again with every tick.",
         every_tick=True,
         run=check_alive,
+        applies=lambda traits: not traits.hands_out_events,
         is_warning=True,
     ),
     Check(
@@ -244,6 +258,7 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut equals a strong read of the source at its position.",
         every_tick=False,
         run=check_source,
+        applies=lambda traits: traits.can_be_compared,
     ),
     Check(
         "schema_changes",

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import BRANCH, TICK, ancestors_of, count_rows, fact, head, read_mark
 from cdc_platform.lake.cuts import list_cuts
-from cdc_platform.lake.lake import CUT, LINEAGE, LOG, RAW
+from cdc_platform.lake.lake import BURIED, CUT, LINEAGE, LOG, RAW, READ
 from cdc_platform.lake.maintenance import compact_all_files, compact_small_files, expire_snapshots
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.pipeline.branch import load_table
@@ -18,6 +18,9 @@ from cdc_platform.pipeline.pipeline import Pipeline
 
 ROLLING_TABLES = (RAW, LOG, CUT)
 """The platform's own tables that grow by a few files each tick."""
+
+EVENT_ROLLING_TABLES = (READ, BURIED)
+"""The same of a source that hands out events."""
 
 ROLLING_PATIENCE = 4
 """How many times as many ticks these wait for a compaction: they are read less than merged tables."""
@@ -54,9 +57,15 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
         for table in tables
         if thorough or _is_fragmented(pipeline, table)
     )
-    minor += sum(_compact_rolling(pipeline, spark, name, thorough=thorough) for name in ROLLING_TABLES)
+    minor += sum(
+        _compact_rolling(pipeline, spark, name, thorough=thorough) for name in _rolling_tables(pipeline)
+    )
     major = sum(_compact_deleted(pipeline, spark, table, thorough=thorough) for table in tables)
     return MaintenanceOutcome(minor, major, _expire(pipeline, spark, tables, thorough=thorough))
+
+
+def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
+    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.traits.hands_out_events else ()))
 
 
 def _is_fragmented(pipeline: Pipeline, table: str) -> bool:
@@ -128,10 +137,12 @@ def _compare_rows(pipeline: Pipeline, table: str) -> None:
 
 def _expire(pipeline: Pipeline, spark: SparkSession, tables: list[str], *, thorough: bool) -> int:
     settings = pipeline.settings.maintenance
+    if pipeline.traits.tombstones_s is not None and thorough:
+        _forget_deleted(pipeline, spark, pipeline.traits.tombstones_s)
     keep_micros = time.time_ns() // 1000 - int(settings.keep_snapshots_s * 1_000_000)
     cuts = [cut for cut in list_cuts(pipeline.lake) if cut.published_micros >= keep_micros]
     expired = 0
-    for name in (*ROLLING_TABLES, LINEAGE):
+    for name in (*_rolling_tables(pipeline), LINEAGE):
         identifier = f"{pipeline.lake.system_namespace}.{name}"
         expired += _expire_table(pipeline, spark, identifier, keep_micros, thorough=thorough)
     for table in tables:
@@ -142,6 +153,15 @@ def _expire(pipeline: Pipeline, spark: SparkSession, tables: list[str], *, thoro
         before = min([keep_micros, *oldest])
         expired += _expire_table(pipeline, spark, _spark_name(pipeline, table), before, thorough=thorough)
     return expired
+
+
+def _forget_deleted(pipeline: Pipeline, spark: SparkSession, after_s: float) -> None:
+    """Take away tombstones of which no older event can come any more."""
+    before_micros = time.time_ns() // 1000 - int(after_s * 1_000_000)
+    spark.sql(
+        f"DELETE FROM {pipeline.lake.spark_system_table(BURIED)} "
+        f"WHERE commit_timestamp < timestamp_micros({before_micros})"
+    )
 
 
 def _expire_table(

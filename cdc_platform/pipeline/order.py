@@ -10,11 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import CommitConflict, TransactionIncomplete
 from cdc_platform.lake.commits import NEXT_ORDINAL, POSITION, STATS, TICK, Mark, read_mark
-from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.lake import BURIED, LOG, QUARANTINED, RAW
 from cdc_platform.lake.writes import TickStep, commit_tick
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.records import RecordKind
-from cdc_platform.model.schemas import CHANGE_LOG
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.evolve import data_changes_between, evolve_tables
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -27,7 +26,9 @@ from cdc_platform.spark.order import (
     sound_changes,
     unsound_records,
 )
+from cdc_platform.spark.repeats import without_repeated
 from cdc_platform.spark.small import interpreted
+from cdc_platform.spark.tombstones import tombstones
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def _commit_nothing(window: _Window) -> LogStats:
     """Move the watermark without Spark, in a tick that has no changes."""
     stats = LogStats({}, 0, 0, window.mark.next_ordinal, None)
     try:
-        window.log.append(CHANGE_LOG.empty_table(), snapshot_properties=_properties(window, stats))
+        nothing = window.log.schema().as_arrow().empty_table()
+        window.log.append(nothing, snapshot_properties=_properties(window, stats))
     except CommitFailedException as error:
         raise CommitConflict(
             f"Tick {window.tick} of the change log was not committed, because another run has committed "
@@ -106,20 +108,33 @@ def _commit_nothing(window: _Window) -> LogStats:
 def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, expected: int) -> LogStats:
     lake, step = pipeline.lake, TickStep(window.mark.tick, window.tick)
     records = _between(spark.table(lake.spark_system_table(RAW)), window)
-    ordered = order_records(records, window.mark.next_ordinal, expected, pipeline.known_tables).persist()
+    if pipeline.traits.repeats_within_s is not None:
+        records = without_repeated(records, spark.table(lake.spark_system_table(LOG)), pipeline.traits)
+    ordered = order_records(
+        records, window.mark.next_ordinal, expected, pipeline.known_tables, pipeline.traits
+    ).persist()
     try:
-        stats = _never_back(measure(ordered), window.mark)
+        stats = _never_back(measure(ordered, pipeline.traits), window.mark)
         if stats.incomplete is not None:
             short = stats.incomplete
             raise TransactionIncomplete(short.transaction_id, short.expected, short.seen)
         if stats.quarantined:
             held = unsound_records(ordered, window.tick)
             commit_tick(held, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
-        changes = sound_changes(ordered, window.tick, CHANGE_LOG.names)
+        if not pipeline.traits.comes_in_order:
+            _bury(pipeline, ordered, window, step)
+        changes = sound_changes(ordered, window.tick, [field.name for field in window.log.schema().fields])
         commit_tick(changes, lake.spark_system_table(LOG), window.log, step, _properties(window, stats))
     finally:
         ordered.unpersist()
     return stats
+
+
+def _bury(pipeline: Pipeline, ordered: DataFrame, window: _Window, step: TickStep) -> None:
+    """Keep what is deleted, so that an older event which comes later does not bring it back."""
+    lake = pipeline.lake
+    graves = tombstones(ordered, window.tick)
+    commit_tick(graves, lake.spark_system_table(BURIED), lake.system_table(BURIED), step, {})
 
 
 def _between(raw: DataFrame, window: _Window) -> DataFrame:

@@ -1,8 +1,9 @@
 """A pipeline: its settings, its source and its part of the lake, opened."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.lake import Lake
@@ -18,8 +19,10 @@ from cdc_platform.model.table_options import (
     taken_names,
 )
 from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.traits import SourceTraits
 from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.pipeline.source import CopySource, Source
+from cdc_platform.pipeline.sources import open_source
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,17 @@ class Pipeline:
 
     settings: PipelineSettings
     lake: Lake
-    source: SpannerSource
+    source: Source
+
+    @property
+    def traits(self) -> SourceTraits:
+        """What the source promises of its changes."""
+        return self.settings.traits
+
+    @property
+    def copy_source(self) -> CopySource:
+        """The source, of whoever has made sure that its tables can be copied."""
+        return cast("CopySource", self.source)
 
     @property
     def name(self) -> str:
@@ -71,6 +84,9 @@ class Pipeline:
         named = {**dict.fromkeys(chosen or (), "tables"), **dict.fromkeys(options, "table_options")}
         if not watched or not set(named) <= watched.keys():
             watched = {table.name: table for table in self.watched} | watched
+        if not self.traits.can_be_compared:
+            # A table comes up with its first event.
+            named = {name: setting for name, setting in named.items() if name in watched}
         for name, setting in named.items():
             if name not in watched:
                 raise SettingError(
@@ -78,7 +94,7 @@ class Pipeline:
                     f"names a table that the change stream does not watch: {name!r}. It watches "
                     f"{', '.join(sorted(watched))}.",
                 )
-        names = sorted(watched if chosen is None else chosen)
+        names = sorted(watched if chosen is None else set(chosen) & watched.keys())
         clash = find_clash(names)
         if clash is not None:
             raise SettingError(
@@ -88,7 +104,7 @@ class Pipeline:
             )
         # A column that is gone at the source is still there in the lake.
         whole = {name: found.whole_schema for name, found in self.schema_history.tables.items()}
-        _check_room(options, watched | whole)
+        _check_room({name: self.options(name) for name in options if name in watched}, watched | whole)
         return tuple(watched[name] for name in names)
 
     def know(self, history: SchemaHistory) -> None:
@@ -99,7 +115,8 @@ class Pipeline:
 
     def options(self, table: str) -> TableOptions:
         """Return the options of a source table."""
-        return self.settings.table_options.get(table, PLAIN)
+        given = self.settings.table_options.get(table, PLAIN)
+        return replace(given, keeps_order=not self.traits.comes_in_order)
 
     @property
     def histories(self) -> tuple[TableSchema, ...]:
@@ -169,6 +186,6 @@ def open_pipeline(settings: PipelineSettings) -> Pipeline:
     """Return the pipeline of these settings; its part of the lake is made when it is first used."""
     return Pipeline(
         settings=settings,
-        lake=Lake(settings.lake, settings.name),
-        source=SpannerSource(settings.source),
+        lake=Lake(settings.lake, settings.name, hands_out_events=settings.traits.hands_out_events),
+        source=open_source(settings.source),
     )

@@ -11,10 +11,11 @@ from cdc_platform.errors import told_source_error
 from cdc_platform.lake.commits import POSITION, read_mark
 from cdc_platform.lake.control import read_control
 from cdc_platform.lake.lake import RAW
+from cdc_platform.lake.ledger import read_ledger
 from cdc_platform.lake.writes import TickStep, commit_tick
-from cdc_platform.model.lineage import live, plan_slices, watermark_micros
+from cdc_platform.model.lineage import live, watermark_micros
 from cdc_platform.model.records import RecordKind
-from cdc_platform.model.slices import SliceOutcome, SliceReport
+from cdc_platform.model.slices import ReadRequest, SliceOutcome, SliceReport
 from cdc_platform.model.stuck import find_stuck
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
@@ -117,24 +118,20 @@ def read_slices(
     mark = read_mark(raw)
     lineage = trace_lineage(pipeline)
     clock_micros = pipeline.source.clock_micros()
-    max_slice_s = pipeline.settings.max_slice_s
-    slices = plan_slices(lineage, clock_micros, max_slice_s, partition_keys, end_limit_micros)
-    if not slices:
+    request = ReadRequest(clock_micros, pipeline.settings.max_slice_s, partition_keys, end_limit_micros)
+    plan = pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake))
+    if not plan.slices:
         return ReadOutcome(mark.tick, (), {}, False, clock_micros, clock_micros)
     tick = mark.tick + 1
-    spark.dataSource.register(pipeline.source.spark_format())
-    reader = spark.read.format(pipeline.source.spark_format().name())
-    options = pipeline.source.spark_options(tick, slices, pipeline.settings.read_tasks)
-    frame = reader.options(**options).load()
-    end_micros = max(planned.end_inclusive_micros for planned in slices)
+    frame = pipeline.source.read(spark, tick, plan, pipeline.settings.read_tasks)
     target = pipeline.lake.spark_system_table(RAW)
-    commit_tick(frame, target, raw, TickStep(mark.tick, tick), {POSITION: str(end_micros)})
+    commit_tick(frame, target, raw, TickStep(mark.tick, tick), {POSITION: str(plan.end_micros)})
     control = read_control(pipeline.lake, tick)
-    outcome = ReadOutcome(tick, control.slices, control.records, True, clock_micros, end_micros)
-    for stuck in find_stuck(lineage, control.slices, end_micros):
+    outcome = ReadOutcome(tick, control.slices, control.records, True, clock_micros, plan.end_micros)
+    for stuck in find_stuck(lineage, control.slices, plan.end_micros):
         LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
     failures = [told_source_error(report.error_name, report.error_message) for report in outcome.interrupted]
     lasting = [error for error in failures if not error.retryable]
-    if lasting or len(failures) == len(slices):
+    if lasting or len(failures) == len(plan.slices):
         raise (lasting or failures)[0]
     return outcome

@@ -8,7 +8,8 @@ from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.names import check_identifier
 from cdc_platform.model.table_options import TableOptions
-from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.model.traits import SourceTraits
+from cdc_platform.pipeline.source import SourceSettings
 from cdc_platform.spark.settings import SparkSettings
 
 KEPT_SNAPSHOTS_MIN: Final = 10
@@ -53,7 +54,7 @@ class PipelineSettings:
 
     Args:
         name: names the namespaces `NAME` and `NAME__cdc` of the lake.
-        source: the change stream.
+        source: what is read.
         lake: where the tables are.
         spark: what does the work.
         tables: source tables to materialise; None means all that the change stream watches.
@@ -69,7 +70,7 @@ class PipelineSettings:
     """
 
     name: str
-    source: SpannerSettings
+    source: SourceSettings
     lake: LakeSettings
     spark: SparkSettings = field(default_factory=SparkSettings)
     tables: tuple[str, ...] | None = None
@@ -107,5 +108,10 @@ class PipelineSettings:
     def copies_first(self) -> bool:
         """Whether a table that no cut has named yet begins with a copy."""
         if self.initial_copy is None:
-            return self.source.start_timestamp is None
+            return self.traits.can_be_copied and self.source.begins_at_present
         return self.initial_copy
+
+    @property
+    def traits(self) -> SourceTraits:
+        """What the source promises of its changes."""
+        return self.source.traits

@@ -1,6 +1,7 @@
 """Tables in which deleted rows stay."""
 
 import logging
+from dataclasses import replace
 from typing import Final
 
 from pyiceberg.table import Table
@@ -13,7 +14,6 @@ from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import (
     DELETED,
     DELETED_AT,
-    TableOptions,
     keeps_deleted,
     stored_schema,
 )
@@ -78,8 +78,11 @@ def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> Table
     """Return the columns that a table had at a snapshot: those of the source, and of deleted rows if any."""
     found = load_table(pipeline, table.name)
     version = found.metadata.snapshot_by_id(snapshot_id)
-    softly = stored_schema(table, TableOptions(soft_delete=True))
-    return table if version is None or misses_deleted(found, version, softly) else softly
+    options = pipeline.options(table.name)
+    softly = stored_schema(table, replace(options, soft_delete=True))
+    if version is None or misses_deleted(found, version, softly):
+        return stored_schema(table, replace(options, soft_delete=False))
+    return softly
 
 
 def tell_of_rebuild(stored: TableSchema) -> None:

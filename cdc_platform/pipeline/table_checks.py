@@ -10,7 +10,6 @@ from cdc_platform.lake.lake import LOG
 from cdc_platform.model.evolution import ColumnHistory
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import (
-    TableOptions,
     history_name,
     keeps_deleted,
     source_schema,
@@ -24,7 +23,7 @@ from cdc_platform.pipeline.proof import schema_history_at
 from cdc_platform.pipeline.soft_delete import stored_at
 from cdc_platform.pipeline.source_checks import without_cut
 from cdc_platform.pipeline.verdict import Fact, Scope, Verdict
-from cdc_platform.spark.fold import ACTION, APPEND, fold_changes
+from cdc_platform.spark.fold import ACTION, APPEND, UPDATE, fold_changes
 from cdc_platform.spark.soft_delete import fold_softly
 from cdc_platform.spark.typed import unfit_values
 
@@ -69,14 +68,11 @@ def _count_differences(
     is_soft = keeps_deleted(table)
     rows = log.where(F.col("table_name") == table.name)
     changes = read_changes(pipeline, spark, source, rows, has_origin=is_soft)
-    if is_soft:
-        schema = stored_schema(source.schema, TableOptions(soft_delete=True))
-        patch = fold_softly(changes, schema)
-    else:
-        schema = source.schema
-        patch = fold_changes(changes, schema, has_patches=True)
+    schema = stored_schema(source.schema, replace(pipeline.options(table.name), soft_delete=is_soft))
+    patch = fold_softly(changes, schema) if is_soft else fold_changes(changes, schema, has_patches=True)
     names = [F.col(quote_spark(column.name)) for column in schema.columns]
-    folded = patch.where(F.col(ACTION) == APPEND).select(*names)
+    living = [APPEND] if pipeline.traits.trusts_inserts else [APPEND, UPDATE]
+    folded = patch.where(F.col(ACTION).isin(living)).select(*names)
     stored = _version(pipeline, spark, table, snapshot_id).select(*names)
     with unfit_values():
         return folded.exceptAll(stored).count() + stored.exceptAll(folded).count()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from cdc_platform.model.traits import SourceTraits
 from cdc_platform.pipeline.pipeline import Pipeline
 
 Fact = int | float | str
@@ -30,13 +31,18 @@ class Scope:
 EVERYTHING = Scope()
 
 
+def _always(_traits: SourceTraits) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Check:
     """One promise.
 
     ``asset`` is the layer it belongs to. ``every_tick`` is False for what reads whole tables and
     is meant for CI and schedules rather than for every tick. ``is_warning`` marks what may well be as it
-    should, but is to be known: it stops nothing, and fails no command.
+    should, but is to be known: it stops nothing, and fails no command. ``applies`` tells for which sources
+    it makes sense.
     """
 
     name: str
@@ -45,3 +51,4 @@ class Check:
     every_tick: bool
     run: Callable[[Pipeline, SparkSession, Scope], Verdict]
     is_warning: bool = False
+    applies: Callable[[SourceTraits], bool] = _always

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.names import quote_text
 from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 from cdc_platform.spark.casts import key_unfit_expression, shown_expression, unfit_expression
 
 FAULT = "fault"
@@ -15,10 +16,11 @@ KEYS, VALUES = "key_texts", "value_texts"
 SHAPE_FAULT = "the record lacks a part, or a mod is not a JSON object"
 
 _HAS_SHAPE = (
-    "table_name IS NOT NULL AND mod_type IN ('INSERT', 'UPDATE', 'DELETE')"
-    " AND number_of_records_in_transaction IS NOT NULL AND server_transaction_id IS NOT NULL"
-    f" AND {KEYS} IS NOT NULL AND (mod.new_values IS NULL OR {VALUES} IS NOT NULL)"
+    "table_name IS NOT NULL AND server_transaction_id IS NOT NULL AND (mod_type = 'TRUNCATE'"
+    f" OR mod_type IN ('INSERT', 'UPDATE', 'DELETE', 'SNAPSHOT') AND {KEYS} IS NOT NULL"
+    f" AND (mod.new_values IS NULL OR {VALUES} IS NOT NULL))"
 )
+_HAS_TRANSACTION = f"{_HAS_SHAPE} AND number_of_records_in_transaction IS NOT NULL"
 _DECLARED = "'array<struct<name:string,type:struct<code:string,array_element_type:struct<code:string>>>>'"
 
 
@@ -30,7 +32,7 @@ def parsed_mods() -> dict[str, Column]:
     }
 
 
-def fault_of(tables: Sequence[TableSchema]) -> Column:
+def fault_of(tables: Sequence[TableSchema], traits: SourceTraits = CHANGE_STREAM) -> Column:
     """Return why a change cannot be taken, as text; NULL where it can.
 
     It lacks what the log is made of, holds what is not JSON, or a value that does not fit the type of its
@@ -39,7 +41,8 @@ def fault_of(tables: Sequence[TableSchema]) -> Column:
     by_table = [(table.name, _table_faults(table)) for table in tables]
     branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
     unfit = f" ELSE CASE table_name {branches} END" if branches else ""
-    return F.expr(f"CASE WHEN NOT coalesce({_HAS_SHAPE}, false) THEN {quote_text(SHAPE_FAULT)}{unfit} END")
+    shape = _HAS_TRANSACTION if traits.keeps_transactions else _HAS_SHAPE
+    return F.expr(f"CASE WHEN NOT coalesce({shape}, false) THEN {quote_text(SHAPE_FAULT)}{unfit} END")
 
 
 def _table_faults(table: TableSchema) -> str | None:

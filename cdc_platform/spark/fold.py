@@ -7,6 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.names import quote_spark, quote_text
+from cdc_platform.model.table_options import ORDER_KEY, keeps_order
 from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.spark.typed import KIND, ORDINAL, named
 
@@ -60,19 +61,20 @@ def fold_changes(changes: DataFrame, table: TableSchema, *, has_patches: bool) -
 
 
 def _fold_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
-    values = [column.name for column in table.value_columns]
+    values = _folded_values(table)
     newest = F.max_by(F.struct(KIND, *(_col(name) for name in values)), ORDINAL)
-    folded = changes.groupBy(*keys).agg(newest.alias(NEWEST), _was_born().alias(BORN))
+    folded = changes.groupBy(*keys).agg(newest.alias(NEWEST), _was_born().alias(BORN), *_order_key(table))
     is_gone = F.col(f"{NEWEST}.{KIND}") == ChangeKind.DELETE.value
     return folded.select(
         *keys,
         *(F.col(quote_spark(NEWEST, name)).alias(name) for name in values),
+        *([ORDER_KEY] if keeps_order(table) else []),
         _action(is_gone).alias(ACTION),
     )
 
 
 def _fold_patches(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
-    values = [column.name for column in table.value_columns]
+    values = _folded_values(table)
     is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
     folded = changes.groupBy(*keys).agg(
         F.max_by(F.col(KIND), F.when(is_row_event, F.col(ORDINAL))).alias(ROW_EVENT),
@@ -84,14 +86,25 @@ def _fold_patches(changes: DataFrame, table: TableSchema, keys: list[Column]) ->
             )
             for name in values
         ),
+        *_order_key(table),
     )
     is_gone = F.coalesce(F.col(ROW_EVENT) == ChangeKind.DELETE.value, F.lit(False))
     return folded.select(
         *keys,
         *(F.col(quote_spark(name, "value")).alias(name) for name in values),
         *(_col(name).isNotNull().alias(named(name)) for name in values),
+        *([F.col(ORDER_KEY), F.lit(True).alias(named(ORDER_KEY))] if keeps_order(table) else []),
         _action(is_gone).alias(ACTION),
     )
+
+
+def _folded_values(table: TableSchema) -> list[str]:
+    return [column.name for column in table.value_columns if column.name != ORDER_KEY]
+
+
+def _order_key(table: TableSchema) -> list[Column]:
+    """Where rows tell it, the order of changes is that of their order keys."""
+    return [F.max(ORDINAL).alias(ORDER_KEY)] if keeps_order(table) else []
 
 
 def _was_born() -> Column:

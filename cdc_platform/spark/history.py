@@ -107,7 +107,7 @@ def make_versions(
         _is_gone(so_far).alias(_GONE),
         is_last.alias("__is_last"),
     )
-    final = states.where(F.col("__is_last") & (F.col(ORDINAL) != _BEFORE))
+    final = states.where(F.col("__is_last") & (F.col(ORDINAL) != F.lit(str(_BEFORE))))
     remade = [
         F.when(F.col(_EPOCH) == number, F.timestamp_micros(F.lit(micros)))
         for number, micros in enumerate(remade_micros)

@@ -4,6 +4,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_options import ORDER_KEY, keeps_order
 from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.spark.fold import ACTION, APPEND, NOTHING, REMOVE, UPDATE, PatchStats
 from cdc_platform.spark.typed import named
@@ -85,14 +86,17 @@ def _merge_sql(
         # Iceberg skips files by literals only, not by what the source of the merge holds.
         first = quote_spark("t", table.key_columns[0].name)
         conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
+    # What comes late, or again, changes nothing.
+    is_newer = f" AND s.{ORDER_KEY} > coalesce(t.{ORDER_KEY}, '')"
+    newer = is_newer if keeps_order(table) else ""
     return (
         f"MERGE INTO {target} t USING ({source}) s ON {' AND '.join(conditions)} "
-        f"WHEN MATCHED AND s.{ACTION} = '{REMOVE}' THEN DELETE "
-        f"{_update_clause(table, has_patches=has_patches)}"
+        f"WHEN MATCHED AND s.{ACTION} = '{REMOVE}'{newer} THEN DELETE "
+        f"{_update_clause(table, newer, has_patches=has_patches)}"
     )
 
 
-def _update_clause(table: TableSchema, *, has_patches: bool) -> str:
+def _update_clause(table: TableSchema, newer: str, *, has_patches: bool) -> str:
     assignments = [
         f"{quote_spark('t', column.name)} = {_new_value(column.name, has_patches=has_patches)}"
         for column in table.value_columns
@@ -101,7 +105,7 @@ def _update_clause(table: TableSchema, *, has_patches: bool) -> str:
         f"{quote_spark('t', column.name)} = {quote_spark('s', column.name)}"
         for column in table.key_columns
     ]
-    return f"WHEN MATCHED THEN UPDATE SET {', '.join(assignments)}"
+    return f"WHEN MATCHED{newer} THEN UPDATE SET {', '.join(assignments)}"
 
 
 def _new_value(name: str, *, has_patches: bool) -> str:

@@ -9,12 +9,22 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.order_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
 from cdc_platform.model.records import WHOLE_ROW_UPDATES
 from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 from cdc_platform.spark.faults import FAULT, fault_of, parsed_mods
 
 SINGLE_TASK_RECORDS = 50_000
 """Up to so many records one task orders them: a sort over several would first sample its input."""
 
 TRANSACTION = ("record_timestamp", "server_transaction_id")
+COMMIT_ORDER = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
+EVENT = ("server_transaction_id", "record_sequence")
+EVENT_ORDER = ("commit_timestamp", "record_order")
+EVENT_PARTS = (
+    "event.previous_keys as previous_keys",
+    "event.unavailable_columns as unavailable_columns",
+    "event.source_timestamp as source_timestamp",
+)
+RECORD_PARTS = ("cast(null as string) as previous_keys", "cast(null as array<string>) as unavailable_columns")
 UNSOUND = "unsound"
 BEGINS = "begins_transaction"
 
@@ -58,7 +68,11 @@ class LogStats:
 
 
 def order_records(
-    records: DataFrame, first_ordinal: int, expected_records: int, tables: Sequence[TableSchema] = ()
+    records: DataFrame,
+    first_ordinal: int,
+    expected_records: int,
+    tables: Sequence[TableSchema] = (),
+    traits: SourceTraits = CHANGE_STREAM,
 ) -> DataFrame:
     """Return one row per change, in the order of the log, with what tells whether it may enter it.
 
@@ -67,24 +81,31 @@ def order_records(
         first_ordinal: ordinal that the first change may take.
         expected_records: about how many records there are; decides on the number of tasks.
         tables: source tables as they are now; values of other tables are not looked at.
+        traits: what the source promises.
 
     Returns:
-        the columns of CHANGE_LOG without `tick`, and `records_seen`, `fault` (why the change cannot be
-        taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it is the first
-        one) and `record` (as it came, where there is a fault).
+        the columns of CHANGE_LOG, or of EVENT_LOG, without `tick`, and `records_seen`, `fault` (why the
+        change cannot be taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it
+        is the first one) and `record` (as it came, where there is a fault).
     """
     small = expected_records <= SINGLE_TASK_RECORDS
     spread = records.coalesce(1) if small else records.repartition(*TRANSACTION)
-    changes = _judge(_explode(spread.dropDuplicates([*TRANSACTION, "record_order"]), tables))
-    order = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
+    identity = [*EVENT] if traits.hands_out_events else [*TRANSACTION, "record_order"]
+    exploded = _explode(spread.dropDuplicates(identity), tables, traits)
+    changes = _judge(exploded, traits)
+    order = EVENT_ORDER if traits.hands_out_events else COMMIT_ORDER
     ordered = changes.sortWithinPartitions(*order) if small else changes.orderBy(*order)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
     return ordered.withColumn("ordinal", ordinal).drop("record_order")
 
 
-def _explode(records: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
+def _explode(records: DataFrame, tables: Sequence[TableSchema], traits: SourceTraits) -> DataFrame:
     exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
-    found = exploded.withColumns(parsed_mods()).withColumn(FAULT, fault_of(tables))
+    fault = fault_of(tables, traits)
+    if traits.hands_out_events:
+        fault = F.coalesce("event.fault", fault)
+    found = exploded.withColumns(parsed_mods()).withColumn(FAULT, fault)
+    parts = EVENT_PARTS if traits.hands_out_events else RECORD_PARTS
     # As texts, since each expression that is built here costs a few calls of Spark's JVM.
     return found.selectExpr(
         "table_name",
@@ -96,11 +117,10 @@ def _explode(records: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
         "number_of_records_in_transaction as records_in_transaction",
         "partition_token",
         "mod.keys as keys",
-        "cast(null as string) as previous_keys",
+        *parts,
         "mod.new_values as new_values",
         "mod.old_values as old_values",
         f"{IS_WHOLE_ROW} as is_whole_row",
-        "cast(null as array<string>) as unavailable_columns",
         "is_system_transaction",
         "transaction_tag",
         "record_order",
@@ -109,7 +129,7 @@ def _explode(records: DataFrame, tables: Sequence[TableSchema]) -> DataFrame:
     )
 
 
-def _judge(changes: DataFrame) -> DataFrame:
+def _judge(changes: DataFrame, traits: SourceTraits) -> DataFrame:
     transaction = "partition by commit_timestamp, transaction_id"
     order_key = (
         f"lpad(cast(unix_micros(commit_timestamp) as string), {COMMIT_DIGITS}, '0')",
@@ -117,23 +137,32 @@ def _judge(changes: DataFrame) -> DataFrame:
         "record_order",
         f"lpad(cast(mod_ordinal as string), {MOD_ORDINAL_DIGITS}, '0')",
     )
+    of_commits = f"concat_ws('{SEPARATOR}', {', '.join(order_key)})"
+    rendered = "record_order" if traits.hands_out_events else of_commits
+    is_unsound = f"{FAULT} is not null"
+    if traits.keeps_transactions:
+        is_unsound = f"max({is_unsound}) over ({transaction})"
     return changes.selectExpr(
         "*",
-        f"concat_ws('{SEPARATOR}', {', '.join(order_key)}) as order_key",
+        f"{rendered} as order_key",
         f"sum(if(mod_ordinal = 0, 1, 0)) over ({transaction}) as records_seen",
-        f"max({FAULT} is not null) over ({transaction}) as {UNSOUND}",
+        f"{is_unsound} as {UNSOUND}",
         f"mod_ordinal = 0 and record_order = min(record_order) over ({transaction}) as {BEGINS}",
     )
 
 
-def measure(ordered: DataFrame) -> LogStats:
+def measure(ordered: DataFrame, traits: SourceTraits = CHANGE_STREAM) -> LogStats:
     """Count what a window of ordered changes holds; one Spark job.
 
     Args:
         ordered: the result of `order_records`, best persisted.
+        traits: what the source promises.
     """
     sound = ~F.col(UNSOUND)
     is_short = sound & (F.col("records_seen") != F.col("records_in_transaction"))
+    if traits.hands_out_events:
+        # What came again, and is left out, counts in what the transaction announced.
+        is_short = F.lit(False)
     rows = (
         ordered.groupBy("table_name")
         .agg(

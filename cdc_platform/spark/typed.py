@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -13,6 +14,7 @@ from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.names import quote_spark, quote_text
 from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.model.table_schema import ColumnType, TableSchema, spark_type
+from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 from cdc_platform.spark.casts import shown_expression, strict_cast_expression
 
 KIND = "__kind"
@@ -22,7 +24,29 @@ UNFIT = "cdc_platform: a value does not fit its type: "
 """Begins the message with which a query fails; the facts follow as JSON."""
 COMMITTED = "__committed"
 TRANSACTION = "__transaction"
-ORIGIN = {COMMITTED: "commit_timestamp", TRANSACTION: "transaction_id"}
+
+
+@dataclass(frozen=True)
+class LogWords:
+    """What the order of changes is taken from, and what else they are: expressions over the log."""
+
+    position: str
+    committed: str
+    kind: str
+
+    @classmethod
+    def of(cls, traits: SourceTraits) -> "LogWords":
+        """Return the words for the log of a source."""
+        position = "ordinal" if traits.comes_in_order else "order_key"
+        if not traits.hands_out_events:
+            return cls(position, "commit_timestamp", "change_kind")
+        # An event with a whole row tells that the row exists, whatever was known of it.
+        is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"
+        kind = f"if({is_whole}, '{ChangeKind.SNAPSHOT.value}', change_kind)"
+        return cls(position, "coalesce(source_timestamp, commit_timestamp)", kind)
+
+
+PLAIN_WORDS = LogWords.of(CHANGE_STREAM)
 
 
 def named(column: str) -> str:
@@ -31,7 +55,12 @@ def named(column: str) -> str:
 
 
 def type_changes(
-    log: DataFrame, table: TableSchema, *, has_patches: bool, has_origin: bool = False
+    log: DataFrame,
+    table: TableSchema,
+    *,
+    has_patches: bool,
+    has_origin: bool = False,
+    words: LogWords = PLAIN_WORDS,
 ) -> DataFrame:
     """Return one table's changes with typed columns.
 
@@ -41,18 +70,19 @@ def type_changes(
             within the column's life.
         has_patches: whether any change may name only some columns, as all changes of an evolving table may.
         has_origin: whether it matters which transaction made a change.
+        words: what the order of the changes is taken from.
 
     Returns:
         `__kind`, `__ordinal`, with origin `__committed` and `__transaction`, the key columns, the value
         columns and, with patches, one flag `__names_COLUMN` for each value column. Where a value does not
         fit its column's type, the query fails: see `unfit_values`.
     """
-    origin = ORIGIN if has_origin else {}
+    origin = {COMMITTED: words.committed, TRANSACTION: "transaction_id"} if has_origin else {}
     parsed = log.select(
-        F.col("change_kind").alias(KIND),
-        F.col("ordinal").alias(ORDINAL),
+        F.expr(words.kind).alias(KIND),
+        F.col(words.position).alias(ORDINAL),
         F.col("keys").alias(KEY_TEXT),
-        *(F.col(column).alias(name) for name, column in origin.items()),
+        *(F.expr(told).alias(name) for name, told in origin.items()),
         F.from_json("keys", _texts(table.key_columns)).alias("k"),
         F.from_json("new_values", _texts(table.value_columns)).alias("v"),
         *([_names().alias("names")] if has_patches else []),

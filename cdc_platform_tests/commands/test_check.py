@@ -27,9 +27,7 @@ def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check
     return Check(name, "change_log", f"Promise of {name}.", every_tick=True, run=look)
 
 
-def test_checks_print_a_line_each(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checks_print_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     """Every check is run whatever the others say; one that cannot be made has failed."""
     checks = (
         a_check("first", passes=True),
@@ -37,8 +35,7 @@ def test_checks_print_a_line_each(
         a_check("third", passes=True, error=SourceUnreachable("nobody answers")),
         a_check("fourth", passes=True, error=ValueError("a file is gone\nand a stack of Java's")),
     )
-    monkeypatch.setattr("cdc_platform.pipeline.invariants.CHECKS", checks)
-    results = run_checks(cast("Pipeline", None), cast("SparkSession", None))
+    results = run_checks(checks, cast("Pipeline", None), cast("SparkSession", None))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines] == [
         ["ok", "first"],
@@ -51,24 +48,20 @@ def test_checks_print_a_line_each(
     assert not all_passed(results)
 
 
-def test_checks_end_when_no_more_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_end_when_no_more_are_wanted() -> None:
     """A signal lets the check at hand end, and no other begins."""
     checks = tuple(a_check(name, passes=True) for name in ("first", "second"))
-    monkeypatch.setattr("cdc_platform.pipeline.invariants.CHECKS", checks)
     answers = iter([True, False])
-    results = run_checks(cast("Pipeline", None), cast("SparkSession", None), lambda: next(answers))
+    results = run_checks(checks, cast("Pipeline", None), cast("SparkSession", None), lambda: next(answers))
     assert [check.name for check, _, _ in results] == ["first"]
 
 
-def test_what_breaks_after_a_signal_is_no_verdict(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_breaks_after_a_signal_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     """A signal ends Spark, too: what the check at hand says of that is not told as its failure."""
     checks = (a_check("first", passes=True, error=ConnectionError("Spark is gone")),)
-    monkeypatch.setattr("cdc_platform.pipeline.invariants.CHECKS", checks)
     answers = iter([True, False])
     with pytest.raises(ConnectionError):
-        run_checks(cast("Pipeline", None), cast("SparkSession", None), lambda: next(answers))
+        run_checks(checks, cast("Pipeline", None), cast("SparkSession", None), lambda: next(answers))
     assert capsys.readouterr().out == ""
 
 

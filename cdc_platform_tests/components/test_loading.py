@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.components.loading import TYPE, find_pipelines, load_definitions, load_settings
+from cdc_platform.components.loading import find_pipelines, load_definitions, load_settings
 from cdc_platform.errors import SettingError
-from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+from cdc_platform_tests.yaml_files import TYPE, bank_attributes, write_defs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -7,8 +7,9 @@ import dagster as dg
 import pytest
 from dagster.components.scaffold.scaffold import NoParams
 
-from cdc_platform.components.loading import TYPE, load_settings
+from cdc_platform.components.loading import load_settings
 from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
+from cdc_platform_tests.yaml_files import TYPE
 
 
 def request(

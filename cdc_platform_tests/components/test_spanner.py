@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.components.spanner import Runs, SpannerPipeline
+from cdc_platform.components.parts import Runs
+from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.sensors import Running

@@ -9,7 +9,9 @@ from string import Formatter
 from typing import Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.files import MOST_BYTES, MOST_FILES
 from cdc_platform.model.timestamps import from_rfc3339
+from cdc_platform.model.traits import SourceTraits
 from cdc_platform.sources.datastream.kinds import SOURCE_KINDS
 from cdc_platform.sources.datastream.policies import BackfillPolicy, KeylessPolicy, OrderBy, SchemaPolicy
 
@@ -48,6 +50,8 @@ class DatastreamSettings:
         schema_policy: policy per table for changes of its schema.
         tombstone_retention_s: how long a deleted row is remembered, so that no late event brings it back.
         late_files_s: how far back in time folders are looked through for files that came late.
+        most_files: how many files one tick reads at most.
+        most_bytes: how many bytes one tick reads at most, but always one file.
     """
 
     path: str
@@ -66,6 +70,8 @@ class DatastreamSettings:
     schema_policy: Mapping[str, str] = field(default_factory=dict)
     tombstone_retention_s: float = 7 * DAY_S
     late_files_s: float = 3 * DAY_S
+    most_files: int = MOST_FILES
+    most_bytes: int = MOST_BYTES
 
     def __post_init__(self) -> None:
         if not self.path.strip():
@@ -105,7 +111,7 @@ class DatastreamSettings:
             raise SettingError("binlog_basenames", problem)
 
     def _check_times(self) -> None:
-        for name in ("tombstone_retention_s", "late_files_s"):
+        for name in ("tombstone_retention_s", "late_files_s", "most_files", "most_bytes"):
             if not getattr(self, name) > 0:
                 raise SettingError(name, f"must be positive, but is: {getattr(self, name)}")
         if self.tombstone_retention_s < self.late_files_s:
@@ -124,6 +130,29 @@ class DatastreamSettings:
     def title(self) -> str:
         """Name of the source as messages say it."""
         return f"Datastream files at {self.path}"
+
+    @property
+    def traits(self) -> SourceTraits:
+        """What files promise of the changes in them: nothing about their order."""
+        return SourceTraits(
+            hands_out_events=True,
+            keeps_transactions=False,
+            comes_in_order=False,
+            trusts_inserts=False,
+            can_be_compared=False,
+            can_be_copied=False,
+            repeats_within_s=self.late_files_s,
+            tombstones_s=self.tombstone_retention_s,
+        )
+
+    @property
+    def begins_at_present(self) -> bool:
+        """Whether older rows come by a copy only: files of older rows are there, too."""
+        return False
+
+    def impatient(self, deadline_s: float) -> "DatastreamSettings":  # noqa: ARG002  listing has no deadline
+        """Return the same: a listing is not tried again."""
+        return self
 
     def keyless_policy(self, table: str) -> KeylessPolicy:
         """Return what becomes of a table without a key."""

@@ -1,12 +1,10 @@
 """A change stream as a data source of Spark: a few tasks of many slices, Arrow batches, no JVM code."""
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Final
-from zipimport import zipimporter
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -15,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.slices import Slice
+from cdc_platform.sources.archives import trust_archives
 
 FORMAT_NAME: Final = "spanner_change_stream"
 SETTINGS_OPTION: Final = "settings"
@@ -39,21 +38,6 @@ def deal_out(slices: Sequence[Slice], most_tasks: int) -> list[tuple[Slice, ...]
     The slices come with those first that reach furthest back, so every task gets some of these.
     """
     return [tuple(slices[number::most_tasks]) for number in range(min(most_tasks, len(slices)))]
-
-
-def trust_archives() -> None:
-    """Keep this process from reading the archives that it imports from more than once.
-
-    Spark puts its own archive and every fetched jar on the path of its workers, and has these read the
-    directory of each anew before every task: a fifth of a second, most of it for Iceberg's jar.
-    """
-    for finder in sys.path_importer_cache.values():
-        if isinstance(finder, zipimporter):
-            vars(finder)["invalidate_caches"] = _keep
-
-
-def _keep() -> None:
-    """Do nothing: an archive does not change while a worker lives."""
 
 
 class ChangeStreamDataSource(DataSource):

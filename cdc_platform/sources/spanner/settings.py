@@ -9,6 +9,7 @@ from typing import Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.timestamps import from_rfc3339
+from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 
 EMULATOR_VARIABLE: Final = "SPANNER_EMULATOR_HOST"
 """Environment variable by which all of Google's clients find an emulator."""
@@ -103,6 +104,20 @@ class SpannerSettings:
     def title(self) -> str:
         """Name of the change stream as messages say it."""
         return f"change stream `{self.change_stream}` of {self.database_path}"
+
+    @property
+    def traits(self) -> SourceTraits:
+        """What a change stream promises of its changes."""
+        return CHANGE_STREAM
+
+    @property
+    def begins_at_present(self) -> bool:
+        """Whether a new pipeline begins at the source's present, so that older rows come by a copy only."""
+        return self.start_timestamp is None
+
+    def impatient(self, deadline_s: float) -> "SpannerSettings":
+        """Return the same with at most one attempt of so many seconds, for whoever cannot wait."""
+        return replace(self, deadline_s=min(deadline_s, self.deadline_s), max_attempts=1)
 
     def with_environment(self, environment: Mapping[str, str] = os.environ) -> "SpannerSettings":
         """Return the settings with the emulator that the environment names, unless they name one."""

@@ -12,9 +12,10 @@ from cdc_platform.errors import (
     SettingError,
     SourceNotFound,
 )
+from cdc_platform.model.lineage import Lineage, plan_requested
 from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.sightings import Look
-from cdc_platform.model.slices import Slice
+from cdc_platform.model.sightings import Look, SeenColumn
+from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.sources.spanner.client import SpannerClient
@@ -25,6 +26,7 @@ from cdc_platform.sources.spanner.snapshot import clock_micros, rows_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from cdc_platform.sources.spanner.copy_plan import CopyPlanner
     from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
@@ -115,15 +117,35 @@ class SpannerSource:
 
         return ChangeStreamDataSource
 
-    def spark_options(self, tick: int, slices: Sequence[Slice], most_tasks: int) -> dict[str, str]:
-        """Return the options with which Spark reads these slices, in at most so many tasks."""
+    def plan(
+        self,
+        lineage: Lineage,
+        request: ReadRequest,
+        ledger: object,  # noqa: ARG002  positions are in the lineage
+    ) -> ReadPlan:
+        """Return one slice for each live partition that is behind the source's clock."""
+        return ReadPlan(plan_requested(lineage, request))
+
+    def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
+        """Return a column as the lake keeps it: a timestamp whose nanoseconds count is text."""
+        is_kept = f"{table}.{name}" in self.settings.nanosecond_columns
+        return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
+
+    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+        """Return the raw records of the slices of a plan, read in at most so many tasks."""
+        from cdc_platform.sources.loading import load_with
+
+        return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+
+    def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
+        """Return the options with which Spark reads the slices of a plan, in at most so many tasks."""
         from cdc_platform.sources.spanner import reader
 
         return {
             # The tasks need not ask for the dialect again.
             reader.SETTINGS_OPTION: replace(self.settings, dialect=self.client.dialect.value).to_options(),
             reader.TICK_OPTION: str(tick),
-            reader.SLICES_OPTION: reader.slices_to_json(slices),
+            reader.SLICES_OPTION: reader.slices_to_json(plan.slices),
             reader.TASKS_OPTION: str(most_tasks),
         }
 

@@ -11,8 +11,9 @@ import pytest
 
 from cdc_platform.demo.bank import write_transfers
 from cdc_platform.model.lineage import Lineage, begin, plan_slices, violations, watermark_micros
-from cdc_platform.model.slices import Slice, SliceOutcome
-from cdc_platform.sources.spanner.reader import deal_out, slices_from_json, slices_to_json, trust_archives
+from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome
+from cdc_platform.sources.archives import trust_archives
+from cdc_platform.sources.spanner.reader import deal_out, slices_from_json, slices_to_json
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.emulator_fixtures import make_bank
 from cdc_platform_tests.sources.spanner.ticks import apply_tick
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def read(spark: "SparkSession", source: SpannerSource, lineage: Lineage) -> "list[Row]":
     """Return the rows of the next tick."""
     slices = plan_slices(lineage, source.clock_micros() - 1, None, None, None)
-    options = source.spark_options(lineage.tick + 1, slices, most_tasks=3)
+    options = source.spark_options(lineage.tick + 1, ReadPlan(slices), most_tasks=3)
     return spark.read.format("spanner_change_stream").options(**options).load().collect()
 
 

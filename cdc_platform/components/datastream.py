@@ -1,0 +1,123 @@
+"""The YAML face of a pipeline that reads the files of a Datastream stream."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_platform.components.parts import says
+from cdc_platform.components.pipeline import PipelineComponent, resolve_path
+from cdc_platform.components.scaffolding import DatastreamPipelineScaffolder
+from cdc_platform.components.texts import says_names, says_text, says_texts
+from cdc_platform.sources.datastream.settings import DatastreamSettings
+
+DAY_S = 24 * 3600.0
+
+
+class Source(dg.Model, dg.Resolvable):
+    """Where a stream writes its files, and what its events mean.
+
+    Tables are named as the source names them, such as `public.orders`; `*` stands for every other one.
+    """
+
+    path: Annotated[
+        str,
+        says(
+            "Folder or object store prefix that the stream writes to, such as `gs://bucket/prefix`. "
+            "A relative folder is relative to the folder of this file."
+        ),
+    ]
+    source: Annotated[
+        Literal["mysql", "oracle", "postgresql", "sqlserver", "salesforce", "mongodb"] | None,
+        says("What the stream reads; empty: each event's read method and metadata tell it."),
+    ] = None
+    stream: Annotated[
+        str | None,
+        says_text(
+            "Resource name of the stream, `projects/PROJECT/locations/LOCATION/streams/STREAM`, whose state "
+            "is then shown and checked; needs the extra `datastream`."
+        ),
+    ] = None
+    table_name: Annotated[
+        str | None,
+        says(
+            "How a table is called, from {database}, {schema} and {table}; without {database}, the shards of "
+            "a table become one. Empty: as the source has it."
+        ),
+    ] = None
+    keys: Annotated[
+        dict[str, list[str]],
+        says("Columns of the key per table, where the events tell none, or another one."),
+    ] = Field(default_factory=dict)
+    keyless: Annotated[
+        dict[str, str],
+        says_texts(
+            "What becomes of tables without a key, per table: `append` (each event is a row), `row_hash` "
+            "(equal rows are one), or `refuse` (they go to quarantine)."
+        ),
+    ] = Field(default_factory=dict)
+    sequence_columns: Annotated[
+        dict[str, str],
+        says_texts("Column per table whose values order its events, in BigQuery's grammar of such numbers."),
+    ] = Field(default_factory=dict)
+    backfill_policy: Annotated[
+        Literal["initial", "by_source_timestamp", "force"],
+        says(
+            "Whether a row of a backfill gives way to every captured change (`initial`), to later ones only "
+            "(`by_source_timestamp`), or to none of before an epoch (`force`)."
+        ),
+    ] = "initial"
+    epochs: Annotated[
+        list[str] | None,
+        says_names(
+            "Moments, RFC 3339: what happened at or after one follows everything before it, for logs that "
+            "begin anew and for repeated backfills. Declare one before its time comes."
+        ),
+    ] = None
+    binlog_basenames: Annotated[
+        list[str] | None,
+        says_names("Names of MySQL's binary logs without their number, oldest first, where they changed."),
+    ] = None
+    order_by: Annotated[
+        Literal["position", "timestamp"],
+        says(
+            "What comes first in the order of PostgreSQL and SQL Server: position in the log, or timestamp."
+        ),
+    ] = "position"
+    null_means_unchanged: Annotated[
+        dict[str, list[str]],
+        says("Columns per table in whose updates NULL stands for a large value that was not sent."),
+    ] = Field(default_factory=dict)
+    columns: Annotated[
+        dict[str, dict[str, str]],
+        says("Types of columns, per table and column, where JSON files do not tell them."),
+    ] = Field(default_factory=dict)
+    schema_policy: Annotated[
+        dict[str, str],
+        says_texts("What happens when a table's schema changes: `evolve`, `freeze` or `quarantine`."),
+    ] = Field(default_factory=dict)
+    tombstone_retention_s: Annotated[
+        float, says("Seconds for which a deleted row is remembered, so that no late event brings it back.")
+    ] = 7 * DAY_S
+    late_files_s: Annotated[
+        float, says("Seconds back in time for which folders are looked through for files that came late.")
+    ] = 3 * DAY_S
+    most_files: Annotated[int, says("Files that one tick reads at most.")] = 10_000
+    most_bytes: Annotated[int, says("Bytes that one tick reads at most.")] = 2 * 1024**3
+
+
+@dg.scaffold_with(DatastreamPipelineScaffolder)
+class DatastreamPipeline(PipelineComponent):
+    """The files of a Datastream stream as tables of a lake."""
+
+    source: Annotated[Source, says("The stream's files.")]
+
+    def source_settings(self, folder: Path) -> DatastreamSettings:
+        """Return what is told of the stream."""
+        given = self.source.model_dump()
+        for name in ("epochs", "binlog_basenames"):
+            given[name] = tuple(given[name] or ())
+        for name in ("keys", "null_means_unchanged"):
+            given[name] = {table: tuple(columns) for table, columns in given[name].items()}
+        return DatastreamSettings(**{**given, "path": resolve_path(folder, self.source.path)})

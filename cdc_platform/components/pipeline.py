@@ -1,0 +1,122 @@
+"""What the YAML of every kind of pipeline has in common."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Annotated, Any
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_platform.components.parts import Lake, Maintenance, Options, Runs, Spark, says
+from cdc_platform.components.texts import says_names
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.table_options import TableOptions
+from cdc_platform.pipeline.settings import MaintenanceSettings, PipelineSettings
+from cdc_platform.pipeline.source import SourceSettings
+from cdc_platform.sensors import Running
+from cdc_platform.spark.settings import SparkSettings
+
+
+class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
+    """One source feeding one folder of a lake."""
+
+    name: Annotated[
+        str,
+        says(
+            "Name of the pipeline: its tables are in the namespace NAME of the lake, the platform's "
+            "own in NAME__cdc. Lower-case letters, digits and underscores."
+        ),
+    ]
+    lake: Annotated[Lake, says("Where the tables are.")]
+    spark: Annotated[Spark, says("What does the work.")] = Field(default_factory=Spark)
+    tables: Annotated[
+        list[str] | None,
+        says_names(
+            "Source tables to materialise; empty means all that the source tells of, which is asked "
+            "whenever the code location is loaded."
+        ),
+    ] = None
+    table_options: Annotated[
+        dict[str, Options],
+        says("What is kept of some tables beyond their current rows, by source table."),
+    ] = Field(default_factory=dict)
+    read_tasks: Annotated[
+        int,
+        says(
+            "Most Spark tasks that share the partitions of a read; each reads several at a time. Two to four "
+            "times Spark's cores keep all of them busy; more only cost."
+        ),
+    ] = 8
+    idle_interval_s: Annotated[float, says("Seconds of rest after a tick that found nothing new.")] = 1.0
+    maintenance: Annotated[Maintenance, says("How the lake is kept fast.")] = Field(
+        default_factory=Maintenance
+    )
+    runs: Annotated[Runs, says("How Dagster runs the pipeline.")] = Field(default_factory=Runs)
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return the pipeline's assets, checks, job and sensor."""
+        return self.definitions(context.path if context.path.is_dir() else context.path.parent)
+
+    def definitions(self, folder: Path) -> dg.Definitions:
+        """Return the same for a YAML file in a folder."""
+        # Reading a pipeline's settings needs no Spark: `cdc-platform status` is fast.
+        from cdc_platform.components.building import build_pipeline
+
+        runs = self.runs
+        running = Running(runs.sensor, runs.poll_s, runs.follow_s, runs.prove_every_s, tuple(runs.owners))
+        return build_pipeline(self.to_settings(folder), running)
+
+    def to_settings(self, folder: Path) -> PipelineSettings:
+        """Return what the pipeline is told; relative folders are relative to the YAML file's folder.
+
+        Raises:
+            SettingError: a value is out of its range; it is named as in the file.
+        """
+        return PipelineSettings(
+            name=self.name,
+            source=self._named_source(folder),
+            lake=LakeSettings(
+                path=resolve_path(folder, self.lake.path),
+                catalog=self.lake.catalog,
+                table_format_version=self.lake.table_format_version,
+            ),
+            spark=self._spark(folder),
+            tables=tuple(self.tables) if self.tables else None,
+            table_options={
+                name: TableOptions(**options.model_dump()) for name, options in self.table_options.items()
+            },
+            read_tasks=self.read_tasks,
+            idle_interval_s=self.idle_interval_s,
+            maintenance=MaintenanceSettings(**self.maintenance.model_dump()),
+            **self.own_settings(),
+        )
+
+    @abstractmethod
+    def source_settings(self, folder: Path) -> SourceSettings:
+        """Return what the source is told.
+
+        Raises:
+            SettingError: a value is out of its range; it is named as in the part `source` of the file.
+        """
+
+    def own_settings(self) -> dict[str, Any]:
+        """Return further settings of the pipeline that only this kind of source has."""
+        return {}
+
+    def _named_source(self, folder: Path) -> SourceSettings:
+        try:
+            return self.source_settings(folder)
+        except SettingError as error:
+            raise SettingError(f"source.{error.setting}", error.problem) from error
+
+    def _spark(self, folder: Path) -> SparkSettings:
+        given = self.spark.model_dump()
+        jars = self.spark.jars_folder
+        folders = {"jars_folder": resolve_path(folder, jars) if jars else None}
+        return SparkSettings(**{**given, "packages": tuple(self.spark.packages), **folders})
+
+
+def resolve_path(folder: Path, path: str) -> str:
+    """Return a path of the YAML file, which is relative to the file's folder."""
+    return path if "://" in path else str((folder / Path(path).expanduser()).absolute())

@@ -1,0 +1,43 @@
+"""What a source promises of its changes; the steps of a tick do what the promises leave to be done."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SourceTraits:
+    """The promises of one kind of source.
+
+    Args:
+        hands_out_events: whether it hands out events, in files or topics, instead of answering queries up to
+            a moment of its own clock. Then a cut lies at the moment of the tick that read its last event.
+        keeps_transactions: whether each record tells how many its transaction has, so that the log holds
+            transactions whole.
+        comes_in_order: whether no change of a row comes after a later change of the row. Where it may, each
+            row of the lake has the order key of its newest change, and deletions leave tombstones.
+        trusts_inserts: whether a row that the source calls inserted was certainly not there before.
+        can_be_compared: whether the source tells its schema and its rows as they were at a cut.
+        can_be_copied: whether its tables can be copied as they were at a moment.
+        repeats_within_s: for how long an event may come again, in seconds of arrival; None means that what
+            comes again comes within one tick.
+        tombstones_s: for how long deletions leave tombstones.
+    """
+
+    hands_out_events: bool
+    keeps_transactions: bool
+    comes_in_order: bool
+    trusts_inserts: bool
+    can_be_compared: bool
+    can_be_copied: bool
+    repeats_within_s: float | None = None
+    tombstones_s: float | None = None
+
+
+CHANGE_STREAM = SourceTraits(
+    hands_out_events=False,
+    keeps_transactions=True,
+    comes_in_order=True,
+    trusts_inserts=True,
+    can_be_compared=True,
+    can_be_copied=True,
+)
+"""A Spanner change stream."""

@@ -1,0 +1,69 @@
+"""Histories of sources whose changes may come late: all versions of the touched keys are made anew."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from uuid import uuid4
+
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc_platform.lake.commits import BRANCH, head
+from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.pipeline.adapt import convert_stored
+from cdc_platform.pipeline.branch import Attempt, load_table, marked_commits, reset_branch
+from cdc_platform.pipeline.change_source import find_beginning, read_changes, read_span
+from cdc_platform.pipeline.evolve import known_through
+from cdc_platform.pipeline.history_plan import HistoryBuild
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.spark.history import make_versions
+
+
+def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> int:
+    """Take the versions of all keys that a span touches out of the branch; return the number of commits."""
+    reset_branch(pipeline, spark, attempt)
+    schema = build.source.schema
+    commits = sum(convert_stored(pipeline, spark, attempt.table, old, new) for old, new in build.conversions)
+    log = read_span(pipeline, spark, schema.name, build.source.span)
+    keys = [quote_spark(column.name) for column in schema.key_columns]
+    touched = read_changes(pipeline, spark, build.source, log).select(*keys).distinct()
+    target = pipeline.lake.spark_table(attempt.table, BRANCH)
+    before = head(load_table(pipeline, attempt.table), BRANCH)
+    with _named(spark, touched) as view, marked_commits(spark, attempt.properties()):
+        spark.sql(_forget_sql(view, target, schema))
+    after = head(load_table(pipeline, attempt.table), BRANCH)
+    return commits + int(_differ(before, after))
+
+
+def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
+    """Return all versions of the keys that a span touches, by the whole log."""
+    span, table = build.source.span, pipeline.table(build.source.schema.name)
+    known = known_through(pipeline, span.until_inclusive).tables.get(table.name)
+    whole = find_beginning(pipeline, table, known, keeps_former=True)
+    whole = replace(whole, span=replace(whole.span, until_inclusive=span.until_inclusive))
+    touched = read_span(pipeline, spark, table.name, span).select("keys").distinct()
+    log = read_span(pipeline, spark, table.name, whole.span).join(touched, "keys", "left_semi")
+    changes = read_changes(pipeline, spark, whole, log, has_origin=True)
+    return make_versions(changes, whole.schema, has_patches=whole.span.has_patches)
+
+
+def _forget_sql(view: str, target: str, table: TableSchema) -> str:
+    same = [
+        f"{quote_spark('t', column.name)} <=> {quote_spark('s', column.name)}" for column in table.key_columns
+    ]
+    return f"MERGE INTO {target} t USING {view} s ON {' AND '.join(same)} WHEN MATCHED THEN DELETE"
+
+
+@contextmanager
+def _named(spark: SparkSession, frame: DataFrame) -> Iterator[str]:
+    view = f"touched_{uuid4().hex}"
+    frame.createOrReplaceTempView(view)
+    try:
+        yield view
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def _differ(before: Snapshot | None, after: Snapshot | None) -> bool:
+    return before is None or after is None or before.snapshot_id != after.snapshot_id

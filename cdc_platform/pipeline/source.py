@@ -1,0 +1,127 @@
+"""The seam between the pipeline and its sources."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, Self
+
+from cdc_platform.model.lineage import Lineage
+from cdc_platform.model.sightings import Look, SeenColumn
+from cdc_platform.model.slices import ReadPlan, ReadRequest
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.traits import SourceTraits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
+
+
+class SourceSettings(Protocol):
+    """Where a source is, and how it is read."""
+
+    @property
+    def traits(self) -> SourceTraits:
+        """What the source promises of its changes."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Name of the source as messages say it."""
+        ...
+
+    @property
+    def begins_at_present(self) -> bool:
+        """Whether a new pipeline begins at the source's present, so that older rows come by a copy only."""
+        ...
+
+    def impatient(self, deadline_s: float) -> Self:
+        """Return the same with at most one attempt of so many seconds, for whoever cannot wait."""
+        ...
+
+
+Ledger = Callable[[], Mapping[str, str]]
+"""What has been read of a source that hands out events: path or partition, and which version or offset."""
+
+
+class Description(Protocol):
+    """What a source says of itself."""
+
+    @property
+    def tables(self) -> tuple[TableSchema, ...]:
+        """The tables, with their columns."""
+        ...
+
+
+class Source(Protocol):
+    """Describes what is read, tells the time, and sets up Spark's reads.
+
+    It connects at first use, and raises a `SourceError` when the source does not answer.
+    """
+
+    @property
+    def settings(self) -> SourceSettings:
+        """Where the source is, and how it is read."""
+        ...
+
+    def describe(self) -> Description:
+        """Return what the source hands out changes of, as far as it tells now."""
+        ...
+
+    def look(self, micros: int) -> Look:
+        """Return the schema at a moment, or the present one where the source does not tell that."""
+        ...
+
+    def clock_micros(self) -> int:
+        """Return the time up to which the source can be read."""
+        ...
+
+    def start_micros(self) -> int:
+        """Return where a pipeline without a lake begins."""
+        ...
+
+    def plan(self, lineage: Lineage, request: ReadRequest, ledger: Ledger) -> ReadPlan:
+        """Return the slices that a tick reads, of the partitions that a lineage tells to be live."""
+        ...
+
+    def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
+        """Return a column as the lake keeps it."""
+        ...
+
+    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+        """Return the raw records of the slices of a plan, read in at most so many tasks."""
+        ...
+
+    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
+        """Yield the rows of a table as they were at a moment; only where `can_be_compared`."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; the next use opens another one."""
+        ...
+
+
+class CopySource(Source, Protocol):
+    """A source whose tables can be copied as they were at a moment."""
+
+    def plan_copies(self, at_micros: int) -> "CopyPlanner":
+        """Return what cuts tables, as they are at the moment, into pieces to copy."""
+        ...
+
+    def copy_columns(self, table: TableSchema) -> str:
+        """Return the columns that a copy of the table has, as text for `copy_options`."""
+        ...
+
+    def copy_format(self) -> "type[DataSource]":
+        """Return the data source of copies, to register with a Spark session."""
+        ...
+
+    def copy_options(self, columns: str, at_micros: int, pieces: Sequence[str]) -> dict[str, str]:
+        """Return the options with which Spark reads these pieces of a copy."""
+        ...
+
+
+class CopyPlanner(Protocol):
+    """Cuts tables into pieces."""
+
+    def pieces(self, table: TableSchema, piece_rows: int) -> tuple[str, ...]:
+        """Return what each piece of a table reads, as text for `copy_options`."""
+        ...

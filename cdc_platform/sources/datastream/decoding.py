@@ -1,0 +1,110 @@
+"""What decoders of both formats need to know beyond the file, and the parts of an event that they share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from cdc_platform.model.events import FaultyEvent
+from cdc_platform.sources.datastream.declarations import Declarations, names_of_table
+from cdc_platform.sources.datastream.json_text import compact
+from cdc_platform.sources.datastream.moments import moment_micros
+from cdc_platform.sources.datastream.types import Fields, FieldType
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_KEY_TYPES: Final = frozenset({str, int, type(None)})
+MICROS_PER_MILLI: Final = 1000
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What is known about types beyond the file that is read.
+
+    Args:
+        declared: types that the user declares, by table and column; they count in both formats.
+        schemas: columns by `schema_key`, from Avro schema files or from Avro events; JSON needs them.
+    """
+
+    declared: Declarations = field(default_factory=dict)
+    schemas: Mapping[str, Fields] = field(default_factory=dict)
+
+    def declared_for(self, object_name: str, metadata: Mapping[str, Any]) -> Mapping[str, FieldType]:
+        """Return the declared types of an event's table, by column."""
+        if self.declared:
+            for name in names_of_table(object_name, metadata):
+                if name in self.declared:
+                    return self.declared[name]
+        return _NOTHING
+
+
+class EventFaulty(ValueError):
+    """An event has not the shape that Datastream documents."""
+
+
+def metadata_of(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the source's metadata of an event; empty where it has none."""
+    found = event.get("source_metadata")
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise EventFaulty("`source_metadata` is no object")
+    return found
+
+
+def payload_of(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the row of an event; None where it has none."""
+    found = event.get("payload")
+    if found is not None and not isinstance(found, dict):
+        raise EventFaulty("`payload` is no object")
+    return found
+
+
+def sort_keys_of(found: Any) -> tuple[str | int, ...]:
+    """Return sort keys, which are texts and integers; NULL is an empty text."""
+    if found is None:
+        return ()
+    if not isinstance(found, list) or not _KEY_TYPES.issuperset(map(type, found)):
+        raise EventFaulty("`sort_keys` is no array of texts and integers")
+    return tuple("" if key is None else key for key in found) if None in found else tuple(found)
+
+
+def micros_of(found: Any, name: str) -> int | None:
+    """Return a moment of an event, be it a text or milliseconds; without a zone it is UTC."""
+    if found is None:
+        return None
+    if type(found) is int:
+        return found * MICROS_PER_MILLI
+    if not isinstance(found, str):
+        raise EventFaulty(f"`{name}` is no moment")
+    try:
+        return moment_micros(found)
+    except ValueError as error:
+        raise EventFaulty(f"`{name}`: {error}") from error
+
+
+def text_of(event: Mapping[str, Any], name: str) -> str:
+    """Return a text of an event; empty where it has none."""
+    found = event.get(name)
+    if found is not None and not isinstance(found, str):
+        raise EventFaulty(f"`{name}` is no text")
+    return found or ""
+
+
+def faulty_event(reason: str, text: str, position: int, event: Mapping[str, Any]) -> FaultyEvent:
+    """Return an event that cannot be used, with as much as it tells about itself."""
+    metadata, uuid, object_name = event.get("source_metadata"), event.get("uuid"), event.get("object")
+    facts = metadata if isinstance(metadata, dict) else {}
+    names = names_of_table(object_name if isinstance(object_name, str) else "", facts)
+    return FaultyEvent(
+        reason,
+        text,
+        position,
+        table=names[0] or None,
+        event_id=uuid if isinstance(uuid, str) and uuid else None,
+        metadata=compact(metadata) if facts else None,
+    )
+
+
+def faulty_file(reason: str, **facts: int | str) -> FaultyEvent:
+    """Return what stands for a file, or for the rest of one, that cannot be read."""
+    return FaultyEvent(reason, compact(facts))

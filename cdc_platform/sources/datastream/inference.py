@@ -1,0 +1,86 @@
+"""Types of columns in JSON files without a schema, from all values that a file has.
+
+Nothing that would lose a digit is guessed: a number with a point may be a decimal as well as a float, so it
+is a NUMBER, which is text; a text stays one, whatever it looks like. What a file cannot tell is to be
+declared.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from cdc_platform.sources.datastream.json_text import NON_FINITE, JsonNumber
+from cdc_platform.sources.datastream.types import Fields, FieldType, Kind
+
+_MAX_INT64: Final = 2**63 - 1
+_UNKNOWN: Final = FieldType(Kind.UNKNOWN)
+_JSON: Final = FieldType(Kind.JSON)
+_LONG: Final = FieldType(Kind.LONG)
+_NUMBER: Final = FieldType(Kind.NUMBER)
+_BY_PYTHON: Final[Mapping[type, FieldType]] = {
+    bool: FieldType(Kind.BOOLEAN),
+    str: FieldType(Kind.STRING),
+    JsonNumber: _NUMBER,
+    dict: _JSON,
+    type(None): _UNKNOWN,
+}
+
+
+def type_of_value(value: Any) -> FieldType:
+    """Return the type of one JSON value."""
+    if isinstance(value, list):
+        return _array_type(value)
+    if type(value) is int:
+        return _LONG if -_MAX_INT64 - 1 <= value <= _MAX_INT64 else _NUMBER
+    if isinstance(value, JsonNumber) and value in NON_FINITE:
+        return FieldType(Kind.DOUBLE)
+    return _BY_PYTHON[type(value)]
+
+
+def joined(one: FieldType, other: FieldType) -> FieldType:
+    """Return the type that has room for the values of both."""
+    if other in (one, _UNKNOWN):
+        return one
+    if one == _UNKNOWN:
+        return other
+    if {one.kind, other.kind} <= {Kind.LONG, Kind.NUMBER, Kind.DOUBLE}:
+        return _NUMBER
+    if one.element is not None and other.element is not None:
+        element = joined(one.element, other.element)
+        return _JSON if element.kind is Kind.JSON else FieldType(Kind.ARRAY, element=element)
+    return _JSON
+
+
+class Inference:
+    """Gathers the types of the columns of one table and schema."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, FieldType] = {}
+
+    def add(self, payload: Mapping[str, Any]) -> None:
+        """Take the values of one payload into account."""
+        types = self._types
+        for name, value in payload.items():
+            known = types.get(name)
+            found = type_of_value(value)
+            if known is not found:
+                types[name] = found if known is None else joined(known, found)
+
+    @property
+    def fields(self) -> Fields:
+        """The columns, in the order in which they came up."""
+        return tuple((name, _settled(field)) for name, field in self._types.items())
+
+
+def _array_type(items: Iterable[Any]) -> FieldType:
+    element = _UNKNOWN
+    for item in items:
+        element = joined(element, type_of_value(item))
+    is_plain = element.kind not in (Kind.JSON, Kind.ARRAY)
+    return FieldType(Kind.ARRAY, element=element) if is_plain else _JSON
+
+
+def _settled(field: FieldType) -> FieldType:
+    """Return the type; an array of which no element was seen is one of texts."""
+    if field.element == _UNKNOWN:
+        return FieldType(Kind.ARRAY, element=FieldType(Kind.STRING))
+    return field

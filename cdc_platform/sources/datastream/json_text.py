@@ -1,0 +1,55 @@
+"""JSON with all digits of its numbers: what is parsed and written again is the same document."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from json.encoder import encode_basestring
+from typing import Any, Final
+
+NON_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+
+
+class JsonNumber(str):
+    """A number with a point or an exponent, as it is written; also NaN and the infinities."""
+
+    __slots__ = ()
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=JsonNumber, parse_constant=JsonNumber)
+
+
+def parsed(text: str) -> Any:
+    """Return the value of a JSON text; numbers are integers of any size or `JsonNumber`.
+
+    Raises:
+        ValueError: The text is no JSON.
+    """
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("It is nested too deeply") from None
+
+
+def compact(value: Any) -> str:
+    """Return the JSON of a value without any space, keys in their order, bytes in base64."""
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        is_number = isinstance(value, JsonNumber) and value not in NON_FINITE
+        return str(value) if is_number else encode_basestring(value)
+    if isinstance(value, Mapping):
+        pairs = (f"{encode_basestring(name)}:{compact(item)}" for name, item in value.items())
+        return "{" + ",".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(compact, value)) + "]"
+    if isinstance(value, bytes):
+        return encode_basestring(b64encode(value).decode())
+    return json.dumps(value)
+
+
+def normal(text: str) -> str:
+    """Return the compact form of a JSON text; a text that is no JSON stays as it is."""
+    try:
+        return compact(parsed(text))
+    except ValueError:
+        return text

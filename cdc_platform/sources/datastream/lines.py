@@ -1,0 +1,71 @@
+"""Lines of text files, plain or gzip; a damaged gzip gives what is before its damage."""
+
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+CHUNK_BYTES: Final = 1 << 18
+_GZIP_WBITS: Final = zlib.MAX_WBITS | 16
+
+
+class FileDamaged(ValueError):
+    """The file cannot be read to its end; the reason says why."""
+
+
+def read_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a stream that have anything but space, without the ends of lines.
+
+    Raises:
+        FileDamaged: A gzip ends too early or is no gzip from some place on.
+    """
+    rest = b""
+    damage: FileDamaged | None = None
+    chunks = read_chunks(stream)
+    try:
+        for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line for line in map(bytes.strip, lines) if line)
+    except FileDamaged as error:
+        damage = error
+    if damage is not None:
+        raise damage
+    if rest.strip():
+        yield rest.strip()
+
+
+def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the text of a stream in pieces, without compression and byte order mark.
+
+    Raises:
+        FileDamaged: A gzip ends too early or is no gzip from some place on.
+    """
+    first = stream.read(CHUNK_BYTES)
+    if first.startswith(GZIP_MAGIC):
+        yield from _decompressed(stream, first)
+        return
+    chunk = first.removeprefix(BYTE_ORDER_MARK)
+    while chunk:
+        yield chunk
+        chunk = stream.read(CHUNK_BYTES)
+
+
+def _decompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+    """Yield the text of a gzip, which may have several members."""
+    member = zlib.decompressobj(_GZIP_WBITS)
+    is_begun = True
+    while chunk:
+        try:
+            text = member.decompress(chunk, CHUNK_BYTES)
+        except zlib.error as error:
+            raise FileDamaged(f"It is no gzip from some place on ({error})") from error
+        if text:
+            yield text
+        chunk = member.unconsumed_tail or member.unused_data or stream.read(CHUNK_BYTES)
+        is_begun = not member.eof
+        if member.eof and chunk:
+            member = zlib.decompressobj(_GZIP_WBITS)
+            is_begun = True
+    if is_begun:
+        raise FileDamaged("The gzip ends too early")

@@ -1,0 +1,201 @@
+"""Texts of days, times, moments and intervals, from what Avro counts and from what JSON writes.
+
+PostgreSQL's infinities become the first and the last moment that Spark and Python both know. Any other
+moment outside the years 1 to 9999 is refused, since no moment of the lake is it; a column that is declared
+as STRING has the words `infinity` and `-infinity`, and years of any size.
+"""
+
+import re
+from datetime import date, datetime, timedelta
+from typing import Final
+
+MICROS_PER_SECOND: Final = 10**6
+MICROS_PER_DAY: Final = 86_400 * MICROS_PER_SECOND
+INFINITY_MICROS: Final = 9_223_372_036_825_200_000
+"""What Datastream writes for PostgreSQL's infinity; there is no greater moment but other infinities."""
+MINUS_INFINITY_MICROS: Final = -9_223_372_036_832_400_000
+INFINITY: Final = "infinity"
+MINUS_INFINITY: Final = "-infinity"
+FIRST_MOMENT: Final = "0001-01-01T00:00:00.000000"
+LAST_MOMENT: Final = "9999-12-31T23:59:59.999999"
+
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the texts of moments are made without a zone
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_MICROSECOND: Final = timedelta(microseconds=1)
+_WHOLE_SECOND_LENGTH: Final = len("1970-01-01T00:00:00")
+# Days and dates repeat every 400 years.
+_CYCLE_YEARS: Final = 400
+_CYCLE_DAYS: Final = 146_097
+_FAR_MOMENT: Final = re.compile(r"([+-]?\d{4,6})(-\d{2}-\d{2})(?:[Tt ](.*))?", re.ASCII | re.DOTALL)
+_TIME: Final = re.compile(
+    r"(-?)(\d{1,4}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(Z|z|[+-]\d{2}(?::?\d{2})?)?", re.ASCII
+)
+_DURATION: Final = re.compile(
+    r"(?P<sign>[+-]?)P(?:(?P<years>[+-]?\d+)Y)?(?:(?P<months>[+-]?\d+)M)?(?:(?P<weeks>[+-]?\d+)W)?"
+    r"(?:(?P<days>[+-]?\d+)D)?"
+    r"(?:T(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:\.\d{1,9})?)S)?)?",
+    re.ASCII,
+)
+
+
+class MomentRefused(ValueError):
+    """A moment is outside the years that the lake's types hold."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text} is outside the years 1 to 9999; declare the column as STRING to keep it")
+
+
+def moment_text(micros: int) -> str:
+    """Return the text of a moment without a zone, always with six digits of a second."""
+    try:
+        text = (_EPOCH + timedelta(microseconds=micros)).isoformat()
+    except OverflowError:
+        return _infinity(micros)
+    # Asking for six digits at once takes twice as long.
+    return text if len(text) > _WHOLE_SECOND_LENGTH else f"{text}.000000"
+
+
+def _infinity(micros: int) -> str:
+    if micros >= INFINITY_MICROS:
+        return LAST_MOMENT
+    if micros <= MINUS_INFINITY_MICROS:
+        return FIRST_MOMENT
+    raise MomentRefused(far_moment_text(micros))
+
+
+def far_moment_text(micros: int) -> str:
+    """Return the text of any moment: infinities in words, and years of more digits with their sign."""
+    if micros >= INFINITY_MICROS or micros <= MINUS_INFINITY_MICROS:
+        return INFINITY if micros > 0 else MINUS_INFINITY
+    days, rest = divmod(micros, MICROS_PER_DAY)
+    return (
+        f"{far_day_text(days)}T{(_EPOCH + timedelta(microseconds=rest)).isoformat('T', 'microseconds')[11:]}"
+    )
+
+
+def day_text(days: int) -> str:
+    """Return the text of a day that is counted from 1970-01-01."""
+    try:
+        return date.fromordinal(_EPOCH_DAY + days).isoformat()
+    except (OverflowError, ValueError):
+        return moment_text(days * MICROS_PER_DAY)[:10]
+
+
+def far_day_text(days: int) -> str:
+    """Return the text of any day; infinities in words, as for moments."""
+    if not MINUS_INFINITY_MICROS < days * MICROS_PER_DAY < INFINITY_MICROS:
+        return INFINITY if days > 0 else MINUS_INFINITY
+    cycles, ordinal = divmod(_EPOCH_DAY + days - 1, _CYCLE_DAYS)
+    near = date.fromordinal(ordinal + 1)
+    year = near.year + cycles * _CYCLE_YEARS
+    sign = "" if 0 < year <= 9999 else "+" if year > 0 else "-"  # noqa: PLR2004 - the last year of four digits
+    return f"{sign}{abs(year):04}{near.isoformat()[4:]}"
+
+
+def moment_micros(text: str) -> int:
+    """Return the microseconds of a moment in any of the spellings of Datastream; without offset it is UTC.
+
+    Raises:
+        ValueError: The text is no moment.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return _far_moment_micros(text)
+    offset = moment.utcoffset()
+    micros = (moment.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
+    return micros if offset is None else micros - offset // _MICROSECOND
+
+
+def offset_text(text: str) -> str:
+    """Return the offset that a moment's text ends with, `+00:00` where there is none."""
+    found = re.search(r"([+-]\d{2}):?(\d{2})$", text[10:], re.ASCII)
+    return f"{found[1]}:{found[2]}" if found else "+00:00"
+
+
+def offset_of_millis(millis: int) -> str:
+    """Return the text of an offset from UTC that Avro has in milliseconds."""
+    sign, minutes = "-" if millis < 0 else "+", abs(millis) // 60_000
+    return f"{sign}{minutes // 60:02}:{minutes % 60:02}"
+
+
+def _far_moment_micros(text: str) -> int:
+    if text.strip("+-").lower() in (INFINITY, "inf"):
+        return MINUS_INFINITY_MICROS if text.startswith("-") else INFINITY_MICROS
+    found = _FAR_MOMENT.fullmatch(text)
+    if found is None:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}[Zz]", text):
+            return moment_micros(text[:-1])
+        raise ValueError(f"{text!r} is no moment")
+    cycles, year = divmod(int(found[1]) - 1, _CYCLE_YEARS)
+    clock = found[3] or "00:00:00"
+    near = moment_micros(f"{year + 1 + _CYCLE_YEARS:04}{found[2]}T{clock}")
+    return near + (cycles - 1) * _CYCLE_DAYS * MICROS_PER_DAY
+
+
+def time_text(micros: int) -> str:
+    """Return the text of a time of day or a time interval; a fraction has six digits, or is not there."""
+    seconds, fraction = divmod(abs(micros), MICROS_PER_SECOND)
+    minutes, second = divmod(seconds, 60)
+    text = f"{'-' if micros < 0 else ''}{minutes // 60:02}:{minutes % 60:02}:{second:02}"
+    return f"{text}.{fraction:06}" if fraction else text
+
+
+def time_micros(text: str) -> tuple[int, str | None]:
+    """Return the microseconds of a time's text and its offset, None where it has none.
+
+    Raises:
+        ValueError: The text is no time.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no time")
+    sign, hours, minutes, seconds, fraction, offset = found.groups()
+    whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
+    micros = whole * MICROS_PER_SECOND + int((fraction or "").ljust(6, "0")[:6])
+    return (-micros if sign else micros), _offset(offset)
+
+
+def _offset(text: str | None) -> str | None:
+    if text is None:
+        return None
+    digits = text[1:].replace(":", "").ljust(4, "0")
+    return "+00:00" if text in "Zz" else f"{text[0]}{digits[:2]}:{digits[2:]}"
+
+
+def interval_text(months: int, micros: int) -> str:
+    """Return the ISO 8601 text of an interval of months and microseconds, each with its own sign."""
+    sign, (seconds, fraction) = "-" if micros < 0 else "", divmod(abs(micros), MICROS_PER_SECOND)
+    hours, rest = divmod(seconds, 3600)
+    minutes, second = divmod(rest, 60)
+    shown = f"{second}.{fraction:06}" if fraction else str(second)
+    parts = [f"{sign}{part}{unit}" for part, unit in ((hours, "H"), (minutes, "M")) if part]
+    parts += [f"{sign}{shown}S"] if second or fraction else []
+    clock = f"T{''.join(parts)}" if parts else ""
+    return f"P{f'{months}M' if months else ''}{clock}" if months or parts else "PT0S"
+
+
+def interval_parts(text: str) -> tuple[int, int]:
+    """Return months and microseconds of an ISO 8601 text.
+
+    Raises:
+        ValueError: The text is no interval.
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None or text.endswith(("P", "T")):
+        raise ValueError(f"{text!r} is no interval")
+    sign = -1 if found["sign"] == "-" else 1
+    number = {
+        name: int(found[name] or 0) for name in ("years", "months", "weeks", "days", "hours", "minutes")
+    }
+    hours = (number["weeks"] * 7 + number["days"]) * 24 + number["hours"]
+    micros = (hours * 60 + number["minutes"]) * 60 * MICROS_PER_SECOND + _second_micros(
+        found["seconds"] or "0"
+    )
+    return sign * (number["years"] * 12 + number["months"]), sign * micros
+
+
+def _second_micros(text: str) -> int:
+    whole, _, fraction = text.partition(".")
+    micros = abs(int(whole)) * MICROS_PER_SECOND + int(fraction.ljust(6, "0")[:6])
+    return -micros if whole.startswith("-") else micros

@@ -1,0 +1,131 @@
+"""Datastream's files as a data source of Spark: a few tasks of many files, Arrow batches."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from cdc_platform.errors import SourceError
+from cdc_platform.model.events import FaultyEvent
+from cdc_platform.model.files import SourceFile, deal_files, files_from_json
+from cdc_platform.model.names import ROOT_TOKEN
+from cdc_platform.model.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome, SliceReport
+from cdc_platform.sources.archives import trust_archives
+from cdc_platform.sources.datastream.file_events import decode_file
+from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.datastream.source import SUFFIXES
+from cdc_platform.sources.event_batches import EventBatches, FileCounts
+from cdc_platform.sources.file_store import FileStore
+
+FORMAT_NAME: Final = "datastream_files"
+SETTINGS_OPTION: Final = "settings"
+TICK_OPTION: Final = "tick"
+PLAN_OPTION: Final = "plan"
+TASKS_OPTION: Final = "tasks"
+
+
+def plan_to_json(plan: ReadPlan) -> str:
+    """Return a plan as the text of the `plan` option."""
+    return json.dumps({"slices": [asdict(piece) for piece in plan.slices], **json.loads(plan.inputs)})
+
+
+@dataclass(frozen=True)
+class Task(InputPartition):
+    """The input of one task: files, and what it reports besides."""
+
+    files: tuple[SourceFile, ...]
+    slices: tuple[Slice, ...]
+    announced: tuple[str, ...] = ()
+    is_first: bool = False
+
+
+class DatastreamDataSource(DataSource):
+    """Format `datastream_files`; options are `settings`, `tick`, `plan` and `tasks`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT_NAME
+
+    def schema(self) -> StructType:
+        """Return the schema of the raw records."""
+        trust_archives()
+        return from_arrow_schema(RAW_EVENT_RECORDS)
+
+    def reader(self, schema: StructType) -> "DatastreamReader":  # noqa: ARG002 - Spark's signature
+        """Return the reader of the files that the options name."""
+        trust_archives()
+        plan = json.loads(self.options[PLAN_OPTION])
+        slices = tuple(Slice(**fields) for fields in plan["slices"])
+        files = deal_files(files_from_json(plan["files"]), int(self.options[TASKS_OPTION]))
+        tasks = [Task(task, slices) for task in files]
+        tasks[0] = Task(tasks[0].files, slices, tuple(plan["announced"]), is_first=True)
+        return DatastreamReader(self.options[SETTINGS_OPTION], int(self.options[TICK_OPTION]), tasks)
+
+
+class DatastreamReader(DataSourceReader):
+    """Reads files in the workers."""
+
+    def __init__(self, settings_json: str, tick: int, tasks: Sequence[Task]) -> None:
+        self._settings_json, self._tick, self._tasks = settings_json, tick, tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return one partition per task."""
+        return self._tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the events of a task's files, and the rows that report on files, objects and the folder."""
+        trust_archives()
+        assert isinstance(partition, Task)
+        settings = DatastreamSettings.from_options(self._settings_json)
+        batches = EventBatches(self._tick)
+        pieces = {piece.token: piece for piece in partition.slices}
+        store = FileStore(settings.path, SUFFIXES)
+        records: Counter[str] = Counter()
+        for file in partition.files:
+            counts = FileCounts()
+            yield from _read_file(settings, store, file, pieces[file.folder], batches, counts)
+            records[file.folder] += counts.events + counts.faults
+        _report(partition, batches, pieces, records)
+        yield from batches.take()
+
+
+def _read_file(
+    settings: DatastreamSettings,
+    store: FileStore,
+    file: SourceFile,
+    piece: Slice,
+    batches: EventBatches,
+    counts: FileCounts,
+) -> Iterator[pa.RecordBatch]:
+    try:
+        data = store.read(file.path)
+    except SourceError as error:
+        batches.report_file(piece, file, counts, f"{type(error).__name__}: {error}")
+        return
+    for event in decode_file(settings, data):
+        batches.add(event, piece, file)
+        if isinstance(event, FaultyEvent):
+            counts.faults += 1
+        else:
+            counts.events += 1
+        yield from batches.take_full()
+    batches.report_file(piece, file, counts)
+
+
+def _report(task: Task, batches: EventBatches, pieces: dict[str, Slice], records: Counter[str]) -> None:
+    for token, piece in pieces.items():
+        if task.is_first or records[token]:
+            report = SliceReport(
+                token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
+            )
+            batches.report_slice(report, records[token])
+    for token in task.announced:
+        batches.announce(token, pieces[ROOT_TOKEN])

@@ -1,0 +1,78 @@
+"""Rows of one table and schema: their columns, and what reads each of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.sources.datastream.types import Fields, FieldType
+from cdc_platform.sources.datastream.values import Reader, declared_reader, is_wide
+
+Columns = tuple[tuple[str, ColumnType], ...]
+NativeReader = Callable[..., Reader | None]
+"""Either `avro_reader` or `json_reader`."""
+
+TROUBLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError)
+"""What a value of another shape than its type's may raise."""
+
+
+class ColumnFaulty(ValueError):
+    """The value of a column cannot be read as its type."""
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads the payloads of one table and schema.
+
+    Args:
+        columns: name and type of each column.
+        readers: what reads a column, for those whose values are not what they must be already.
+    """
+
+    columns: Columns
+    readers: tuple[tuple[str, Reader], ...]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Names of the columns."""
+        return frozenset(name for name, _ in self.columns)
+
+    def read(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Turn the values of a payload into texts of `SourceEvent`, in place, and return it.
+
+        Raises:
+            ColumnFaulty: A value is not of its column's type; the reason names column and value.
+        """
+        name = ""
+        try:
+            for name, reader in self.readers:
+                value = payload.get(name)
+                if value is not None:
+                    payload[name] = reader(value)
+        except TROUBLE as error:
+            raise ColumnFaulty(f"Column `{name}`: {error}") from error
+        return payload
+
+
+def row_reader(fields: Fields, declared: Mapping[str, FieldType], native: NativeReader) -> RowReader:
+    """Return the reader of rows whose columns have the types found, but for those that are declared."""
+    columns = tuple((name, (declared.get(name) or field).column_type) for name, field in fields)
+    readers = ((name, column_reader(field, declared.get(name), native)) for name, field in fields)
+    return RowReader(columns, tuple((name, reader) for name, reader in readers if reader is not None))
+
+
+def column_reader(field: FieldType, declared: FieldType | None, native: NativeReader) -> Reader | None:
+    """Return what reads a column's values; None where they are what they must be."""
+    read = native(field, is_wide=is_wide(declared))
+    if declared is None:
+        return read
+    cast = declared_reader(field, declared)
+    if read is None:
+        return cast
+
+    def both(value: Any) -> Any:
+        plain = read(value)
+        return None if plain is None else cast(plain)
+
+    return both

@@ -1,0 +1,147 @@
+"""Files that Datastream writes, as the pipeline sees them."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from cdc_platform.errors import CdcError
+from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.files import SourceFile, choose_files, files_to_json
+from cdc_platform.model.lineage import Lineage, live, plan_slices
+from cdc_platform.model.names import ROOT_TOKEN
+from cdc_platform.model.sightings import Look, SeenColumn
+from cdc_platform.model.slices import ReadPlan, ReadRequest
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.sources.datastream.file_events import decode_file
+from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.event_tables import table_of
+from cdc_platform.sources.file_store import FileStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_platform.sources.datastream.reader import DatastreamDataSource
+
+
+SUFFIXES: Final = (".avro", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
+
+
+@dataclass(frozen=True)
+class FilesDescription:
+    """The tables that the newest file of each object tells of."""
+
+    tables: tuple[TableSchema, ...]
+
+
+class DatastreamSource:
+    """Lists the files of a stream, and sets up Spark's reads of those that are new.
+
+    Its clock is this machine's: a file belongs to the tick that finds it.
+    """
+
+    def __init__(self, settings: DatastreamSettings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def store(self) -> FileStore:
+        """The folder of the stream."""
+        return FileStore(self.settings.path, SUFFIXES)
+
+    def describe(self) -> FilesDescription:
+        """Return the tables of which there are files, each with the columns of its newest file."""
+        newest: dict[str, SourceFile] = {}
+        for file in self.store.list_files():
+            known = newest.setdefault(file.folder, file)
+            newest[file.folder] = max(known, file, key=lambda one: one.modified_micros)
+        found = {table.name: table for file in newest.values() for table in self._tables_of(file)}
+        return FilesDescription(tuple(found[name] for name in sorted(found)))
+
+    def _tables_of(self, file: SourceFile) -> Iterator[TableSchema]:
+        try:
+            events = decode_file(self.settings, self.store.read(file.path))
+            yield from {
+                event.table: table_of(event) for event in events if isinstance(event, SourceEvent)
+            }.values()
+        except CdcError:
+            # Whoever reads the file tells what is wrong with it.
+            return
+
+    def look(self, micros: int) -> Look:
+        """Return nothing: what there is of a schema, events tell."""
+        return Look(micros, (), {}, {}, is_exact=False)
+
+    def clock_micros(self) -> int:
+        """Return the time of this machine."""
+        return time.time_ns() // 1000
+
+    def start_micros(self) -> int:
+        """Return the beginning of time: whatever has been written belongs to the first cut."""
+        _ = self.store
+        return 1
+
+    def plan(
+        self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
+    ) -> ReadPlan:
+        """Return a slice for each object, up to the present, with the files that have not been read; or none.
+
+        The first partition, `root`, stands for the folder: its slices announce objects that have come up. In
+        a backlog too large for one tick, all but the last of its ticks move the position by one microsecond
+        only, since not all files that there are have been read.
+        """
+        listed = list(self.store.list_files())
+        keys = {partition.key: partition.token for partition in live(lineage)}
+        wanted = {keys[key] for key in request.keys if key in keys} if request.keys is not None else None
+        known = lineage.partitions.keys()
+        readable = [
+            file for file in listed if file.folder in known and (wanted is None or file.folder in wanted)
+        ]
+        choice = choose_files(readable, ledger(), self.settings.most_files, self.settings.most_bytes)
+        newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
+        limit = request.end_limit_micros if choice.is_all else newest + 1
+        slices = plan_slices(lineage, max(request.clock_micros, newest + 2), None, request.keys, limit)
+        is_root_read = any(piece.token == ROOT_TOKEN for piece in slices)
+        fresh = sorted({file.folder for file in listed} - known) if is_root_read else []
+        is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
+        if not (choice.files or fresh or is_unread):
+            return ReadPlan(())
+        inputs = {"files": files_to_json(choice.files if slices else ()), "announced": fresh}
+        return ReadPlan(slices, json.dumps(inputs))
+
+    def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
+        """Return a column as it is."""
+        return column
+
+    def spark_format(self) -> "type[DatastreamDataSource]":
+        """Return the data source to register with a Spark session."""
+        from cdc_platform.sources.datastream.reader import DatastreamDataSource
+
+        return DatastreamDataSource
+
+    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+        """Return the raw records of the slices of a plan, read in at most so many tasks."""
+        from cdc_platform.sources.loading import load_with
+
+        return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+
+    def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
+        """Return the options with which Spark reads the files of a plan, in at most so many tasks."""
+        from cdc_platform.sources.datastream import reader
+
+        return {
+            reader.SETTINGS_OPTION: self.settings.to_options(),
+            reader.TICK_OPTION: str(tick),
+            reader.PLAN_OPTION: reader.plan_to_json(plan),
+            reader.TASKS_OPTION: str(most_tasks),
+        }
+
+    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
+        """Refuse: files do not tell what a table was at a moment."""
+        raise NotImplementedError(f"{table_name} at {micros}")
+
+    def close(self) -> None:
+        """Forget the connection."""
+        self.__dict__.pop("store", None)

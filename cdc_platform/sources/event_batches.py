@@ -1,0 +1,178 @@
+"""Events as Arrow batches of `RAW_EVENT_RECORDS`, built row by row, and the rows that report on a read."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.files import SourceFile
+from cdc_platform.model.records import RecordKind, ValueCaptureType
+from cdc_platform.model.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.slices import Slice, SliceReport
+from cdc_platform.model.timestamps import to_datetime
+
+BATCH_ROWS: Final = 8_192
+_NAMES: Final = tuple(RAW_EVENT_RECORDS.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """An event, and how many events its transaction has; ``fault`` tells why it must not enter the log."""
+
+    event: SourceEvent | FaultyEvent
+    transaction_id: str
+    records: int
+    fault: str | None = None
+
+
+@dataclass
+class FileCounts:
+    """What one file held."""
+
+    events: int = 0
+    faults: int = 0
+
+
+class EventBatches:
+    """Collects the rows of one task, and gives them out as batches."""
+
+    def __init__(self, tick: int) -> None:
+        self._tick = tick
+        self._rows: list[dict[str, Any]] = []
+
+    def add(self, event: SourceEvent | FaultyEvent, piece: Slice, file: SourceFile) -> None:
+        """Take an event of a file."""
+        if isinstance(event, SourceEvent):
+            self._rows.append(self._of_event(event, piece, file))
+        else:
+            self._rows.append(self._of_fault(event, piece, file))
+
+    def add_whole(self, event: Released, piece: Slice, file: SourceFile) -> None:
+        """Take an event of a transaction that has been read whole, or why it has not."""
+        self.add(event.event, piece, file)
+        row = self._rows[-1]
+        row["number_of_records_in_transaction"] = event.records
+        row["server_transaction_id"] = event.transaction_id or row["server_transaction_id"]
+        if event.fault is not None:
+            row["event"] = {**row["event"], "fault": event.fault}
+
+    def report_file(
+        self,
+        piece: Slice,
+        file: SourceFile,
+        counts: FileCounts,
+        error: str | None = None,
+        version: str | None = None,
+    ) -> None:
+        """Take the report on a file; one with an error has not been read, and is read again.
+
+        Args:
+            piece: the slice that the file belongs to.
+            file: the file.
+            counts: what it held.
+            error: why it could not be read.
+            version: what the ledger has of it; None means the file's own version.
+        """
+        told = {"version": version or file.version, "is_read": error is None, "events": counts.events}
+        told |= {"faults": counts.faults, "size_bytes": file.size_bytes, "error": error}
+        row = self._row(RecordKind.FILE, piece)
+        row["event"] = _event(origin=file.path, metadata=json.dumps(told))
+        self._rows.append(row)
+
+    def report_slice(self, report: SliceReport, records: int) -> None:
+        """Take the report on a slice."""
+        piece = Slice(report.token, report.start_exclusive_micros, report.end_inclusive_micros)
+        row = self._row(RecordKind.SLICE, piece)
+        row["slice"] = {
+            "start_exclusive": to_datetime(report.start_exclusive_micros),
+            "end_inclusive": to_datetime(report.end_inclusive_micros),
+            "outcome": report.outcome.value,
+            "data_change_records": records,
+            "heartbeat_records": 0,
+            "child_partitions_records": 0,
+            "error": report.error,
+        }
+        self._rows.append(row)
+
+    def announce(self, token: str, piece: Slice) -> None:
+        """Take a partition that has come up in a slice of another one, and is a child of none."""
+        row = self._row(RecordKind.CHILD_PARTITIONS, piece)
+        row["record_timestamp"] = to_datetime(piece.start_exclusive_micros + 1)
+        row["child_partitions"] = [{"token": token, "parent_partition_tokens": [token]}]
+        self._rows.append(row)
+
+    def take_full(self) -> Iterator[pa.RecordBatch]:
+        """Give out what is there once it makes a batch."""
+        if len(self._rows) >= BATCH_ROWS:
+            yield from self.take()
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """Give out what is there."""
+        if self._rows:
+            rows, self._rows = self._rows, []
+            columns = {name: [row.get(name) for row in rows] for name in _NAMES}
+            yield from pa.table(columns, RAW_EVENT_RECORDS).to_batches()
+
+    def _row(self, kind: RecordKind, piece: Slice) -> dict[str, Any]:
+        return {
+            "tick": self._tick,
+            "kind": kind.value,
+            "partition_token": piece.token,
+            "record_timestamp": to_datetime(piece.end_inclusive_micros),
+        }
+
+    def _of_event(self, event: SourceEvent, piece: Slice, file: SourceFile) -> dict[str, Any]:
+        capture = ValueCaptureType.NEW_ROW if event.is_whole_row else ValueCaptureType.NEW_VALUES
+        mod = {"keys": event.keys, "new_values": event.new_values, "old_values": event.old_values}
+        return self._row(RecordKind.DATA_CHANGE, piece) | {
+            "record_sequence": event.event_id,
+            "record_order": event.order_key,
+            "server_transaction_id": event.transaction_id or event.event_id,
+            "table_name": event.table,
+            "mod_type": event.mod_type.value,
+            "value_capture_type": capture.value,
+            "column_types": event.column_types,
+            "mods": [mod],
+            "event": _event(
+                source_timestamp=_moment(event.source_micros),
+                event_id=event.event_id,
+                origin=file.path,
+                position=event.position,
+                previous_keys=event.previous_keys,
+                unavailable_columns=list(event.unavailable_columns) or None,
+                metadata=event.metadata,
+            ),
+        }
+
+    def _of_fault(self, fault: FaultyEvent, piece: Slice, file: SourceFile) -> dict[str, Any]:
+        place = "file" if fault.position is None else str(fault.position)
+        event_id = fault.event_id or f"{file.path}@{file.version}#{place}"
+        return self._row(RecordKind.DATA_CHANGE, piece) | {
+            "record_sequence": event_id,
+            "record_order": "",
+            "server_transaction_id": event_id,
+            "table_name": fault.table,
+            "mods": [{"keys": None, "new_values": None, "old_values": None}],
+            "event": _event(
+                event_id=event_id,
+                origin=file.path,
+                position=fault.position,
+                metadata=fault.metadata,
+                fault=fault.reason,
+                text=fault.text,
+            ),
+        }
+
+
+_EVENT_FIELDS: Final = tuple(field.name for field in RAW_EVENT_RECORDS.field("event").type)
+
+
+def _event(**fields: object) -> Mapping[str, object]:
+    return {name: fields.get(name) for name in _EVENT_FIELDS}
+
+
+def _moment(micros: int | None) -> object:
+    return to_datetime(micros) if micros is not None else None

@@ -1,0 +1,88 @@
+"""Files of a folder, local or of an object store, by a file system of Arrow."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import fs
+
+from cdc_platform.errors import AccessDenied, SourceNotFound, SourceUnreachable
+from cdc_platform.model.files import SourceFile
+
+TIME_PATH: Final = re.compile(r"(?:/|^)\d{4}/\d{2}/\d{2}/\d{2}/\d{2}$")
+HERE: Final = "."
+"""Folder of files that lie in the source's folder itself."""
+
+
+class FileStore:
+    """A folder, local or of an object store, and the files in it."""
+
+    def __init__(self, location: str, suffixes: tuple[str, ...]) -> None:
+        self._suffixes = suffixes
+        self.location = location.rstrip("/")
+        self._system, self._root = _open(self.location)
+        self._scheme = f"{location.split('://', 1)[0]}://" if "://" in location else ""
+
+    def list_files(self) -> Iterator[SourceFile]:
+        """Yield every file whose name ends as wanted, with its folder: of dated ones, that which they are in.
+
+        Raises:
+            SourceNotFound: there is no such folder.
+            AccessDenied: it may not be read.
+            SourceUnreachable: the store does not answer.
+        """
+        with_root = f"{self._root.rstrip('/')}/"
+        try:
+            found = self._system.get_file_info(fs.FileSelector(self._root, recursive=True))
+        except (OSError, pa.ArrowException) as error:
+            raise told_error(error, self.location) from error
+        for info in found:
+            if info.type is fs.FileType.File and info.path.endswith(self._suffixes):
+                yield SourceFile(
+                    path=f"{self._scheme}{info.path}",
+                    folder=_undated(info.path.removeprefix(with_root)),
+                    size_bytes=info.size,
+                    modified_micros=(info.mtime_ns or 0) // 1000,
+                )
+
+    def read(self, path: str) -> bytes:
+        """Return what a file holds.
+
+        Raises:
+            SourceNotFound: it is gone.
+            AccessDenied: it may not be read.
+            SourceUnreachable: the store does not answer.
+        """
+        try:
+            with self._system.open_input_stream(path.removeprefix(self._scheme), compression=None) as stream:
+                data: bytes = stream.read()
+        except (OSError, pa.ArrowException) as error:
+            raise told_error(error, path) from error
+        return data
+
+
+def _open(location: str) -> tuple[fs.FileSystem, str]:
+    if "://" not in location:
+        return fs.LocalFileSystem(), location
+    try:
+        system, root = fs.FileSystem.from_uri(location)
+    except (OSError, pa.ArrowException) as error:
+        raise told_error(error, location) from error
+    return system, root
+
+
+def _undated(relative: str) -> str:
+    """Return the folder of a file: what lies before its minutes, where it is in a folder of minutes."""
+    folder = relative.rpartition("/")[0]
+    return TIME_PATH.sub("", folder) or HERE
+
+
+def told_error(error: Exception, place: str) -> AccessDenied | SourceNotFound | SourceUnreachable:
+    """Return our own error for what a file system says."""
+    text = str(error)
+    if isinstance(error, FileNotFoundError) or "does not exist" in text:
+        return SourceNotFound(f"There is no such file or folder; look at the setting `source.path`: {place}")
+    if isinstance(error, PermissionError) or "Permission denied" in text or "403" in text:
+        return AccessDenied(f"It may not be read; give the platform's user the right to: {place} ({text})")
+    return SourceUnreachable(f"It cannot be read now: {place} ({text})")

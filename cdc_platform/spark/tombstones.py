@@ -1,0 +1,33 @@
+"""Tombstones: what is left of deleted rows while older events of them may still come."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.changes import ChangeKind
+from cdc_platform.model.schemas import TOMBSTONES
+from cdc_platform.spark.order import UNSOUND
+
+
+def tombstones(ordered: DataFrame, tick: int) -> DataFrame:
+    """Return the rows of TOMBSTONES that the changes of a tick leave.
+
+    Args:
+        ordered: the result of `order_records`.
+        tick: number of the tick.
+    """
+    is_delete = ~F.col(UNSOUND) & (F.col("change_kind") == ChangeKind.DELETE.value)
+    return ordered.where(is_delete).withColumn("tick", F.lit(tick).cast("bigint")).select(*TOMBSTONES.names)
+
+
+def with_tombstones(log: DataFrame, buried: DataFrame) -> DataFrame:
+    """Return a table's changes with the older deletions of the keys that they touch.
+
+    Args:
+        log: rows of the change log, of one table.
+        buried: tombstones of the same table, of other ticks.
+    """
+    graves = buried.join(log.select("keys").distinct(), "keys", "left_semi")
+    deletions = graves.select("keys", "order_key", "commit_timestamp").withColumn(
+        "change_kind", F.lit(ChangeKind.DELETE.value)
+    )
+    return log.unionByName(deletions, allowMissingColumns=True)

@@ -1,0 +1,176 @@
+"""Datastream's files through all steps of a tick: late, repeated, rewritten, broken, and in any order."""
+
+import itertools
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.table_options import DELETED, IS_CURRENT, ORDER_KEY, TableOptions
+from cdc_platform.pipeline.invariants import checks_of
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_state
+from cdc_platform_tests.pipelines import quarantined_rows, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+_serial: Final = itertools.count(1)
+
+
+def make_pipeline(
+    lake: LakeSettings, folder: Path, options: dict[str, TableOptions] | None = None
+) -> Pipeline:
+    """Return a pipeline over a folder of files, with a name of its own."""
+    source = DatastreamSettings(str(folder), table_name="{table}")
+    settings = PipelineSettings(f"stream_{next(_serial)}", source, lake, table_options=options or {})
+    return open_pipeline(settings)
+
+
+def sync(pipeline: Pipeline, spark: "SparkSession") -> Pipeline:
+    """Run ticks until all files that there are have been read, in a process of its own as it were."""
+    pipeline = open_pipeline(pipeline.settings)
+    while run_tick(pipeline, spark).read.committed:
+        pass
+    return pipeline
+
+
+def found_rows(pipeline: Pipeline, table: str) -> list[dict[str, Any]]:
+    """Return the rows of a table by key, without what the lake adds."""
+    added = {ORDER_KEY}
+    rows = [{name: row[name] for name in row.keys() - added} for row in rows_of(pipeline, table)]
+    return sorted(rows, key=lambda row: int(row["id"]))
+
+
+def failed_checks(pipeline: Pipeline, spark: "SparkSession") -> dict[str, str]:
+    """Return what the checks that fail say."""
+    verdicts = {check.name: check.run(pipeline, spark, EVERYTHING) for check in checks_of(pipeline.traits)}
+    return {
+        name: verdict.summary
+        for name, verdict in verdicts.items()
+        if not verdict.passed and name != "schema_changes"
+    }
+
+
+def user(uuid: str, change: str, position: int, key: int, name: str = "") -> MadeEvent:
+    """Return an event of the table `users`."""
+    return MadeEvent(uuid, "users", change, position, {"id": key, "name": name or uuid})
+
+
+def test_the_newest_change_of_each_row_counts(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """What comes late, again or from a backfill overrides no newer row and brings no deleted one back."""
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path)
+    first = [user("a", "INSERT", 100, 1), user("b", "INSERT", 110, 2), user("c", "INSERT", 115, 4)]
+    folder.write(first)
+    pipeline = sync(pipeline, spark)
+    assert found_rows(pipeline, "users") == [
+        {"id": 1, "name": "a"},
+        {"id": 2, "name": "b"},
+        {"id": 4, "name": "c"},
+    ]
+
+    folder.write([user("d", "UPDATE-INSERT", 90, 1), user("e", "DELETE", 120, 2), first[0]], compressed=True)
+    folder.write(
+        [user("f", "UPDATE-INSERT", 130, 4), user("g", "INSERT", 999, 3), user("h", "DELETE", 1000, 3)]
+    )
+    pipeline = sync(pipeline, spark)
+    assert found_rows(pipeline, "users") == [{"id": 1, "name": "a"}, {"id": 4, "name": "f"}]
+
+    folder.write([user("i", "UPDATE-INSERT", 119, 2), user("j", "INSERT", 0, 2), user("k", "INSERT", 0, 5)])
+    folder.write([user("l", "UPDATE-INSERT", 998, 3), user("f", "UPDATE-INSERT", 130, 4)])
+    pipeline = sync(pipeline, spark)
+    expected = [{"id": 1, "name": "a"}, {"id": 4, "name": "f"}, {"id": 5, "name": "k"}]
+    assert expected == found_rows(pipeline, "users")
+    assert failed_checks(pipeline, spark) == {}
+
+
+def test_folders_and_files_that_change(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A new object is found while running, a file that is written anew is read anew, a broken one is held."""
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path)
+    folder.write([user("a", "INSERT", 100, 1)], name="one.jsonl")
+    pipeline = sync(pipeline, spark)
+    folder.write([user("a", "INSERT", 100, 1), user("b", "INSERT", 101, 2)], name="one.jsonl")
+    folder.write([MadeEvent("o", "orders", "INSERT", 105, {"id": 7, "total": "12.50"})])
+    broken = folder.path / "shop_users/2027/01/15/08/01"
+    folder.put(broken / "bad.jsonl", b'{"uuid": "x", \n')
+    folder.put(broken / "cut.avro", b"Obj\x01\x04")
+    folder.put(broken / "empty.jsonl.gz", b"")
+    pipeline = sync(pipeline, spark)
+    assert found_rows(pipeline, "users") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    assert found_rows(pipeline, "orders") == [{"id": 7, "total": "12.50"}]
+    assert len(quarantined_rows(pipeline)) == 3
+    assert failed_checks(pipeline, spark) == {}
+
+
+def test_history_and_deleted_rows_of_late_changes(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A late change becomes a version between older ones; a deleted row stays so, and keeps its values."""
+    folder = StreamFolder(tmp_path)
+    options = {"users": TableOptions(history=True, soft_delete=True)}
+    pipeline = make_pipeline(session_lake, tmp_path, options)
+    folder.write(
+        [user("a", "INSERT", 100, 1), user("c", "UPDATE-INSERT", 120, 1), user("d", "INSERT", 100, 2)]
+    )
+    sync(pipeline, spark)
+    folder.write(
+        [user("b", "UPDATE-INSERT", 110, 1), user("e", "DELETE", 130, 2), user("d2", "UPDATE-INSERT", 120, 2)]
+    )
+    pipeline = sync(pipeline, spark)
+    versions = sorted(rows_of(pipeline, "users__history"), key=lambda row: (row["id"], row["valid_from"]))
+    assert [(row["id"], row["name"], row[IS_CURRENT]) for row in versions] == [
+        (1, "a", False),
+        (1, "b", False),
+        (1, "c", True),
+        (2, "d", False),
+        (2, "d2", False),
+    ]
+    assert all(one["valid_to"] == two["valid_from"] for one, two in itertools.pairwise(versions[:3]))
+    rows = {row["id"]: (row["name"], row[DELETED]) for row in found_rows(pipeline, "users")}
+    assert rows == {1: ("c", False), 2: ("d2", True)}
+    assert failed_checks(pipeline, spark) == {}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_any_order_of_files_gives_the_same_rows(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, seed: int
+) -> None:
+    """Events of two tables, shuffled over files and ticks and repeated, leave what the source had."""
+    choice = random.Random(seed)  # noqa: S311  no secret
+    events = [made(choice, number) for number in range(1, 81)]
+    spread = [*events, *choice.sample(events, 30)]
+    choice.shuffle(spread)
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path)
+    for batch in (spread[:40], spread[40:70], spread[70:]):
+        for table in ("users", "orders"):
+            of_table = [event for event in batch if event.table == table]
+            if of_table:
+                folder.write(of_table)
+        pipeline = sync(pipeline, spark)
+    expected = end_state(events)
+    for table in ("users", "orders"):
+        rows = [row for (name, _), row in sorted(expected.items()) if name == table]
+        assert rows == found_rows(pipeline, table)
+    assert failed_checks(pipeline, spark) == {}
+
+
+def made(choice: random.Random, number: int) -> MadeEvent:
+    """Return one event of a history in which keys come, change and go."""
+    change = choice.choice(["INSERT", "UPDATE-INSERT", "UPDATE-INSERT", "DELETE"])
+    row = {"id": choice.randrange(12), "name": f"row {number}"}
+    return MadeEvent(f"u{number}", choice.choice(["users", "orders"]), change, number, row)
