@@ -99,7 +99,7 @@ class Interpreter:
     def _fault(self, envelope: Envelope, reason: str) -> FaultyEvent:
         try:
             kind = source_kind(envelope.read_method, envelope.source_metadata, self._declared)
-            table = self._layouts.of(kind, envelope).table
+            table: str | None = self._layouts.of(kind, envelope).table
         except RecordUnreadable:
             table = envelope.object_name or None
         return FaultyEvent(
