@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from datetime import date
-from typing import Final
+from typing import Any, Final
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -19,6 +19,7 @@ from cdc_platform_tests.fake_stream import Fate, Slicing, TickPlan
 from cdc_platform_tests.history import History, JsonValue, Key, Row, RowChange, SequenceForm, Transaction
 from cdc_platform_tests.partition_tree import BUCKETS, PartitionTree, Span
 from cdc_platform_tests.sources.datastream.generated_events import Event
+from cdc_platform_tests.unified_types import float32
 
 START_MICROS: Final = 1_795_000_000_000_000
 """When all generated streams begin."""
@@ -333,3 +334,58 @@ def log_places(draw: st.DrawFn, kind: SourceKind) -> tuple[tuple[int, ...], Even
     # MongoDB's place has no moment beside it.
     typed = numbers if kind is SourceKind.MONGODB else (*numbers, moment)
     return typed, {**stamped, **keys, "source_metadata": metadata}
+
+
+def unified_values() -> dict[str, st.SearchStrategy[Any]]:
+    """Values of each of Datastream's unified types, as Avro stores them; never NULL."""
+    days, clock = st.integers(-719_162, 2_932_896), st.integers(0, 86_400 * 10**6 - 1)
+    offsets = st.integers(-14 * 60, 14 * 60).map(lambda minutes: minutes * 60_000)
+    inner_micros = micros(-62_000_000_000_000_000, 253_000_000_000_000_000)
+    json_values = st.recursive(
+        st.booleans() | st.integers() | TEXTS | st.floats(allow_nan=False, allow_infinity=False),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner | st.none(), max_size=3),
+        max_leaves=6,
+    )
+    longs = st.integers(-(2**63), MAX_INT64)
+    items = st.lists(st.none() | longs, max_size=3)
+    return {
+        "BOOLEAN": st.booleans(),
+        "INTEGER": st.integers(-(2**31), 2**31 - 1),
+        "LONG": longs,
+        "FLOAT": st.floats(width=32).map(float32),
+        "DOUBLE": st.floats(),
+        **dict.fromkeys(("STRING", "VARCHAR"), TEXTS),
+        "NUMBER": st.integers(0, 10**30).map(str),
+        "BYTES": st.binary(max_size=5),
+        "DECIMAL": st.integers(-(10**65) + 1, 10**65 - 1).map(lambda value: value.to_bytes(28, signed=True)),
+        "DATE": days,
+        "TIME": clock,
+        "TIME_INTERVAL": st.integers(-3_020_399 * 10**6, 3_020_399 * 10**6),
+        "TIMESTAMP": micros(),
+        "DATETIME": st.fixed_dictionaries({"date": days, "time": clock}),
+        "TIMESTAMP_WITH_TIMEZONE": st.fixed_dictionaries({"timestamp": inner_micros, "offset": offsets}),
+        "TIME_WITH_TIMEZONE": st.fixed_dictionaries({"time": clock, "offset": offsets}),
+        "INTERVAL": st.fixed_dictionaries(
+            {
+                "months": st.integers(0, 1200),
+                "hours": st.integers(0, 10**5),
+                "micros": st.integers(0, 3_599_999_999),
+            }
+        ),
+        "JSON": json_values.map(json.dumps),
+        "ARRAY": items.map(
+            lambda values: {
+                "nestedArray": [{"nestedArray": None, "elementValue": value} for value in values],
+                "elementValue": None,
+            }
+        ),
+    }
+
+
+@st.composite
+def unified_rows(draw: st.DrawFn) -> tuple[list[str], list[list[Any]]]:
+    """Unified types of a table's columns, and rows of it as Avro stores them, with NULL here and there."""
+    values = unified_values()
+    types = draw(st.lists(st.sampled_from(sorted(values)), min_size=1, max_size=6))
+    rows = st.tuples(*(st.none() | values[kind] for kind in types)).map(list)
+    return types, draw(st.lists(rows, min_size=1, max_size=4))

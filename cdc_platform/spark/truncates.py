@@ -5,14 +5,15 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.changes import ChangeKind
 
-_IS_TRUNCATE = F.expr(f"change_kind = '{ChangeKind.TRUNCATE.value}'")
+_IS_TRUNCATE = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
+_IS_OTHER = f"change_kind <> '{ChangeKind.TRUNCATE.value}'"
 _CARRIED = ("ordinal", "order_key", "commit_timestamp", "source_timestamp", "transaction_id")
 
 
 def after_truncates(log: DataFrame) -> DataFrame:
     """Return what the last truncate has left of a table's changes."""
     last = log.where(_IS_TRUNCATE).agg(F.max("ordinal").alias("truncated_at"))
-    rows = log.where(~_IS_TRUNCATE).crossJoin(F.broadcast(last))
+    rows = log.where(_IS_OTHER).crossJoin(F.broadcast(last))
     return rows.where("ordinal > coalesce(truncated_at, -1)").drop("truncated_at")
 
 
@@ -22,7 +23,7 @@ def with_truncated_rows(log: DataFrame) -> DataFrame:
     Args:
         log: all changes of the table, from its beginning on.
     """
-    changes = log.where(~_IS_TRUNCATE)
+    changes = log.where(_IS_OTHER)
     first = changes.groupBy("keys").agg(F.min("ordinal").alias("first_ordinal"))
     truncates = log.where(_IS_TRUNCATE).select(*_CARRIED)
     gone = first.join(F.broadcast(truncates), F.col("first_ordinal") < F.col("ordinal"))

@@ -22,17 +22,16 @@ def read_lines(stream: BinaryIO) -> Iterator[bytes]:
     """
     rest = b""
     damage: FileDamaged | None = None
-    chunks = read_chunks(stream)
     try:
-        for chunk in chunks:
+        for chunk in read_chunks(stream):
             *lines, rest = (rest + chunk).split(b"\n")
-            yield from (line for line in map(bytes.strip, lines) if line)
+            yield from (line.removesuffix(b"\r") for line in lines if line.strip())
     except FileDamaged as error:
         damage = error
     if damage is not None:
         raise damage
     if rest.strip():
-        yield rest.strip()
+        yield rest.removesuffix(b"\r")
 
 
 def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
@@ -42,10 +41,12 @@ def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
         FileDamaged: A gzip ends too early or is no gzip from some place on.
     """
     first = stream.read(CHUNK_BYTES)
-    if first.startswith(GZIP_MAGIC):
-        yield from _decompressed(stream, first)
-        return
-    chunk = first.removeprefix(BYTE_ORDER_MARK)
+    chunks = _decompressed(stream, first) if first.startswith(GZIP_MAGIC) else _plain(stream, first)
+    yield next(chunks, b"").removeprefix(BYTE_ORDER_MARK)
+    yield from chunks
+
+
+def _plain(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
     while chunk:
         yield chunk
         chunk = stream.read(CHUNK_BYTES)

@@ -216,10 +216,10 @@ def _base64(value: Any, encoding: str) -> str:
 
 
 def _day(value: Any) -> str:
-    micros = moments.moment_micros(_required_text(value))
-    if moments.MINUS_INFINITY_MICROS < micros < moments.INFINITY_MICROS and micros % moments.MICROS_PER_DAY:
+    text = moments.moment_text(moments.moment_micros(_required_text(value)))
+    if text[10:] != moments.MIDNIGHT and text != moments.LAST_MOMENT:
         raise ValueError(f"{value!r} has a time of day, which a DATE would lose")
-    return moments.moment_text(micros)[:10]
+    return text[:10]
 
 
 def _wide_day(value: Any) -> str:

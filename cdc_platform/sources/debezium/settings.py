@@ -251,6 +251,8 @@ class DebeziumSettings:
             can_be_compared=False,
             can_be_copied=False,
             repeats_within_s=self.dedup_window_s,
+            leaves_values_out=True,
+            completes_log=self.strategy is Strategy.ENRICH,
         )
 
     @property

@@ -1,0 +1,168 @@
+"""What cannot be read is said, and what can be read is there."""
+
+import gzip
+import json
+from io import BytesIO
+
+import pytest
+
+from cdc_platform.model.events import FaultyEvent
+from cdc_platform.sources.datastream.decoding import Decoding
+from cdc_platform.sources.datastream.envelope import Envelope
+from cdc_platform.sources.datastream.files import read_events
+from cdc_platform_tests.unified_types import avro_file, event_schema, json_line
+
+SCHEMA = event_schema([("id", "long"), ("note", "string")])
+ROWS = 40
+AVRO = avro_file(SCHEMA, [{"id": number, "note": "x" * 20} for number in range(ROWS)], block_bytes=2000)
+LINES = [json_line(number, {"id": str(number)}) for number in range(ROWS)]
+JSON = "\n".join(LINES).encode()
+
+
+def read(data: bytes) -> tuple[list[Envelope], list[FaultyEvent]]:
+    """Return the events of a file, and those that are faulty."""
+    found = list(read_events(data, Decoding()))
+    good = [each for each in found if isinstance(each, Envelope)]
+    return good, [each for each in found if isinstance(each, FaultyEvent)]
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
+def test_codecs_of_the_standard_library_are_read(codec: str) -> None:
+    """Compressed Avro files give the same events."""
+    rows = [{"id": number, "note": "x"} for number in range(ROWS)]
+    good, faulty = read(avro_file(SCHEMA, rows, codec))
+    assert rows == [found.values for found in good]
+    assert not faulty
+
+
+def test_a_cut_file_gives_every_event_before_the_cut() -> None:
+    """Wherever an Avro file ends too early, its events are a beginning of the whole, and the end is said."""
+    whole, _ = read(AVRO)
+    counts = []
+    for length in range(1, len(AVRO), 97):
+        good, faulty = read(AVRO[:length])
+        assert whole[: len(good)] == good
+        counts.append(len(good))
+        # A cut between two blocks leaves a whole file of fewer events: no reader of Avro can tell.
+        assert [found.position for found in faulty] == [None]
+    assert sorted(counts) == counts
+    assert counts[-1] >= ROWS - 2
+
+
+def test_the_reason_says_how_far_a_file_was_read() -> None:
+    """The faulty event of a cut file tells what is missing, and how many events were read."""
+    good, faulty = read(AVRO[: len(AVRO) // 2])
+    assert "The Avro file is damaged: it ends within a block" in faulty[0].reason
+    assert {"events_read": len(good)} == json.loads(faulty[0].text)
+
+
+@pytest.mark.parametrize("place", [200, len(AVRO) // 2, len(AVRO) - 8])
+def test_scrambled_bytes_are_never_silent(place: int) -> None:
+    """Sixteen wrong bytes in schema, block or marker end the reading with a fault, and make up no event."""
+    whole, _ = read(AVRO)
+    good, faulty = read(AVRO[:place] + b"\xff" * 16 + AVRO[place + 16 :])
+    assert len(faulty) == 1
+    assert all(found in whole for found in good)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "The file is empty"),
+        (gzip.compress(b""), "The file is the gzip of an empty file"),
+        (gzip.compress(JSON)[:8], "The gzip ends too early"),
+        (b"\x1f\x8b\x08rubbish", "The file is damaged: "),
+        (b"PAR1 and more", "neither Avro nor JSON lines"),
+        (b"[1, 2]\n", "neither Avro nor JSON lines"),
+        (b"\n\n", "neither Avro nor JSON lines"),
+        (b"Obj", "neither Avro nor JSON lines"),
+        (b"Obj\x01", "Its header cannot be read"),
+        (AVRO.replace(b"avro.codec\x08null", b"avro.codec\x08lzzz"), "Its codec is lzzz"),
+    ],
+)
+def test_files_that_are_nothing_are_one_fault(data: bytes, reason: str) -> None:
+    """A file that is empty, of another format or broken from its start is one faulty event."""
+    good, faulty = read(data)
+    assert good == []
+    assert [found.position for found in faulty] == [None]
+    assert reason in faulty[0].reason
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_a_bad_line_is_one_fault_and_the_rest_goes_on(compress: type[bytes]) -> None:
+    """Lines that are no events keep their text and their place; blank ones do not count."""
+    bad = [
+        '{"uuid": "u", ',
+        "[]",
+        '{"payload": 3}',
+        '{"payload": {}, "sort_keys": [1.5]}',
+        '{"x": "\\ud800"}',
+    ]
+    text = "\ufeff" + "\r\n".join([LINES[0], "", *bad, "   ", LINES[1]])
+    good, faulty = read(compress(text.encode()))
+    assert [0, len(bad) + 1] == [found.position for found in good]
+    assert bad == [found.text for found in faulty]
+    assert list(range(1, len(bad) + 1)) == [found.position for found in faulty]
+    words = ["no JSON", "no JSON object", "`payload` is no object", "`sort_keys`", "not Unicode"]
+    assert all(word in found.reason for word, found in zip(words, faulty, strict=True))
+
+
+def test_a_line_that_is_no_text_is_kept_readable() -> None:
+    """Bytes that are not UTF-8 are shown escaped."""
+    good, faulty = read(JSON + b'\n{"uuid": "\xff"}')
+    assert len(good) == ROWS
+    assert [found.text for found in faulty] == ['{"uuid": "\\xff"}']
+
+
+def test_a_cut_gzip_gives_its_lines_and_one_fault() -> None:
+    """What a gzip holds before it is cut is there, but for the line in which it ends."""
+    compressed = gzip.compress(JSON, 1)
+    good, faulty = read(compressed[: len(compressed) * 3 // 4])
+    assert 0 < len(good) < ROWS
+    assert [{"events_read": len(good)}] == [json.loads(found.text) for found in faulty]
+    assert list(range(len(good))) == [found.values["id"] for found in good]
+
+
+def test_members_of_a_gzip_are_one_file() -> None:
+    """Gzip files that were put one behind the other are read to the end."""
+    half = len(JSON) // 2
+    good, faulty = read(gzip.compress(JSON[:half]) + gzip.compress(JSON[half:]))
+    assert len(good) == ROWS
+    assert not faulty
+
+
+@pytest.mark.parametrize("payload", ["", ', "payload": null'])
+def test_an_event_without_row_is_an_event(payload: str) -> None:
+    """A delete may come without payload; it is for its source to say what that means."""
+    line = f'{{"uuid": "u", "source_metadata": {{"change_type": "DELETE"}}{payload}}}'
+    [found] = read_events(line.encode(), Decoding())
+    assert isinstance(found, Envelope)
+    assert (found.has_payload, found.columns, found.values) == (False, (), {})
+
+
+def test_a_fault_says_which_event_it_is() -> None:
+    """A value that is not of its type names its column, and the event keeps its identity and its text."""
+    schema = event_schema([("id", "long"), ("at", {"type": "long", "logicalType": "timestamp-micros"})])
+    data = avro_file(schema, [{"id": 1, "at": 0}, {"id": 2, "at": 2**62}, {"id": 3, "at": 0}])
+    good, [faulty] = read(data)
+    assert [found.values["id"] for found in good] == [1, 3]
+    assert faulty.reason.startswith("Column `at`: +148")
+    assert "outside the years 1 to 9999; declare the column as STRING" in faulty.reason
+    assert (faulty.table, faulty.event_id, faulty.position) == ("s.t", "uuid-00000001", 1)
+    assert json.loads(faulty.text)["payload"] == {"id": 2, "at": 2**62}
+
+
+def test_three_spellings_of_a_moment_are_one() -> None:
+    """Moments with and without zone, with a space and with a `T`, are UTC to the microsecond."""
+    spellings = ["2021-12-25 05:42:04.408", "2021-12-25T05:42:04.408", "2021-12-25T05:42:04.408000Z"]
+    for spelling in spellings:
+        line = json.dumps({"read_timestamp": spelling, "source_timestamp": spelling})
+        [found] = read_events(line.encode(), Decoding())
+        assert isinstance(found, Envelope)
+        assert 1_640_410_924_408_000 == found.read_timestamp_micros == found.source_timestamp_micros
+
+
+def test_a_stream_is_read_as_its_bytes() -> None:
+    """A stream that can be wound back gives the same as the bytes."""
+    for data in (AVRO, JSON, gzip.compress(JSON)):
+        assert list(read_events(data, Decoding())) == list(read_events(BytesIO(data), Decoding()))
