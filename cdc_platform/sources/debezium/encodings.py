@@ -83,7 +83,7 @@ class Encoding:
         source: name of the PostgreSQL type, as far as it is known.
         digits: scale of an unscaled decimal, digits of a second of times and durations, length of bits.
         element: encoding of the elements of an array.
-        is_lenient: whether a value beyond what its own type can say is kept as text.
+        is_lenient: whether values are kept as texts, those too that the lake's own type could not say.
     """
 
     kind: Kind
@@ -212,6 +212,9 @@ _WITH_LENGTH: Final = frozenset({"numeric", "decimal", "bit", "varbit"})
 
 def declared_encoding(declared: PostgresType, modes: ConnectorModes) -> Encoding:
     """Return the encoding of a declared type under the modes of the connector."""
+    if declared.is_kept_as_text:
+        plain = declared_encoding(replace(declared, is_kept_as_text=False), modes)
+        return replace(plain, column_type=ColumnType("STRING"), is_lenient=True)
     if declared.element is not None:
         element = declared_encoding(declared.element, modes)
         column_type = ColumnType(ARRAY, element.column_type)
@@ -323,12 +326,14 @@ _BY_MODE: Final = {
 def agreed_encoding(told: Encoding, declared: Encoding) -> Encoding:
     """Return the encoding where a schema block tells one and a type is declared, too.
 
-    The block knows the JSON, the declaration the type; a column declared as a text takes what its own type
-    could not say, such as dates without end.
+    The block knows the JSON, the declaration the type; a column that is kept as a text takes what its own
+    type could not say, such as dates without end.
     """
     if told.element is not None and declared.element is not None:
         element = agreed_encoding(told.element, declared.element)
         return replace(declared, element=element, column_type=ColumnType(ARRAY, element.column_type))
+    if declared.is_lenient:
+        return replace(told, column_type=declared.column_type, is_lenient=True)
     if declared.column_type.code == "STRING" and declared.kind is Kind.TEXT:
         if told.kind is Kind.TEXT:
             return replace(told, column_type=declared.column_type, source=declared.source)

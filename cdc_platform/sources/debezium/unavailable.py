@@ -112,7 +112,12 @@ RULES: Final[tuple[ShapeRule, ...]] = (
     ShapeRule(_types("json"), (Shape.TEXT, Shape.HSTORE_TEXT), (0, 10)),
     ShapeRule(_types("numeric", "bit", "varbit", "bytea", "hstore", "struct"), (Shape.NULL,), (0,)),
 )
+_PLAIN_TEXTS: Final = _types(
+    *("text", "varchar", "bpchar", "citext", "xml", "json", "jsonb", "ltree", "tsvector", "name"),
+)
 _TEXTS: Final = (Shape.TEXT,)
+_TEXTS_OR_UNKNOWN: Final = (Shape.TEXT, Shape.BASE64)
+"""Of domains and ranges, which are texts, and of types that the connector does not know, such as composites."""
 _NULLS: Final = (Shape.NULL,)
 
 
@@ -130,7 +135,9 @@ def shapes_of(source: str, version: Version, modes: ConnectorModes) -> tuple[Sha
         if rule.holds(source, version, modes):
             return rule.shapes
     # Every other type arrives as a text, and every other array is null.
-    return _NULLS if source.endswith("[]") else _TEXTS
+    if source.endswith("[]"):
+        return _NULLS
+    return _TEXTS if source in _PLAIN_TEXTS else _TEXTS_OR_UNKNOWN
 
 
 def marker_of(shape: Shape, placeholder: bytes) -> Any:

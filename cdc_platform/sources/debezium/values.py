@@ -272,7 +272,7 @@ def _beyond(value: Any, *, is_lenient: bool) -> str:
         return _as_text(value)
     return _refuse(
         f"is beyond the years 1 to 9999, which the lake's type cannot say: {_shown(value)}. Declare the "
-        "column as `text` to keep it as it arrives"
+        "column with ` as text` after its type, such as `date as text`, to keep what arrives"
     )
 
 
