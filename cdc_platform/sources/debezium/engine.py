@@ -18,15 +18,15 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Final
 
-from cdc_platform.errors import CdcError, LibraryMissing, ReplicationRefused, SettingError
+from cdc_platform.errors import CdcError, LibraryMissing, SettingError
 from cdc_platform.sources.debezium.engine_failures import failure_of
-from cdc_platform.sources.debezium.engine_settings import MARKER_PREFIX, EngineSettings
+from cdc_platform.sources.debezium.engine_settings import EngineSettings
+from cdc_platform.sources.debezium.engine_source import check_source, emit_marker
 from cdc_platform.sources.debezium.spool import Spool, SpoolWriter, write_whole
 
-OLDEST_WITH_MARKERS: Final = 140000
-"""PostgreSQL hands out logical messages from version 14 on."""
-
-LOOK_EVERY_S: Final = 0.2
+STOP_WITHIN_S: Final = 40.0
+LOOK_EVERY_S: Final = 0.1
+NEXT_MARKER_AFTER_S: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Run:
     """What a run of the engine comes to; filled by the engine's threads."""
 
     marker: str = field(default_factory=lambda: uuid.uuid4().hex)
+    is_polling: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     failure: BaseException | None = None
     stopping: bool = False
@@ -69,34 +70,51 @@ class Run:
 
 
 class BatchWriter:
-    """Writes the engine's batches into the spool, and only then acknowledges them.
+    """Writes the engine's batches into the spool, and only then acknowledges them, by whole transactions.
 
     What is written and not acknowledged comes again at the next start: a reader knows duplicates by their
-    event id. Heartbeats and our own marker are acknowledged and not written.
+    event id. The engine never has to go on in the middle of a transaction, where it loses rows that share a
+    position, such as those of a COPY (Debezium up to 3.6, dbz#1554). Heartbeats are not written.
     """
 
     def __init__(self, writer: SpoolWriter, settings: EngineSettings, run: Run) -> None:
         self._writer, self._run = writer, run
         self._heartbeats = f"__debezium-heartbeat.{settings.topic_prefix}"
         self._messages = f"{settings.topic_prefix}.message"
+        self._transactions = f"{settings.topic_prefix}.transaction"
+        self._is_open = self._has_marker = False
 
     def write(self, records: Sequence[Any], committer: Any) -> None:
-        """Write a batch and acknowledge it."""
-        events, caught_up = [], False
+        """Write a batch and acknowledge what is whole of it."""
+        events, whole, is_end = [], [], False
         for record in records:
             topic = str(record.destination())
-            if topic == self._messages and MARKER_PREFIX in str(record.key()):
-                caught_up |= self._run.marker in str(record.key())
-            elif topic != self._heartbeats:
+            if topic != self._heartbeats:
                 events.append(event_text(topic, record))
+            self._follow(topic, record)
+            if not self._is_open:
+                whole.append(record)
+                is_end |= self._has_marker
         if events:
             self._writer.write(events, time.time_ns() // 1_000_000)
-        for record in records:
+        for record in whole:
             committer.markProcessed(record)
         committer.markBatchFinished()
         self._writer.keep_offsets()
-        if caught_up:
+        if is_end:
             self._run.ended.set()
+
+    def _follow(self, topic: str, record: Any) -> None:
+        """Follow whether a transaction is open, and whether our marker has come."""
+        if topic == self._transactions:
+            self._is_open = _has_begun(str(record.value()))
+        elif topic == self._messages and self._run.marker in str(record.key()):
+            self._has_marker = True
+
+
+def _has_begun(transaction: str) -> bool:
+    told = json.loads(transaction)
+    return bool(told.get("payload", told)["status"] == "BEGIN")
 
 
 def event_text(topic: str, record: Any) -> str:
@@ -124,17 +142,28 @@ def capture(order: Order, run: Run) -> None:
     spool = Spool(settings.folder())
     with spool.opened(settings.identity()) as writer:
         _start_java(spool, settings)
+        check_source(settings)
         _mend_offsets(spool)
         engine = _build(order, BatchWriter(writer, settings, run), run, spool)
         thread = threading.Thread(target=engine.run, name="engine", daemon=True)
         thread.start()
-        while not run.ended.wait(LOOK_EVERY_S):
-            pass
-        run.stopping = True
-        _close(engine)
-        thread.join(timeout=60)
+        try:
+            _wait(order, run)
+        finally:
+            run.stopping = True
+            _close(engine)
+            thread.join(timeout=STOP_WITHIN_S)
     if run.failure is not None:
         raise failure_of(run.failure, settings) from run.failure
+
+
+def _wait(order: Order, run: Run) -> None:
+    """Wait for the end; a marker that was written before the engine's slot or snapshot does not arrive."""
+    pause_s = LOOK_EVERY_S
+    while not run.ended.wait(pause_s):
+        if order.until_caught_up and run.is_polling.is_set():
+            emit_marker(order.settings, run.marker)
+            pause_s = NEXT_MARKER_AFTER_S
 
 
 def _start_java(spool: Spool, settings: EngineSettings) -> None:
@@ -184,7 +213,7 @@ def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool) -> Any:
         .create(json_format, json_format, json_format)
         .using(properties)
         .using(jpype.JClass("io.debezium.engine.spi.OffsetCommitPolicy").always())
-        .using(_connector_callback(order, run))
+        .using(_connector_callback(run))
         .using(_completion_callback(run))
         .notifying(_change_consumer(batches, run))
         .build()
@@ -209,6 +238,14 @@ def _change_consumer(batches: BatchWriter, run: Run) -> Any:
     )
 
 
+def _connector_callback(run: Run) -> Any:
+    import jpype
+
+    names = ("connectorStarted", "connectorStopped", "taskStarted", "taskStopped", "pollingStopped")
+    handlers = dict.fromkeys(names, lambda: None) | {"pollingStarted": run.is_polling.set}
+    return jpype.JProxy("io.debezium.engine.DebeziumEngine$ConnectorCallback", dict=handlers)
+
+
 def _completion_callback(run: Run) -> Any:
     import jpype
 
@@ -219,52 +256,6 @@ def _completion_callback(run: Run) -> Any:
             run.fail(error if error is not None else RuntimeError(str(message)))
 
     return jpype.JProxy("io.debezium.engine.DebeziumEngine$CompletionCallback", dict={"handle": handle})
-
-
-def _connector_callback(order: Order, run: Run) -> Any:
-    import jpype
-
-    def polling_started() -> None:
-        if not order.until_caught_up:
-            return
-        try:
-            _emit_marker(order.settings, run.marker)
-        except BaseException as error:  # noqa: BLE001  the engine's thread would swallow it
-            run.fail(error)
-
-    quiet = dict.fromkeys(
-        ("connectorStarted", "connectorStopped", "taskStarted", "taskStopped", "pollingStopped"),
-        lambda: None,
-    )
-    return jpype.JProxy(
-        "io.debezium.engine.DebeziumEngine$ConnectorCallback",
-        dict=quiet | {"pollingStarted": polling_started},
-    )
-
-
-def _emit_marker(settings: EngineSettings, marker: str) -> None:
-    """Write a message into the source's log, behind everything that has committed."""
-    import jpype
-
-    properties = jpype.JClass("java.util.Properties")()
-    properties.setProperty("user", settings.user)
-    properties.setProperty("password", settings.password)
-    sslmode = settings.properties.get("database.sslmode")
-    if sslmode is not None:
-        properties.setProperty("sslmode", sslmode)
-    address = f"jdbc:postgresql://{settings.host}:{settings.port}/{settings.database}"
-    connection = jpype.JClass("org.postgresql.Driver")().connect(address, properties)
-    try:
-        version = connection.getMetaData()
-        if int(version.getDatabaseMajorVersion()) * 10_000 < OLDEST_WITH_MARKERS:
-            raise ReplicationRefused(
-                "The engine can only tell that it has caught up where the server hands out logical messages, "
-                f"from version 14 on: this is {version.getDatabaseProductVersion()}. Let it run on instead."
-            )
-        statement = connection.createStatement()
-        statement.execute(f"SELECT pg_logical_emit_message(false, '{MARKER_PREFIX}.{marker}', '')")
-    finally:
-        connection.close()
 
 
 def _close(engine: Any) -> None:

@@ -48,7 +48,6 @@ class EngineSettings:
         publication: publication; it is created when it is missing and the role may.
         snapshot: what is read before the changes.
         with_schemas: whether each key and value carries its schema block, by which it is decoded.
-        with_transactions: whether the engine tells which changes make up a transaction.
         java_memory: heap of the engine's JVM.
         properties: further properties of the connector, as Debezium documents them.
     """
@@ -65,7 +64,6 @@ class EngineSettings:
     publication: str = "cdc_platform"
     snapshot: Snapshot = Snapshot.INITIAL
     with_schemas: bool = True
-    with_transactions: bool = True
     java_memory: str = "512m"
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -127,10 +125,12 @@ class EngineSettings:
             "slot.name": self.slot,
             "publication.name": self.publication,
             "snapshot.mode": self.snapshot.value,
-            "provide.transaction.metadata": str(self.with_transactions).lower(),
+            "provide.transaction.metadata": "true",
             "offset.storage": OFFSET_STORE,
             "offset.storage.file.filename": str(offsets),
             "offset.flush.interval.ms": "0",
+            # A slot that was made anew is noticed, instead of a gap that nobody sees.
+            "offset.mismatch.strategy": "trust_offset",
             "offset.flush.timeout.ms": "60000",
             "key.converter.schemas.enable": schemas,
             "value.converter.schemas.enable": schemas,
@@ -155,7 +155,8 @@ _DEFAULTS: Final = {
     "max.batch.size": "8192",
     "max.queue.size": "16384",
     # By default the engine tries for ever, and nobody hears why.
-    "errors.max.retries": "5",
-    "slot.max.retries": "3",
-    "slot.retry.delay.ms": "2000",
+    "errors.max.retries": "3",
+    "retriable.restart.connector.wait.ms": "2000",
+    "slot.max.retries": "2",
+    "slot.retry.delay.ms": "1000",
 }

@@ -13,10 +13,7 @@ from cdc_platform_tests.sources.debezium.captured_types import (
     types_row,
     types_setup,
 )
-
-Step = str | tuple[str, tuple[str | None, ...]]
-"""A statement, with values where it needs them. `@NAME ` in front names the session; each commits at once,
-until it says BEGIN."""
+from cdc_platform_tests.sources.debezium.databases import Step
 
 BIG: Final = "(SELECT string_agg(md5({0} || i::text), '') FROM generate_series(1, 80) i)"
 """A text of 2560 letters, stored out of line."""
