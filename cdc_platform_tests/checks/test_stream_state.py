@@ -1,7 +1,6 @@
 """The check of a stream's own state: which states it lets pass, and what it says of the others."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 import grpc  # type: ignore[import-untyped] # ships no types
@@ -29,11 +28,17 @@ def server() -> Iterator[DatastreamServer]:
         yield held
 
 
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
+    """An instance of Dagster on disk, which keeps what all tests of the module do."""
+    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as found:
+        yield found
+
+
 @pytest.fixture
-def bench(server: DatastreamServer, tmp_path: Path) -> Iterator[StreamBench]:
-    """A pipeline of the server's stream, and an instance of Dagster on disk."""
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        yield StreamBench(server.settings(), instance)
+def bench(server: DatastreamServer, instance: dg.DagsterInstance) -> StreamBench:
+    """A pipeline of the server's stream."""
+    return StreamBench(server.settings(), instance)
 
 
 def judged(server: DatastreamServer) -> dg.AssetCheckResult:
