@@ -29,9 +29,9 @@ def server() -> Iterator[DatastreamServer]:
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
-    """An instance of Dagster on disk, which keeps what all tests of the module do."""
-    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as found:
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An instance of Dagster, which keeps what all tests of the module do."""
+    with dg.DagsterInstance.ephemeral() as found:
         yield found
 
 

@@ -1,6 +1,7 @@
 """The check of a stream's own state: which states it lets pass, and what it says of the others."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import grpc  # type: ignore[import-untyped] # ships no types
@@ -29,9 +30,9 @@ def server() -> Iterator[DatastreamServer]:
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
-    """An instance of Dagster on disk, which keeps what all tests of the module do."""
-    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as found:
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An instance of Dagster, which keeps what all tests of the module do."""
+    with dg.DagsterInstance.ephemeral() as found:
         yield found
 
 
@@ -119,10 +120,12 @@ def test_a_check_that_is_asked_for_alone_asks_the_stream(
     assert (found.passed, found.severity) == (False, ERROR)
 
 
-def test_the_verdict_is_kept_with_the_asset(server: DatastreamServer, bench: StreamBench) -> None:
-    """The UI shows the verdict of the newest run of the pipeline beside the stream."""
+def test_verdict_and_observation_are_kept_on_disk(server: DatastreamServer, tmp_path: Path) -> None:
+    """Whoever opens the instance later, as the UI does, finds what the run has seen."""
     server.hold("FAILED", errors=[BROKEN])
-    assert bench.run().success
-    storage = bench.instance.event_log_storage
-    (record,) = storage.get_asset_check_execution_history(bench.check_key, limit=1)
-    assert record.status.value == "FAILED"
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as written:
+        assert StreamBench(server.settings(), written).run().success
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as opened:
+        bench = StreamBench(server.settings(), opened)
+        (record,) = opened.event_log_storage.get_asset_check_execution_history(bench.check_key, limit=1)
+        assert (record.status.value, bench.observed()["state"]) == ("FAILED", "failed")
