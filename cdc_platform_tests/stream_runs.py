@@ -1,6 +1,5 @@
 """Runs of a stream's asset and check as Dagster makes them, against a server of Datastream's API."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,7 +65,7 @@ class StreamBench:
             job = job.get_subset(asset_selection=set(), asset_check_selection={self.check_key})
         return job.execute_in_process(instance=self.instance, raise_on_error=False)
 
-    def observed(self) -> Mapping[str, Any]:
+    def observed(self) -> dict[str, Any]:
         """Return what the newest observation shows, as plain values where it has them."""
         (record,) = self.instance.fetch_observations(self.stream.key, limit=1).records
         observation = record.asset_observation

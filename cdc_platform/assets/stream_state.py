@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import dagster as dg
 from dagster_shared.utils.warnings import BetaWarning
@@ -82,29 +82,32 @@ def build_stream(stream: StreamAsset) -> dg.AssetsDefinition:
 
 
 def _build_observed(stream: StreamAsset) -> dg.AssetsDefinition:
-    @dg.multi_observable_source_asset(
-        name=f"{stream.pipeline}__stream_state",
-        specs=[
-            dg.AssetSpec(
-                stream.key,
-                group_name=f"{stream.pipeline}_stream",
-                kinds={"datastream"},
-                owners=list(stream.owners),
-                metadata={"stream": stream.settings.stream},
-                description="The stream of Datastream that writes the events which this pipeline reads.\n\n"
-                "Its observations show its state, its errors and its objects: a stream that is paused or "
-                "has failed writes no events, just as one whose source has no changes.",
-            )
-        ],
-        required_resource_keys={stream.resource_key},
-    )
     def stream_state(context: dg.AssetExecutionContext) -> dg.ObserveResult:
         outcome = find_reading(context, stream).outcome
         if isinstance(outcome, SourceError):
             context.log.warning(str(outcome))
         return dg.ObserveResult(stream.key, metadata=describe_stream(outcome))
 
-    return stream_state
+    # Dagster gives this decorator no types.
+    observed: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.multi_observable_source_asset(
+        name=f"{stream.pipeline}__stream_state",
+        specs=[_spec(stream)],
+        required_resource_keys={stream.resource_key},
+    )
+    return observed(stream_state)
+
+
+def _spec(stream: StreamAsset) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        stream.key,
+        group_name=f"{stream.pipeline}_stream",
+        kinds={"datastream"},
+        owners=list(stream.owners),
+        metadata={"stream": stream.settings.stream},
+        description="The stream of Datastream that writes the events which this pipeline reads.\n\n"
+        "Its observations show its state, its errors and its objects: a stream that is paused or has failed "
+        "writes no events, just as one whose source has no changes.",
+    )
 
 
 def find_reading(

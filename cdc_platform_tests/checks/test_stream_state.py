@@ -29,11 +29,17 @@ def server() -> Iterator[DatastreamServer]:
         yield held
 
 
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An instance of Dagster, which keeps what all tests of the module do."""
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
 @pytest.fixture
-def bench(server: DatastreamServer, tmp_path: Path) -> Iterator[StreamBench]:
-    """A pipeline of the server's stream, and an instance of Dagster on disk."""
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        yield StreamBench(server.settings(), instance)
+def bench(server: DatastreamServer, instance: dg.DagsterInstance) -> StreamBench:
+    """A pipeline of the server's stream."""
+    return StreamBench(server.settings(), instance)
 
 
 def judged(server: DatastreamServer) -> dg.AssetCheckResult:
@@ -114,10 +120,12 @@ def test_a_check_that_is_asked_for_alone_asks_the_stream(
     assert (found.passed, found.severity) == (False, ERROR)
 
 
-def test_the_verdict_is_kept_with_the_asset(server: DatastreamServer, bench: StreamBench) -> None:
-    """The UI shows the verdict of the newest run of the pipeline beside the stream."""
+def test_verdict_and_observation_are_kept_on_disk(server: DatastreamServer, tmp_path: Path) -> None:
+    """Whoever opens the instance later, as the UI does, finds what the run has seen."""
     server.hold("FAILED", errors=[BROKEN])
-    assert bench.run().success
-    storage = bench.instance.event_log_storage
-    (record,) = storage.get_asset_check_execution_history(bench.check_key, limit=1)
-    assert record.status.value == "FAILED"
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as written:
+        assert StreamBench(server.settings(), written).run().success
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as opened:
+        bench = StreamBench(server.settings(), opened)
+        (record,) = opened.event_log_storage.get_asset_check_execution_history(bench.check_key, limit=1)
+        assert (record.status.value, bench.observed()["state"]) == ("FAILED", "failed")
