@@ -8,6 +8,7 @@
     + EmulatorMissing           no Spanner emulator was found
     + SparkUnreachable          the named Spark server does not answer
     + LibraryMissing            an optional library is not installed
+    + SpoolUnusable             the folder between capture and pipeline cannot be written
   x SourceError               the source could not be read
     + SourceUnreachable         no answer in time (retry)
       - PartitionStuck            neither records nor heartbeats of a partition (retry)
@@ -22,6 +23,10 @@
     + RecordUnreadable          a record has not the shape that the source documents
     + QueryRefused              the source refuses a query as it is written
     + DefinitionRefused         the source refuses a definition of a change stream or a table
+    + ReplicationRefused        the database is not set up to hand out its changes
+    + SlotInUse                 somebody else reads the replication slot (retry)
+    + SlotOutrun                the replication slot no longer has what comes next
+    + CaptureStopped            the engine met something that it cannot convert or handle
   x OrderError                the log cannot be put in commit order
     + TransactionIncomplete     not as many records arrived as the transaction announced
   x LakeError                 a table of the lake could not be read or committed
@@ -80,6 +85,10 @@ class LibraryMissing(SetupError):
     """An optional library is not installed."""
 
 
+class SpoolUnusable(SetupError):
+    """The folder of files between the capture and the pipeline cannot be written or understood."""
+
+
 class SourceError(CdcError):
     """The source could not be read."""
 
@@ -136,6 +145,24 @@ class QueryRefused(SourceError):
 
 class DefinitionRefused(SourceError):
     """The source refuses to create, alter or drop a change stream, or what a change stream watches."""
+
+
+class ReplicationRefused(SourceError):
+    """The database, its settings or its grants do not let its changes be read."""
+
+
+class SlotInUse(SourceError):
+    """Somebody else reads the replication slot, or writes into the spool."""
+
+    retryable = True
+
+
+class SlotOutrun(SourceError):
+    """The replication slot is gone or no longer has the changes that come next: they are lost to it."""
+
+
+class CaptureStopped(SourceError):
+    """The engine stopped at something that it cannot convert or handle."""
 
 
 class OrderError(CdcError):

@@ -10,6 +10,7 @@ shorten_starts()
 
 pytest_plugins = [
     "cdc_platform_tests.emulator_fixtures",
+    "cdc_platform_tests.postgresql_fixtures",
     "cdc_platform_tests.server_fixtures",
     "cdc_platform_tests.spark_fixtures",
 ]

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from cdc_platform.lake.commits import POSITION, TICK, head, read_mark
@@ -31,6 +31,7 @@ from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.settings import MaintenanceSettings, PipelineSettings
+from cdc_platform.sources.loading import load_with
 from cdc_platform.sources.spanner.copy_pieces import columns_to_text
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
@@ -111,6 +112,10 @@ class FakeSource:
     def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
         """Return a column as it is."""
         return column
+
+    def read(self, spark: SparkSession, tick: int, plan: ReadPlan, most_tasks: int) -> DataFrame:
+        """Return the answers to a tick's slices."""
+        return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
 
     def spark_format(self) -> type[DataSource]:
         """Return the data source that hands the answers to Spark."""

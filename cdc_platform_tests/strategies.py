@@ -13,10 +13,12 @@ from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, SimulatorSettings
+from cdc_platform.sources.datastream.kinds import SourceKind
 from cdc_platform_tests.example_tables import TABLES
 from cdc_platform_tests.fake_stream import Fate, Slicing, TickPlan
 from cdc_platform_tests.history import History, JsonValue, Key, Row, RowChange, SequenceForm, Transaction
 from cdc_platform_tests.partition_tree import BUCKETS, PartitionTree, Span
+from cdc_platform_tests.sources.datastream.generated_events import Event
 from cdc_platform_tests.unified_types import float32
 
 START_MICROS: Final = 1_795_000_000_000_000
@@ -281,6 +283,57 @@ def _neighbours(draw: st.DrawFn, running: list[Span]) -> tuple[Span, ...]:
 
 def _ended(span: Span, end_micros: int) -> Span:
     return Span(span.token, span.low, span.high, span.start_micros, end_micros, span.parents)
+
+
+@st.composite
+def deliveries(draw: st.DrawFn, count: int) -> list[list[int]]:
+    """Batches in which `count` events may arrive: every one at least once, in any order, some again."""
+    every = st.permutations(range(count))
+    again = st.lists(st.integers(0, count - 1), max_size=count)
+    arrived = [*draw(every), *draw(again)]
+    cuts = sorted(draw(st.sets(st.integers(0, len(arrived)), max_size=4)))
+    return [arrived[low:high] for low, high in zip([0, *cuts], [*cuts, len(arrived)], strict=True)]
+
+
+@st.composite
+def change_sequences(draw: st.DrawFn) -> tuple[tuple[int, ...], str]:
+    """A sequence of BigQuery's grammar as numbers, and as one of its texts."""
+    numbers = draw(
+        st.lists(st.sampled_from([0, 1, 15, 16, 2**63]) | st.integers(0, 2**64 - 1), min_size=1, max_size=4)
+    )
+    rendered = [draw(st.sampled_from(["{:x}", "{:X}", "{:016x}"])).format(number) for number in numbers]
+    return tuple(numbers), "/".join(rendered)
+
+
+@st.composite
+def log_places(draw: st.DrawFn, kind: SourceKind) -> tuple[tuple[int, ...], Event]:
+    """A place in a log as numbers, and the event of it; so few numbers that parts are equal often."""
+    number = st.sampled_from([0, 1, 9, 10, 99, 100, 0xFFFFFFFF]) | st.integers(0, 2**32 - 1)
+    one, two, three, moment = draw(number), draw(number), draw(number), draw(st.sampled_from([0, 1000, 2000]))
+    stamped = {"source_timestamp": moment, "read_method": f"{kind.value}-cdc"}
+    places: dict[SourceKind, tuple[tuple[int, ...], Event]] = {
+        SourceKind.MYSQL: ((one, two), {"log_file": f"mysql-bin.{one:06d}", "log_position": two}),
+        SourceKind.ORACLE: (
+            (one, two, three),
+            {
+                "scn": one,
+                "rs_id": draw(st.sampled_from(["{}", " {} "])).format(f"0x{two:06x}.1.2"),
+                "ssn": three,
+            },
+        ),
+        SourceKind.POSTGRESQL: ((one, two), {"lsn": f"{one:X}/{two:X}"}),
+        SourceKind.SQLSERVER: (
+            (one, two, three),
+            {"lsn": f"{one:08x}:{two:08x}:0001", "physical_location": [three, 0, 0]},
+        ),
+        SourceKind.SALESFORCE: ((), {}),
+        SourceKind.MONGODB: ((one, two), {}),
+    }
+    numbers, metadata = places[kind]
+    keys = {"sort_keys": list(numbers)} if kind is SourceKind.MONGODB else {}
+    # MongoDB's place has no moment beside it.
+    typed = numbers if kind is SourceKind.MONGODB else (*numbers, moment)
+    return typed, {**stamped, **keys, "source_metadata": metadata}
 
 
 def unified_values() -> dict[str, st.SearchStrategy[Any]]:

@@ -45,8 +45,8 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     # a library: the only parts of the package that may import it
     "dagster": DAGSTER_FILES | COMMAND_LINE | {"demo"},
     "dagster_pyspark": DAGSTER_FILES | COMMAND_LINE,
-    "google": frozenset({"sources.spanner", "simulator", "demo"}),
-    "grpc": frozenset({"sources.spanner", "simulator", "demo"}),
+    "google": frozenset({"sources.spanner", "sources.datastream", "simulator", "demo"}),
+    "grpc": frozenset({"sources.spanner", "sources.datastream", "simulator", "demo"}),
     "pyspark": EVERYTHING - {"model", "errors", "simulator"},
     "pyiceberg": EVERYTHING - {"model", "errors", "sources", "simulator"},
 }

@@ -1,6 +1,7 @@
 """`cdc-platform sync`: the ticks of a pipeline in one warm process."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -63,10 +64,14 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None,
         ticks_done = follow_source(
             pipeline, spark, stop.is_not_asked, _tell_error, None if continuous else MOST_FAILURES
         )
+        is_to_end = ticks is None and not continuous
+        is_level = partial(
+            _is_caught_up, target_micros=target_micros, hands_out_events=pipeline.traits.hands_out_events
+        )
         for done, outcome in enumerate(ticks_done, start=1):
             for line in (*describe_copies(outcome), describe_tick(outcome)):
                 click.echo(line)
-            if done == ticks or (ticks is None and not continuous and _is_caught_up(outcome, target_micros)):
+            if done == ticks or (is_to_end and is_level(outcome)):
                 return
         stop.say("Stopped; the next start goes on from here.")
         sys.exit(0 if continuous else stop.exit_code)
@@ -76,12 +81,11 @@ def _tell_error(error: CdcError) -> None:
     click.secho(f"{type(error).__name__}: {error} Trying again.", fg="yellow", err=True)
 
 
-def _is_caught_up(outcome: "TickOutcome", target_micros: int) -> bool:
+def _is_caught_up(outcome: "TickOutcome", target_micros: int, *, hands_out_events: bool) -> bool:
     if outcome.copy.is_going_on:
         return False
-    if not outcome.read.committed:
-        # There was nothing left to read.
-        return True
+    if hands_out_events:
+        return not outcome.read.committed
     return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
 
 

@@ -11,6 +11,7 @@ from dagster.components.resolved.errors import ResolutionException
 from pydantic import ValidationError
 
 from cdc_platform.components.datastream import DatastreamPipeline
+from cdc_platform.components.debezium import DebeziumPipeline
 from cdc_platform.components.documents import Document, read_documents
 from cdc_platform.components.mistakes import as_setting_error, check_groups, check_variables
 from cdc_platform.components.pipeline import PipelineComponent
@@ -20,7 +21,7 @@ from cdc_platform.pipeline.settings import PipelineSettings
 
 COMPONENTS: Final[dict[str, type[PipelineComponent]]] = {
     f"{component.__module__}.{component.__name__}": component
-    for component in (SpannerPipeline, DatastreamPipeline)
+    for component in (SpannerPipeline, DatastreamPipeline, DebeziumPipeline)
 }
 """The kinds of pipelines, by the type that a document names."""
 FILE_NAMES: Final = ("defs.yaml", "defs.yml")

@@ -97,6 +97,39 @@ attributes:
     + _OPTIONS
 )
 
+DEBEZIUM: Final = (
+    """\
+# Debezium's events of PostgreSQL as tables of a lake. `dg check defs` validates this file,
+# `cdc-platform sync THIS_FILE --until-caught-up` runs it without Dagster.
+type: {type_name}
+attributes:
+  # Names the lake's namespaces: {name} holds the tables, {name}__cdc what the platform knows about them.
+  name: {name}
+
+  source:
+    # One of the three.
+    input:
+      files: {{path: events}}
+      # kafka: {{bootstrap_servers: "localhost:9092", topics_pattern: "shop[.].*"}}
+      # engine: {{postgres: "postgresql://USER:PASSWORD@HOST/DATABASE", slot: cdc, publication: cdc}}
+    # Whether the connector has `provide.transaction.metadata`, so that transactions stay whole.
+    has_transaction_topic: true
+    # What becomes of large values that the source did not send: omit, veto or enrich.
+    # strategy: enrich
+    # PostgreSQL types, where events carry no schema block.
+    # columns:
+    #   public.orders: {{id: bigint, total: "numeric(10,2)"}}
+
+"""
+    + _COMMON
+    + """
+  # Tables to materialise; without the list all of which there are events.
+  # tables: [public.orders]
+
+"""
+    + _OPTIONS
+)
+
 _UNSAFE: Final = re.compile(r"[^a-z0-9_]+")
 
 
@@ -126,6 +159,12 @@ class DatastreamPipelineScaffolder(PipelineScaffolder):
     """Writes that of a stream's files."""
 
     template = DATASTREAM
+
+
+class DebeziumPipelineScaffolder(PipelineScaffolder):
+    """Writes that of Debezium's events."""
+
+    template = DEBEZIUM
 
 
 def _pipeline_name(folder: Path) -> str:

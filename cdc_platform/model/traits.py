@@ -20,6 +20,8 @@ class SourceTraits:
         repeats_within_s: for how long an event may come again, in seconds of arrival; None means that what
             comes again comes within one tick.
         tombstones_s: for how long deletions leave tombstones.
+        leaves_values_out: whether changes may lack values that have not changed.
+        completes_log: whether the log has these values all the same, found where they were seen last.
     """
 
     hands_out_events: bool
@@ -30,6 +32,8 @@ class SourceTraits:
     can_be_copied: bool
     repeats_within_s: float | None = None
     tombstones_s: float | None = None
+    leaves_values_out: bool = False
+    completes_log: bool = False
 
 
 CHANGE_STREAM = SourceTraits(

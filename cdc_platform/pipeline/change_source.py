@@ -20,6 +20,7 @@ from cdc_platform.pipeline.handover import find_copy
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.span import LogSpan, pending_span, span_after
 from cdc_platform.spark.tombstones import with_tombstones
+from cdc_platform.spark.truncates import after_truncates, with_truncated_rows
 from cdc_platform.spark.typed import (
     COMMITTED,
     KIND,
@@ -41,7 +42,8 @@ class ChangeSource:
 
     ``schema`` has the columns as these changes set them. What was committed before ``since_micros`` belongs
     to a dropped table of the same name and is left out; ``remade_micros`` are moments at which the table
-    was dropped and made anew among the changes that are not left out.
+    was dropped and made anew among the changes that are not left out. With ``keeps_truncated`` it matters
+    which rows a truncate took away, and the span begins with the log.
     """
 
     schema: TableSchema
@@ -49,6 +51,7 @@ class ChangeSource:
     copy: CopyProgress | None = None
     since_micros: int | None = None
     remade_micros: tuple[int, ...] = ()
+    keeps_truncated: bool = False
 
 
 def whole_span(pipeline: Pipeline, table: str, copy: CopyProgress | None) -> LogSpan:
@@ -126,6 +129,8 @@ def read_changes(
         log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(source.since_micros)))
     if source.span.after_micros is not None:
         log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(source.span.after_micros)))
+    if source.span.has_truncates:
+        log = with_truncated_rows(log) if source.keeps_truncated else after_truncates(log)
     if not pipeline.traits.comes_in_order:
         log = with_tombstones(log, _buried(pipeline, spark, source))
     has_patches = source.span.has_patches

@@ -66,7 +66,7 @@ def find_faults(
         log: the change log up to the cut.
     """
     source = find_beginning(pipeline, table, known, keeps_former=True)
-    source = replace(source, span=replace(source.span, has_patches=True))
+    source = replace(source, span=replace(source.span, has_patches=True), keeps_truncated=True)
     columns = [_col(column.name) for column in source.schema.columns]
     all_columns = [_col(column.name) for column in history_schema(source.schema).columns]
     history = _at(pipeline, spark, history_name(table.name), cut)

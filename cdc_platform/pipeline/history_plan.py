@@ -91,7 +91,8 @@ def plan_extension(
     trusted = trusts_inserts(pipeline, schema.name, known_all)
     if known is None:
         return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=trusted)
-    if known.begun is not None and known.begun.tick > span.after_exclusive:
+    begins_anew = known.begun is not None and known.begun.tick > span.after_exclusive
+    if begins_anew or span.has_truncates:
         return plan_whole(pipeline, spark, schema)
     evolved = known.schema_after(span.after_exclusive)
     return HistoryBuild(
@@ -109,7 +110,7 @@ def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> 
         LakeError: there was an initial copy, but it is gone.
     """
     known = known_through(pipeline, read_mark(pipeline.lake.system_table(LOG)).tick).tables.get(schema.name)
-    source = find_beginning(pipeline, schema, known, keeps_former=True)
+    source = replace(find_beginning(pipeline, schema, known, keeps_former=True), keeps_truncated=True)
     history = history_name(schema.name)
     found = load_table(pipeline, history)
     newest = head(found)

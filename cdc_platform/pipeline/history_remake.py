@@ -41,7 +41,9 @@ def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild
     span, table = build.source.span, pipeline.table(build.source.schema.name)
     known = known_through(pipeline, span.until_inclusive).tables.get(table.name)
     whole = find_beginning(pipeline, table, known, keeps_former=True)
-    whole = replace(whole, span=replace(whole.span, until_inclusive=span.until_inclusive))
+    whole = replace(
+        whole, span=replace(whole.span, until_inclusive=span.until_inclusive), keeps_truncated=True
+    )
     touched = read_span(pipeline, spark, table.name, span).select("keys").distinct()
     log = read_span(pipeline, spark, table.name, whole.span).join(touched, "keys", "left_semi")
     changes = read_changes(pipeline, spark, whole, log, has_origin=True)

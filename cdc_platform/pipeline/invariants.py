@@ -205,7 +205,7 @@ CHECKS: tuple[Check, ...] = (
         "Every transaction is in the log whole, in commit order.",
         every_tick=True,
         run=check_transactions,
-        applies=lambda traits: traits.keeps_transactions,
+        applies=lambda traits: traits.keeps_transactions and not traits.hands_out_events,
     ),
     Check(
         "lineage_sound",

@@ -51,6 +51,7 @@ from cdc_platform.pipeline.soft_delete import (
 from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span, span_after
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
 from cdc_platform.spark.merge import append_born, merge_everything, merge_existing
+from cdc_platform.spark.truncates import has_truncate
 
 SINGLE_TASK_CHANGES: Final = 50_000
 """Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
@@ -191,8 +192,13 @@ def plan_build(
     if begun is not None and span.after_micros is not None and (begun.micros or 0) <= span.after_micros:
         # The copy that it is built upon is of the table that was made anew.
         begun = None
-    base = (empty_version(pipeline, spark, schema.name) if begun is not None else None) or base
     is_soft = keeps_deleted(schema)
+    is_truncated = span.has_truncates and has_truncate(read_span(pipeline, spark, schema.name, span))
+    if begun is not None or is_truncated:
+        base = empty_version(pipeline, spark, schema.name)
+    if is_truncated and is_soft:
+        # Which rows it took away, only the whole log tells.
+        span = pending_span(pipeline, schema.name, 0)
     marks_living = is_soft and misses_deleted(load_table(pipeline, schema.name), base, schema)
     trusted = trusts_inserts(pipeline, schema.name, history)
     if known is None:
@@ -250,7 +256,9 @@ def _folded(pipeline: Pipeline, spark: SparkSession, build: Build) -> Iterator[P
 def _fold(pipeline: Pipeline, spark: SparkSession, log: DataFrame, build: Build) -> DataFrame:
     is_soft = keeps_deleted(build.schema)
     span = replace(build.span, has_patches=build.span.has_patches or is_soft)
-    source = ChangeSource(source_schema(build.schema), span, since_micros=build.begun_micros)
+    source = ChangeSource(
+        source_schema(build.schema), span, since_micros=build.begun_micros, keeps_truncated=is_soft
+    )
     changes = read_changes(pipeline, spark, source, log, has_origin=is_soft)
     if not is_soft:
         return fold_changes(changes, build.schema, has_patches=span.has_patches)

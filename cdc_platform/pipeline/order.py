@@ -17,6 +17,7 @@ from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.evolve import data_changes_between, evolve_tables
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.spark.order import (
     SINGLE_TASK_RECORDS,
@@ -113,8 +114,10 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
     ordered = order_records(
         records, window.mark.next_ordinal, expected, pipeline.known_tables, pipeline.traits
     ).persist()
+    if pipeline.traits.leaves_values_out:
+        ordered = complete_changes(pipeline, spark, ordered, window.mark.tick)
     try:
-        stats = _never_back(measure(ordered), window.mark)
+        stats = _never_back(measure(ordered, pipeline.traits), window.mark)
         if stats.incomplete is not None:
             short = stats.incomplete
             raise TransactionIncomplete(short.transaction_id, short.expected, short.seen)
@@ -153,7 +156,10 @@ def _never_back(stats: LogStats, mark: Mark) -> LogStats:
 
 
 def _properties(window: _Window, stats: LogStats) -> dict[str, str]:
-    tables = {name: [table.changes, table.patches] for name, table in stats.tables.items()}
+    tables = {
+        name: [table.changes, table.patches, *([table.truncates] if table.truncates else [])]
+        for name, table in stats.tables.items()
+    }
     return {
         TICK: str(window.tick),
         POSITION: str(window.watermark_micros),

@@ -123,10 +123,7 @@ def read_slices(
     if not plan.slices:
         return ReadOutcome(mark.tick, (), {}, False, clock_micros, clock_micros)
     tick = mark.tick + 1
-    spark.dataSource.register(pipeline.source.spark_format())
-    reader = spark.read.format(pipeline.source.spark_format().name())
-    options = pipeline.source.spark_options(tick, plan, pipeline.settings.read_tasks)
-    frame = reader.options(**options).load()
+    frame = pipeline.source.read(spark, tick, plan, pipeline.settings.read_tasks)
     target = pipeline.lake.spark_system_table(RAW)
     commit_tick(frame, target, raw, TickStep(mark.tick, tick), {POSITION: str(plan.end_micros)})
     control = read_control(pipeline.lake, tick)

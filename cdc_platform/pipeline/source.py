@@ -11,6 +11,7 @@ from cdc_platform.model.traits import SourceTraits
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
 
 
@@ -85,12 +86,8 @@ class Source(Protocol):
         """Return a column as the lake keeps it."""
         ...
 
-    def spark_format(self) -> "type[DataSource]":
-        """Return the data source to register with a Spark session."""
-        ...
-
-    def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
-        """Return the options with which Spark reads the slices of a plan, in at most so many tasks."""
+    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+        """Return the raw records of the slices of a plan, read in at most so many tasks."""
         ...
 
     def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":

@@ -5,6 +5,8 @@ from functools import singledispatch
 from cdc_platform.pipeline.source import Source, SourceSettings
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import DatastreamSource
+from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.source import DebeziumSource
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 
@@ -23,3 +25,8 @@ def _(settings: SpannerSettings) -> Source:
 @open_source.register
 def _(settings: DatastreamSettings) -> Source:
     return DatastreamSource(settings)
+
+
+@open_source.register
+def _(settings: DebeziumSettings) -> Source:
+    return DebeziumSource(settings)

@@ -18,8 +18,8 @@ UNKNOWN_CHANGES: Final = 2**62
 class LogSpan:
     """Ticks `(after_exclusive, until_inclusive]` of the log, and what they hold for one table.
 
-    ``changes`` is `UNKNOWN_CHANGES` and ``has_patches`` True where the log no longer tells. What was
-    committed until ``after_micros`` is left out; ``changes`` may count it.
+    ``changes`` is `UNKNOWN_CHANGES`, and ``has_patches`` and ``has_truncates`` are True, where the log no
+    longer tells. What was committed until ``after_micros`` is left out; ``changes`` may count it.
     """
 
     after_exclusive: int
@@ -27,6 +27,7 @@ class LogSpan:
     changes: int
     has_patches: bool
     after_micros: int | None = None
+    has_truncates: bool = False
 
 
 def applied_tick(table: Table, name: str, cut: Cut | None) -> int:
@@ -45,9 +46,15 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
         return LogSpan(after_exclusive, until, 0, has_patches=False)
     told = _told_stats(log, table, after_exclusive)
     if told is None:
-        return LogSpan(after_exclusive, until, UNKNOWN_CHANGES, has_patches=True)
-    changes = sum(change_count for change_count, _ in told)
-    return LogSpan(after_exclusive, until, changes, any(patches for _, patches in told))
+        may_truncate = pipeline.traits.hands_out_events
+        return LogSpan(after_exclusive, until, UNKNOWN_CHANGES, has_patches=True, has_truncates=may_truncate)
+    return LogSpan(
+        after_exclusive,
+        until,
+        changes=sum(tick.changes for tick in told),
+        has_patches=any(tick.patches for tick in told),
+        has_truncates=any(tick.truncates for tick in told),
+    )
 
 
 def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
@@ -63,17 +70,25 @@ def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
     return replace(pending_span(pipeline, table, after), after_micros=position_micros)
 
 
-def _told_stats(log: Table, table: str, after_exclusive: int) -> list[tuple[int, int]] | None:
-    """Return changes and patches of each later tick, None where expired snapshots have taken it along."""
-    told: list[tuple[int, int]] = []
+@dataclass(frozen=True)
+class _Told:
+    """What a snapshot of the log tells of one table's changes."""
+
+    changes: int = 0
+    patches: int = 0
+    truncates: int = 0
+
+
+def _told_stats(log: Table, table: str, after_exclusive: int) -> list[_Told] | None:
+    """Return what each later tick tells, None where expired snapshots have taken it along."""
+    told: list[_Told] = []
     for snapshot in ancestors_of(log, head(log)):
         tick = fact(snapshot, TICK)
         if tick is not None and int(tick) <= after_exclusive:
             return told
         stats = fact(snapshot, STATS)
         if stats is not None:
-            changes, patches = json.loads(stats).get(table, (0, 0))
-            told.append((changes, patches))
+            told.append(_Told(*json.loads(stats).get(table, ())))
         if snapshot.parent_snapshot_id is None:
             return told
     return None

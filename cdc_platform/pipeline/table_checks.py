@@ -64,8 +64,8 @@ def _count_differences(
     log: DataFrame,
 ) -> int:
     source = find_beginning(pipeline, source_schema(table), known)
-    source = replace(source, span=replace(source.span, has_patches=True))
     is_soft = keeps_deleted(table)
+    source = replace(source, span=replace(source.span, has_patches=True), keeps_truncated=is_soft)
     rows = log.where(F.col("table_name") == table.name)
     changes = read_changes(pipeline, spark, source, rows, has_origin=is_soft)
     schema = stored_schema(source.schema, replace(pipeline.options(table.name), soft_delete=is_soft))

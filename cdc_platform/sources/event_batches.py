@@ -18,6 +18,16 @@ BATCH_ROWS: Final = 8_192
 _NAMES: Final = tuple(RAW_EVENT_RECORDS.names)
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """An event, and how many events its transaction has; ``fault`` tells why it must not enter the log."""
+
+    event: SourceEvent | FaultyEvent
+    transaction_id: str
+    records: int
+    fault: str | None = None
+
+
 @dataclass
 class FileCounts:
     """What one file held."""
@@ -40,9 +50,33 @@ class EventBatches:
         else:
             self._rows.append(self._of_fault(event, piece, file))
 
-    def report_file(self, piece: Slice, file: SourceFile, counts: FileCounts, error: str | None) -> None:
-        """Take the report on a file; one with an error has not been read, and is read again."""
-        told = {"version": file.version, "is_read": error is None, "events": counts.events}
+    def add_whole(self, event: Released, piece: Slice, file: SourceFile) -> None:
+        """Take an event of a transaction that has been read whole, or why it has not."""
+        self.add(event.event, piece, file)
+        row = self._rows[-1]
+        row["number_of_records_in_transaction"] = event.records
+        row["server_transaction_id"] = event.transaction_id or row["server_transaction_id"]
+        if event.fault is not None:
+            row["event"] = {**row["event"], "fault": event.fault}
+
+    def report_file(
+        self,
+        piece: Slice,
+        file: SourceFile,
+        counts: FileCounts,
+        error: str | None = None,
+        version: str | None = None,
+    ) -> None:
+        """Take the report on a file; one with an error has not been read, and is read again.
+
+        Args:
+            piece: the slice that the file belongs to.
+            file: the file.
+            counts: what it held.
+            error: why it could not be read.
+            version: what the ledger has of it; None means the file's own version.
+        """
+        told = {"version": version or file.version, "is_read": error is None, "events": counts.events}
         told |= {"faults": counts.faults, "size_bytes": file.size_bytes, "error": error}
         row = self._row(RecordKind.FILE, piece)
         row["event"] = _event(origin=file.path, metadata=json.dumps(told))
@@ -91,7 +125,8 @@ class EventBatches:
         }
 
     def _of_event(self, event: SourceEvent, piece: Slice, file: SourceFile) -> dict[str, Any]:
-        capture = ValueCaptureType.NEW_ROW if event.is_whole_row else ValueCaptureType.NEW_VALUES
+        is_whole = event.is_whole_row and not event.unavailable_columns
+        capture = ValueCaptureType.NEW_ROW if is_whole else ValueCaptureType.NEW_VALUES
         mod = {"keys": event.keys, "new_values": event.new_values, "old_values": event.old_values}
         return self._row(RecordKind.DATA_CHANGE, piece) | {
             "record_sequence": event.event_id,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.order_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
 from cdc_platform.model.records import WHOLE_ROW_UPDATES
 from cdc_platform.model.table_schema import TableSchema
@@ -45,10 +46,11 @@ class Incomplete:
 
 @dataclass(frozen=True)
 class TableStats:
-    """How many changes of a table a tick has, and how many of them are patches."""
+    """How many changes of a table a tick has, and how many of them are patches, and truncates."""
 
     changes: int
     patches: int
+    truncates: int = 0
 
 
 @dataclass(frozen=True)
@@ -151,19 +153,24 @@ def _judge(changes: DataFrame, traits: SourceTraits) -> DataFrame:
     )
 
 
-def measure(ordered: DataFrame) -> LogStats:
+def measure(ordered: DataFrame, traits: SourceTraits = CHANGE_STREAM) -> LogStats:
     """Count what a window of ordered changes holds; one Spark job.
 
     Args:
         ordered: the result of `order_records`, best persisted.
+        traits: what the source promises.
     """
     sound = ~F.col(UNSOUND)
     is_short = sound & (F.col("records_seen") != F.col("records_in_transaction"))
+    if traits.hands_out_events:
+        # What came again, and is left out, counts in what the transaction announced.
+        is_short = F.lit(False)
     rows = (
         ordered.groupBy("table_name")
         .agg(
             F.count_if(sound).alias("changes"),
             F.count_if(sound & ~F.col("is_whole_row")).alias("patches"),
+            F.count_if(sound & (F.col("change_kind") == ChangeKind.TRUNCATE.value)).alias("truncates"),
             F.count_if(F.col(UNSOUND) & (F.col("mod_ordinal") == 0)).alias("quarantined"),
             F.count_if(sound & F.col(BEGINS)).alias("transactions"),
             F.max("ordinal").alias("last_ordinal"),
@@ -176,7 +183,9 @@ def measure(ordered: DataFrame) -> LogStats:
     shorts = [Incomplete(*row["short"]) for row in rows if row["short"] is not None]
     return LogStats(
         tables={
-            row["table_name"]: TableStats(row["changes"], row["patches"]) for row in rows if row["changes"]
+            row["table_name"]: TableStats(row["changes"], row["patches"], row["truncates"])
+            for row in rows
+            if row["changes"]
         },
         transactions=sum(row["transactions"] for row in rows),
         quarantined=sum(row["quarantined"] for row in rows),

@@ -14,7 +14,7 @@ import pytest
 
 from cdc_platform_tests.cluster.object_store import BUCKET, REGION, ObjectStore, is_installed, object_store
 from cdc_platform_tests.java_options import SHORT_LIVED
-from cdc_platform_tests.lake.services import postgresql, postgresql_programs
+from cdc_platform_tests.servers.postgresql import postgresql, postgresql_programs
 
 DEFS: Final = """\
 type: cdc_platform.components.spanner.SpannerPipeline

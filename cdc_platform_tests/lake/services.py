@@ -1,8 +1,6 @@
-"""Catalogs that are services of their own: a private PostgreSQL, and Iceberg's REST test server."""
+"""Catalogs that are services of their own: Iceberg's REST test server."""
 
 import os
-import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,61 +12,6 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 
 SPARK_JARS: Final = Path(pyspark.__file__).parent / "jars"
 REST_JARS: Final = Path(__file__).with_name("rest_catalog.xml")
-DEBIAN_PROGRAMS: Final = "usr/lib/postgresql/*/bin/initdb"
-UNPRIVILEGED: Final = "nobody"
-"""PostgreSQL refuses to run as root; this user is on every Linux."""
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def postgresql_programs() -> Path | None:
-    """Return the folder of PostgreSQL's programs: on the PATH, or the newest of Debian's."""
-    found = shutil.which("initdb")
-    if found is not None:
-        return Path(found).resolve().parent
-    return max((path.parent for path in Path("/").glob(DEBIAN_PROGRAMS)), default=None)
-
-
-@contextmanager
-def postgresql(programs: Path, folder: Path, password: str | None = None) -> Iterator[str]:
-    """Run a private cluster in a folder, and give the address of its only database for SQLAlchemy.
-
-    The folder's parent must be for this alone: both go to another user where we are root. With a password
-    the server wants it, and the address names no user: that is `lake`.
-    """
-    data, port, password_file = folder / "data", free_port(), folder / "password"
-    data.mkdir(parents=True)
-    if password is not None:
-        password_file.write_text(password, encoding="utf-8")
-    user = _own(folder)
-    login = ["--auth=trust"] if password is None else ["--auth=scram-sha-256", f"--pwfile={password_file}"]
-    _run([str(programs / "initdb"), "-D", str(data), "-U", "lake", *login, "--no-sync"], user)
-    password_file.unlink(missing_ok=True)
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={data} -c fsync=off"
-    control = [str(programs / "pg_ctl"), "-D", str(data)]
-    _run([*control, "-w", "-o", options, "-l", str(folder / "log"), "start"], user)
-    try:
-        yield f"postgresql+psycopg2://{'lake@' if password is None else ''}127.0.0.1:{port}/postgres"
-    finally:
-        _run([*control, "-m", "immediate", "stop"], user)
-
-
-def _own(folder: Path) -> str | None:
-    """Give a folder and the way into it to an unprivileged user if we are root; return that user."""
-    if os.geteuid() != 0:
-        return None
-    for path in (folder.parent, folder, *folder.rglob("*")):
-        shutil.chown(path, UNPRIVILEGED)
-    return UNPRIVILEGED
-
-
-def _run(command: Sequence[str], user: str | None) -> None:
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=user, timeout=60, cwd="/")
 
 
 @contextmanager

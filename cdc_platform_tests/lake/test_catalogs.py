@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from cdc_platform_tests.lake.services import postgresql, postgresql_programs, rest_catalog
+from cdc_platform_tests.lake.services import rest_catalog
 from cdc_platform_tests.pipeline.bank import expected_balances
+from cdc_platform_tests.servers.postgresql import postgresql, require_postgresql
 from cdc_platform_tests.spark_fixtures import require_java
 
 pytestmark = pytest.mark.integration
@@ -29,10 +30,7 @@ def run_ticks(lake: Path, catalog: Mapping[str, str]) -> dict[int, int]:
 def test_a_postgresql_catalog(tmp_path: Path) -> None:
     """Spark's JDBC catalog and pyiceberg's SQL catalog share one database."""
     require_java()
-    programs = postgresql_programs()
-    if programs is None and os.environ.get("CI") != "true":
-        pytest.skip("PostgreSQL is not installed")
-    assert programs is not None, "PostgreSQL is not installed"
+    programs = require_postgresql()
     # Another user runs it, who cannot look into the folders of a test.
     with TemporaryDirectory() as folder, postgresql(programs, Path(folder) / "cluster") as uri:
         assert expected_balances(2) == run_ticks(tmp_path / "lake", {"type": "sql", "uri": uri})

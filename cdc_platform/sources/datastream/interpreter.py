@@ -57,19 +57,13 @@ class Interpreter:
             PositionRules(settings.binlog_basenames, settings.order_by),
         )
 
-    def interpret(self, envelope: Envelope) -> SourceEvent | FaultyEvent:
-        """Return the change that an event tells, or why it tells none."""
-        try:
-            return self._understand(envelope, None)
-        except RecordUnreadable as error:
-            return self._fault(envelope, str(error))
-
-    def interpret_with_key(self, envelope: Envelope, keys: str) -> SourceEvent | FaultyEvent:
-        """Return the delete that an event tells whose row was found by its ROWID.
+    def interpret(self, envelope: Envelope, keys: str | None = None) -> SourceEvent | FaultyEvent:
+        """Return the change that an event tells, or why it tells none.
 
         Args:
-            envelope: the event, as the text of the fault has it.
-            keys: JSON of the row's key, as in `SourceEvent`.
+            envelope: the event.
+            keys: JSON of the row's key, as in `SourceEvent`, where the event knows its row by ROWID only and
+                the key was found elsewhere.
         """
         try:
             return self._understand(envelope, keys)
@@ -105,7 +99,7 @@ class Interpreter:
     def _fault(self, envelope: Envelope, reason: str) -> FaultyEvent:
         try:
             kind = source_kind(envelope.read_method, envelope.source_metadata, self._declared)
-            table = self._layouts.of(kind, envelope).table
+            table: str | None = self._layouts.of(kind, envelope).table
         except RecordUnreadable:
             table = envelope.object_name or None
         return FaultyEvent(

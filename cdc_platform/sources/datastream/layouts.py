@@ -22,6 +22,8 @@ NamePair: TypeAlias = tuple[str, str]
 
 _TEXT: Final = ColumnType("STRING")
 _KEYLESS_COLUMNS: Final = {KeylessPolicy.APPEND: EVENT_ID, KeylessPolicy.ROW_HASH: ROW_HASH}
+_NO_TYPE: Final = "NULL"
+"""Code of a column of which only NULL was seen in a file without a schema: its type is still unknown."""
 _KEY_FIELDS: Final = ("primary_keys", "replication_index")
 
 
@@ -119,7 +121,11 @@ def _column_types(
     keys: Sequence[str],
     keyless: KeylessPolicy | None,
 ) -> str:
-    listed = [(names[name], column_type, name in keys) for name, column_type in columns.items()]
+    listed = [
+        (names[name], column_type, name in keys)
+        for name, column_type in columns.items()
+        if column_type.code != _NO_TYPE
+    ]
     if keyless in _KEYLESS_COLUMNS:
         listed.insert(0, (_KEYLESS_COLUMNS[keyless], _TEXT, True))
     return json.dumps(

@@ -19,9 +19,10 @@ from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome, SliceReport
 from cdc_platform.sources.archives import trust_archives
 from cdc_platform.sources.datastream.file_events import decode_file
-from cdc_platform.sources.datastream.listing import FileStore
 from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.datastream.source import SUFFIXES
 from cdc_platform.sources.event_batches import EventBatches, FileCounts
+from cdc_platform.sources.file_store import FileStore
 
 FORMAT_NAME: Final = "datastream_files"
 SETTINGS_OPTION: Final = "settings"
@@ -86,7 +87,7 @@ class DatastreamReader(DataSourceReader):
         settings = DatastreamSettings.from_options(self._settings_json)
         batches = EventBatches(self._tick)
         pieces = {piece.token: piece for piece in partition.slices}
-        store = FileStore(settings.path)
+        store = FileStore(settings.path, SUFFIXES)
         records: Counter[str] = Counter()
         for file in partition.files:
             counts = FileCounts()
@@ -116,7 +117,7 @@ def _read_file(
         else:
             counts.events += 1
         yield from batches.take_full()
-    batches.report_file(piece, file, counts, None)
+    batches.report_file(piece, file, counts)
 
 
 def _report(task: Task, batches: EventBatches, pieces: dict[str, Slice], records: Counter[str]) -> None:

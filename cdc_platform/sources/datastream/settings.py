@@ -210,7 +210,7 @@ def _check_policies(setting: str, policies: Mapping[str, str], allowed: Iterable
 
 def _check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> None:
     for table, columns in lists.items():
-        if isinstance(columns, str) or not columns or not all(columns) or len(set(columns)) != len(columns):
+        if not isinstance(columns, tuple) or not all(columns) or len(set(columns)) != max(len(columns), 1):
             raise SettingError(
                 f"{setting}.{table}", f"must be a list of different column names, but is: {columns!r}"
             )

@@ -3,26 +3,31 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CdcError
 from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.files import SourceFile, choose_files, files_to_json
 from cdc_platform.model.lineage import Lineage, live, plan_slices
 from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.sightings import Look, SeenColumn, parse_column_types
+from cdc_platform.model.sightings import Look, SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest
-from cdc_platform.model.table_schema import Column, TableSchema
+from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.sources.datastream.file_events import decode_file
-from cdc_platform.sources.datastream.listing import FileStore
 from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.event_tables import table_of
+from cdc_platform.sources.file_store import FileStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from cdc_platform.sources.datastream.reader import DatastreamDataSource
+
+
+SUFFIXES: Final = (".avro", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class DatastreamSource:
     @cached_property
     def store(self) -> FileStore:
         """The folder of the stream."""
-        return FileStore(self.settings.path)
+        return FileStore(self.settings.path, SUFFIXES)
 
     def describe(self) -> FilesDescription:
         """Return the tables of which there are files, each with the columns of its newest file."""
@@ -116,6 +121,12 @@ class DatastreamSource:
 
         return DatastreamDataSource
 
+    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+        """Return the raw records of the slices of a plan, read in at most so many tasks."""
+        from cdc_platform.sources.loading import load_with
+
+        return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+
     def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
         """Return the options with which Spark reads the files of a plan, in at most so many tasks."""
         from cdc_platform.sources.datastream import reader
@@ -134,14 +145,3 @@ class DatastreamSource:
     def close(self) -> None:
         """Forget the connection."""
         self.__dict__.pop("store", None)
-
-
-def table_of(event: SourceEvent) -> TableSchema:
-    """Return the columns of the table that an event is of, as it tells them."""
-    columns = [
-        Column(name, seen.type, seen.is_primary_key, seen.ordinal)
-        for name, seen in (parse_column_types(event.column_types) or {}).items()
-    ]
-    keys = [column for column in columns if column.is_primary_key]
-    numbered = [replace(column, ordinal=number) for number, column in enumerate(keys, start=1)]
-    return TableSchema(event.table, (*numbered, *(column for column in columns if not column.is_primary_key)))

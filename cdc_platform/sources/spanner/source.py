@@ -26,6 +26,7 @@ from cdc_platform.sources.spanner.snapshot import clock_micros, rows_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from cdc_platform.sources.spanner.copy_plan import CopyPlanner
     from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
@@ -129,6 +130,12 @@ class SpannerSource:
         """Return a column as the lake keeps it: a timestamp whose nanoseconds count is text."""
         is_kept = f"{table}.{name}" in self.settings.nanosecond_columns
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
+
+    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+        """Return the raw records of the slices of a plan, read in at most so many tasks."""
+        from cdc_platform.sources.loading import load_with
+
+        return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
 
     def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
         """Return the options with which Spark reads the slices of a plan, in at most so many tasks."""

@@ -1,4 +1,4 @@
-"""The files that Datastream has written, listed by a file system of Arrow."""
+"""Files of a folder, local or of an object store, by a file system of Arrow."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,6 @@ from pyarrow import fs
 from cdc_platform.errors import AccessDenied, SourceNotFound, SourceUnreachable
 from cdc_platform.model.files import SourceFile
 
-SUFFIXES: Final = (".avro", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 TIME_PATH: Final = re.compile(r"(?:/|^)\d{4}/\d{2}/\d{2}/\d{2}/\d{2}$")
 HERE: Final = "."
 """Folder of files that lie in the source's folder itself."""
@@ -19,13 +18,14 @@ HERE: Final = "."
 class FileStore:
     """A folder, local or of an object store, and the files in it."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, suffixes: tuple[str, ...]) -> None:
+        self._suffixes = suffixes
         self.location = location.rstrip("/")
         self._system, self._root = _open(self.location)
         self._scheme = f"{location.split('://', 1)[0]}://" if "://" in location else ""
 
     def list_files(self) -> Iterator[SourceFile]:
-        """Yield every file whose name looks like Datastream's, each with the object that it belongs to.
+        """Yield every file whose name ends as wanted, with its folder: of dated ones, that which they are in.
 
         Raises:
             SourceNotFound: there is no such folder.
@@ -38,10 +38,10 @@ class FileStore:
         except (OSError, pa.ArrowException) as error:
             raise told_error(error, self.location) from error
         for info in found:
-            if info.type is fs.FileType.File and info.path.endswith(SUFFIXES):
+            if info.type is fs.FileType.File and info.path.endswith(self._suffixes):
                 yield SourceFile(
                     path=f"{self._scheme}{info.path}",
-                    folder=_object(info.path.removeprefix(with_root)),
+                    folder=_undated(info.path.removeprefix(with_root)),
                     size_bytes=info.size,
                     modified_micros=(info.mtime_ns or 0) // 1000,
                 )
@@ -72,8 +72,8 @@ def _open(location: str) -> tuple[fs.FileSystem, str]:
     return system, root
 
 
-def _object(relative: str) -> str:
-    """Return the object's folder: what lies before the minutes, else the folder of the file."""
+def _undated(relative: str) -> str:
+    """Return the folder of a file: what lies before its minutes, where it is in a folder of minutes."""
     folder = relative.rpartition("/")[0]
     return TIME_PATH.sub("", folder) or HERE
 

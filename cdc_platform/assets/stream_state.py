@@ -1,0 +1,178 @@
+"""The stream itself as an asset: what Datastream says of it is observed, and shown in the UI.
+
+Nothing here touches the lake, so an observation waits for no other run, and one that fails stops none.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import dagster as dg
+from dagster_shared.utils.warnings import BetaWarning
+
+from cdc_platform.errors import SourceError
+from cdc_platform.metadata import Metadata
+from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.sources.datastream.stream_reader import read_stream
+from cdc_platform.sources.datastream.stream_settings import StreamSettings
+from cdc_platform.sources.datastream.stream_state import StreamError, StreamObject, StreamState, StreamStatus
+
+Observe = Callable[[StreamSettings], StreamStatus]
+
+STREAM_ASSET: Final = "stream"
+SHOWN_OBJECTS: Final = 200
+"""Most objects that an observation shows: those in trouble first."""
+SHOWN_ERRORS: Final = 50
+
+
+@dataclass(frozen=True)
+class StreamAsset:
+    """The names that a pipeline's stream has in Dagster, and which stream it is."""
+
+    pipeline: str
+    settings: StreamSettings
+    owners: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> dg.AssetKey:
+        """Key of the stream."""
+        return dg.AssetKey([f"{self.pipeline}__cdc", STREAM_ASSET])
+
+    @property
+    def resource_key(self) -> str:
+        """Resource key under which the asset and its check find what Datastream says."""
+        return f"{self.pipeline}__stream"
+
+
+class StreamReading:
+    """What Datastream says of a stream in one run: it is asked once, for the asset and for its check."""
+
+    def __init__(self, settings: StreamSettings, observe: Observe) -> None:
+        self._settings, self._observe = settings, observe
+
+    @cached_property
+    def outcome(self) -> StreamStatus | SourceError:
+        """The stream's status, or why it could not be read; a missing library is raised."""
+        try:
+            return self._observe(self._settings)
+        except SourceError as error:
+            return error
+
+
+def stream_resource(stream: StreamAsset, observe: Observe = read_stream) -> dg.ResourceDefinition:
+    """Return the resource that asks Datastream for the stream's status."""
+
+    def make(_context: dg.InitResourceContext) -> StreamReading:
+        return StreamReading(stream.settings, observe)
+
+    return dg.ResourceDefinition(
+        make, description=f"What Datastream says of the {stream.settings.title}, asked once a run."
+    )
+
+
+def build_stream(stream: StreamAsset) -> dg.AssetsDefinition:
+    """Return the asset that stands for the stream; it is observed, never materialised."""
+    with warnings.catch_warnings():
+        # An observed asset with owners and kinds is what Dagster calls beta.
+        warnings.simplefilter("ignore", BetaWarning)
+        return _build_observed(stream)
+
+
+def _build_observed(stream: StreamAsset) -> dg.AssetsDefinition:
+    def stream_state(context: dg.AssetExecutionContext) -> dg.ObserveResult:
+        outcome = find_reading(context, stream).outcome
+        if isinstance(outcome, SourceError):
+            context.log.warning(str(outcome))
+        return dg.ObserveResult(stream.key, metadata=describe_stream(outcome))
+
+    # Dagster gives this decorator no types.
+    observed: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.multi_observable_source_asset(
+        name=f"{stream.pipeline}__stream_state",
+        specs=[_spec(stream)],
+        required_resource_keys={stream.resource_key},
+    )
+    return observed(stream_state)
+
+
+def _spec(stream: StreamAsset) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        stream.key,
+        group_name=f"{stream.pipeline}_stream",
+        kinds={"datastream"},
+        owners=list(stream.owners),
+        metadata={"stream": stream.settings.stream},
+        description="The stream of Datastream that writes the events which this pipeline reads.\n\n"
+        "Its observations show its state, its errors and its objects: a stream that is paused or has failed "
+        "writes no events, just as one whose source has no changes.",
+    )
+
+
+def find_reading(
+    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, stream: StreamAsset
+) -> StreamReading:
+    """Return what Datastream says of the stream in this run."""
+    reading = getattr(context.resources, stream.resource_key)
+    if not isinstance(reading, StreamReading):
+        message = f"Resource {stream.resource_key} is no reading of a stream, but {type(reading).__name__}"
+        raise TypeError(message)
+    return reading
+
+
+def describe_stream(outcome: StreamStatus | SourceError) -> Metadata:
+    """Tell a stream's state, what to do about it, its errors and its objects."""
+    if isinstance(outcome, SourceError):
+        problem = f"{type(outcome).__name__}: {outcome}"
+        return {"state": StreamState.UNKNOWN.value, "advice": problem}
+    backfills = Counter(found.backfill for found in outcome.objects)
+    errors = list(_error_records(outcome))
+    return {
+        "state": outcome.state.value,
+        "advice": outcome.advice,
+        "display_name": outcome.display_name,
+        "stream_errors": len(outcome.errors),
+        "objects": len(outcome.objects),
+        "objects_in_trouble": len(outcome.troubled_objects),
+        **{f"backfills_{state.value}": count for state, count in sorted(backfills.items())},
+        **({"errors": dg.MetadataValue.table(errors[:SHOWN_ERRORS])} if errors else {}),
+        **({"object_table": _object_table(outcome.objects)} if outcome.objects else {}),
+    }
+
+
+def _error_records(status: StreamStatus) -> Iterator[dg.TableRecord]:
+    for error in status.errors:
+        yield _error_record("the stream", error)
+    for found in status.objects:
+        for error in found.errors:
+            yield _error_record(found.name, error)
+
+
+def _error_record(where: str, error: StreamError) -> dg.TableRecord:
+    return dg.TableRecord(
+        {
+            "where": where,
+            "reason": error.reason,
+            "message": error.message,
+            "at": to_rfc3339(error.at_micros) if error.at_micros is not None else "",
+            "error_uuid": error.uuid,
+            "details": ", ".join(f"{name}={value}" for name, value in error.details),
+        }
+    )
+
+
+def _object_table(objects: tuple[StreamObject, ...]) -> dg.TableMetadataValue:
+    in_trouble_first = sorted(objects, key=lambda found: (not found.is_troubled, found.name))
+    return dg.MetadataValue.table(
+        [
+            dg.TableRecord(
+                {
+                    "object": found.name,
+                    "backfill": found.backfill.value,
+                    "errors": "; ".join(error.text for error in found.errors),
+                }
+            )
+            for found in in_trouble_first[:SHOWN_OBJECTS]
+        ]
+    )

@@ -1,0 +1,62 @@
+"""The check of a stream's own state: a stream that stands still is not mistaken for a quiet one."""
+
+from typing import Final
+
+import dagster as dg
+
+from cdc_platform.assets.stream_state import StreamAsset, find_reading
+from cdc_platform.errors import SourceError
+from cdc_platform.sources.datastream.stream_state import Concern, StreamState, StreamStatus
+
+STREAM_IS_RUNNING: Final = "stream_is_running"
+
+_SEVERITIES: Final = {
+    # Dagster wants a severity of a check that passes, too, and shows none.
+    Concern.NONE: dg.AssetCheckSeverity.WARN,
+    Concern.WARNING: dg.AssetCheckSeverity.WARN,
+    Concern.FAILURE: dg.AssetCheckSeverity.ERROR,
+}
+
+
+def build_stream_check(stream: StreamAsset) -> dg.AssetChecksDefinition:
+    """Return the check that the stream runs and reports no errors.
+
+    It blocks nothing: what the stream has written so far is read and published all the same.
+    """
+
+    @dg.asset_check(
+        asset=stream.key,
+        name=STREAM_IS_RUNNING,
+        description="The stream is running and reports no errors, neither of its own nor of its objects. "
+        "Otherwise the tables may stand still, or miss rows, however quiet all looks.",
+        blocking=False,
+        required_resource_keys={stream.resource_key},
+    )
+    def stream_is_running(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        return judge_stream(find_reading(context, stream).outcome)
+
+    return stream_is_running
+
+
+def judge_stream(outcome: StreamStatus | SourceError) -> dg.AssetCheckResult:
+    """Return the result of the check: a status that is no concern passes, and nothing else does.
+
+    A status that may be read by itself later is a warning; one that somebody has to make readable an error.
+    """
+    if isinstance(outcome, SourceError):
+        return dg.AssetCheckResult(
+            passed=False,
+            severity=dg.AssetCheckSeverity.WARN if outcome.retryable else dg.AssetCheckSeverity.ERROR,
+            description=f"Whether the stream is running is not known. {outcome}",
+            metadata={"state": StreamState.UNKNOWN.value, "problem": type(outcome).__name__},
+        )
+    return dg.AssetCheckResult(
+        passed=outcome.concern is Concern.NONE,
+        severity=_SEVERITIES[outcome.concern],
+        description=outcome.summary,
+        metadata={
+            "state": outcome.state.value,
+            "stream_errors": len(outcome.errors),
+            "objects_in_trouble": len(outcome.troubled_objects),
+        },
+    )

@@ -1,0 +1,128 @@
+"""Completing the log: values that the source did not send are found in the batch, and in the tables."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.components import connected
+from cdc_platform.model.records import ModType
+from cdc_platform.model.resolution import RowChange, RowId, Values, needed_rows, resolve
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.stored_rows import look_up_rows
+
+HAS_UNAVAILABLE: Final = "coalesce(size(unavailable_columns), 0) > 0"
+_TAKEN: Final = (
+    "ordinal",
+    "table_name",
+    "change_kind",
+    "keys",
+    "previous_keys",
+    "new_values",
+    "unavailable_columns",
+    "is_whole_row",
+)
+_COMPLETED: Final = pa.schema(
+    [
+        ("done_ordinal", pa.int64()),
+        ("done_values", pa.string()),
+        ("done_unavailable", pa.list_(pa.string())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A change, and its place in the log."""
+
+    ordinal: int
+    change: RowChange
+
+
+def complete_changes(pipeline: Pipeline, spark: SparkSession, ordered: DataFrame, tick: int) -> DataFrame:
+    """Return ordered changes with the values that the source left out, as far as somebody knows them.
+
+    A row that changes its key takes its values along, so these are always looked for; others only where the
+    log is to be completed, since the merge of a patch leaves the stored values as they are.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the work.
+        ordered: the result of `order_records`, persisted.
+        tick: tick of the log before these changes, which the tables must have reached.
+
+    Raises:
+        CommitConflict: another run worked on the tables at the same time.
+    """
+    wanted = HAS_UNAVAILABLE
+    if not pipeline.traits.completes_log:
+        wanted += " AND (previous_keys IS NOT NULL OR change_kind = 'insert')"
+    asked = _ids(ordered.where(wanted))
+    if not asked:
+        return ordered
+    moves = ordered.where("previous_keys IS NOT NULL").select("table_name", "keys", "previous_keys").collect()
+    links = [((row[0], row[1]), (row[0], row[2])) for row in moves]
+    rows = list(_rows(_of_ids(spark, ordered, connected(asked, links))))
+    changes = [row.change for row in rows]
+    stored = look_up_rows(pipeline, spark, needed_rows(changes), tick)
+    resolution = resolve(changes, stored)
+    completed = [
+        (row.ordinal, json.dumps(done.new_values, ensure_ascii=False), list(done.unavailable))
+        for row, done in zip(rows, resolution.changes, strict=True)
+        if row.change.unavailable
+    ]
+    return _completed(spark, ordered, completed)
+
+
+def _ids(frame: DataFrame) -> set[RowId]:
+    return {(row[0], row[1]) for row in frame.select("table_name", "keys").distinct().collect()}
+
+
+def _of_ids(spark: SparkSession, ordered: DataFrame, ids: Iterable[RowId]) -> DataFrame:
+    """Return the changes of some rows, and the truncates of their tables."""
+    listed = sorted(ids)
+    names = pa.table({"id_table": [name for name, _ in listed], "id_keys": [keys for _, keys in listed]})
+    known = F.broadcast(spark.createDataFrame(names.to_pandas()))
+    is_same = (F.col("table_name") == F.col("id_table")) & (
+        (F.col("keys") == F.col("id_keys")) | (F.col("change_kind") == "truncate")
+    )
+    return ordered.join(known, is_same, "left_semi").select(*_TAKEN).orderBy("ordinal")
+
+
+def _rows(frame: DataFrame) -> Iterator[_Row]:
+    for row in frame.toLocalIterator():
+        values: Values | None = json.loads(row["new_values"]) if row["new_values"] is not None else None
+        unavailable = tuple(row["unavailable_columns"] or ())
+        change = RowChange(
+            table=row["table_name"],
+            key=row["keys"] or "",
+            mod_type=ModType(row["change_kind"].upper()),
+            new_values=values,
+            unavailable=unavailable,
+            previous_key=row["previous_keys"],
+            is_whole_row=row["is_whole_row"] or bool(unavailable),
+        )
+        yield _Row(row["ordinal"], change)
+
+
+def _completed(spark: SparkSession, ordered: DataFrame, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
+    columns = list(zip(*rows, strict=True))
+    done = spark.createDataFrame(
+        pa.table(dict(zip(_COMPLETED.names, columns, strict=True)), _COMPLETED).to_pandas(),
+        "done_ordinal bigint, done_values string, done_unavailable array<string>",
+    )
+    joined = ordered.join(F.broadcast(done), F.col("ordinal") == F.col("done_ordinal"), "left")
+    is_done = F.col("done_ordinal").isNotNull()
+    nothing_left = F.size("done_unavailable") == 0
+    found = {
+        "new_values": F.when(is_done, F.col("done_values")).otherwise(F.col("new_values")),
+        "is_whole_row": F.when(is_done, nothing_left).otherwise(F.col("is_whole_row")),
+        "unavailable_columns": F.when(is_done & ~nothing_left, F.col("done_unavailable")).when(
+            ~is_done, F.col("unavailable_columns")
+        ),
+    }
+    return joined.withColumns(found).select(*ordered.columns)

@@ -1,0 +1,47 @@
+"""Which stream of Datastream is asked for its state, and how patiently."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from cdc_platform.errors import SettingError
+
+_STREAM_NAME: Final = re.compile(
+    r"projects/(?P<project>[^/\s]+)/locations/(?P<location>[^/\s]+)/streams/(?P<stream>[^/\s]+)"
+)
+_POSITIVE: Final = ("deadline_s", "call_deadline_s", "max_attempts")
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """Where a stream is, and for how long it is asked.
+
+    ``stream`` is its full name, as events have it in `stream_name`. ``datastream_host`` is the address of an
+    emulator, asked without credentials and encryption; None means Google's. ``deadline_s`` ends a whole read
+    with all its pages and retries, ``call_deadline_s`` one attempt at one call.
+    """
+
+    stream: str
+    datastream_host: str | None = None
+    deadline_s: float = 20.0
+    call_deadline_s: float = 5.0
+    max_attempts: int = 3
+    backoff_initial_s: float = 0.2
+    backoff_max_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        if _STREAM_NAME.fullmatch(self.stream) is None:
+            example = "projects/PROJECT/locations/LOCATION/streams/STREAM"
+            raise SettingError("stream", f"must look like {example}, but is: {self.stream!r}")
+        host = self.datastream_host
+        if host is not None and ("://" in host or ":" not in host):
+            problem = f"must look like localhost:9020, without a scheme, but is: {host!r}"
+            raise SettingError("datastream_host", problem)
+        for name in _POSITIVE:
+            if getattr(self, name) <= 0:
+                raise SettingError(name, f"must be positive, but is: {getattr(self, name)}")
+
+    @property
+    def title(self) -> str:
+        """Name of the stream as messages say it."""
+        return f"stream `{self.stream}`"

@@ -1,0 +1,207 @@
+"""From messages to events: one decoder reads the messages of a stream in their order of arrival."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.debezium.envelope import (
+    DataEvent,
+    Heartbeat,
+    LogicalMessage,
+    Op,
+    Signal,
+    Told,
+    Tombstone,
+    TransactionBegin,
+    TransactionEnd,
+    Unreadable,
+    read_envelope,
+)
+from cdc_platform.sources.debezium.flattened import ADVICE as FLAT_ADVICE
+from cdc_platform.sources.debezium.flattened import read_flattened
+from cdc_platform.sources.debezium.identity import ADVICE as IDENTITY_ADVICE
+from cdc_platform.sources.debezium.identity import shows_full, shows_unusable
+from cdc_platform.sources.debezium.messages import Message, RawMessage, parse_line, parse_raw
+from cdc_platform.sources.debezium.pairing import key_text
+from cdc_platform.sources.debezium.plans import Planner
+from cdc_platform.sources.debezium.positions import is_snapshot, order_key
+from cdc_platform.sources.debezium.rows import RowDecoder
+from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.state import DecoderState
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A logical message: a marker at which a cut may be asked for.
+
+    ``content`` is as the connector sends it, base64 unless its binary mode says otherwise.
+    """
+
+    prefix: str
+    content: str
+    order_key: str
+    transaction_id: str
+    is_transactional: bool
+    lsn: int | None
+    micros: int | None
+    position: int
+
+
+Control = Tombstone | TransactionBegin | TransactionEnd | Checkpoint | Heartbeat | Signal
+Decoded = SourceEvent | FaultyEvent | Control
+
+
+class Decoder:
+    """Reads messages; what it has to know of earlier ones is its state, which a later decoder goes on with."""
+
+    def __init__(self, settings: DebeziumSettings, state: DecoderState | None = None) -> None:
+        self.settings = settings
+        self.state = state or DecoderState()
+        self._rows = RowDecoder(settings, Planner(settings), self.state)
+        self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
+
+    def decode_lines(self, lines: Iterable[str], first_position: int = 0) -> Iterator[Decoded]:
+        """Yield what the lines of a file tell; a line is one message, and empty ones have no position."""
+        filled = (line for line in lines if line.strip())
+        for position, line in enumerate(filled, start=first_position):
+            yield from self.decode(parse_line(line, position))
+
+    def decode_raw(self, messages: Iterable[RawMessage]) -> Iterator[Decoded]:
+        """Yield what messages of Kafka or of the engine tell."""
+        for raw in messages:
+            yield from self.decode(parse_raw(raw))
+
+    def decode(self, message: Message | FaultyEvent) -> list[Decoded]:
+        """Return what a message tells: most tell one thing, an update of a row without a key two."""
+        if isinstance(message, FaultyEvent):
+            return [message]
+        try:
+            told = read_envelope(message) or read_flattened(message)
+        except (Unreadable, ValueError, TypeError, KeyError) as error:
+            return [_fault(message, error)]
+        try:
+            return self._decode_told(told, message)
+        except (Unreadable, ValueError, TypeError) as error:
+            return [_fault(message, error, told if isinstance(told, DataEvent) else None)]
+
+    def _decode_told(self, told: Told, message: Message) -> list[Decoded]:
+        if isinstance(told, DataEvent):
+            return self._decode_data(told)
+        if isinstance(told, LogicalMessage):
+            return [self._checkpoint(told)]
+        if isinstance(told, Tombstone):
+            return [self._checked_tombstone(told, message)]
+        return [told]
+
+    def _decode_data(self, event: DataEvent) -> list[Decoded]:
+        if event.source.name == self.settings.signal_table:
+            return [Signal(event.message.position)]
+        if is_snapshot(event.source) and event.source.lsn is not None:
+            floor = self.state.floors.get(event.source.server, 0)
+            self.state.floors[event.source.server] = max(floor, event.source.lsn)
+        if event.is_flat:
+            is_delete = event.op is Op.DELETE and event.key is not None
+            self.state.flat_deletes[event.message.topic] = key_text(event.key or {}) if is_delete else ""
+        self._check_identity(event)
+        self.state.pairer.remember(event)
+        table = self._table(event)
+        return list(self._rows.decode(event, table, self._is_full(event, table)))
+
+    def _table(self, event: DataEvent) -> str:
+        """Return the table's name in the lake, which that of a partition is not.
+
+        Raises:
+            Unreadable: a partition alone was truncated.
+        """
+        schema, table = event.source.schema, event.source.table
+        for pattern, target in self._partitions:
+            if pattern.fullmatch(event.source.name):
+                schema, _, table = target.partition(".")
+                if event.op is Op.TRUNCATE and target != event.source.name:
+                    raise Unreadable(
+                        f"The partition `{event.source.name}` of `{target}` was truncated, and nothing tells "
+                        "which rows were in it. Take a new snapshot of the table; to keep partitions apart, "
+                        "take the pattern out of `partitions`."
+                    )
+                break
+        return self.settings.table_name.format(database=event.source.database, schema=schema, table=table)
+
+    def _is_full(self, event: DataEvent, table: str) -> bool:
+        return event.source.name in self.state.full or table in self.settings.full_identity
+
+    def _check_identity(self, event: DataEvent) -> None:
+        """Learn the replica identity of the event's table.
+
+        Raises:
+            Unreadable: it is one that nothing can be done with.
+        """
+        name = event.source.name
+        if shows_full(event):
+            self.state.full.add(name)
+            self.state.unusable.discard(name)
+        elif event.op is Op.UPDATE and event.before is None and event.key:
+            self.state.full.discard(name)
+        if name in self.state.full or self._names_full(event):
+            return
+        if shows_unusable(event):
+            self.state.unusable.add(name)
+        if name in self.state.unusable and event.op is not Op.TRUNCATE and not is_snapshot(event.source):
+            raise Unreadable(
+                f"{IDENTITY_ADVICE}. Where the table really has the key, and FULL, name it in "
+                "`full_identity`."
+            )
+
+    def _names_full(self, event: DataEvent) -> bool:
+        source = event.source
+        return (
+            self.settings.table_name.format(
+                database=source.database, schema=source.schema, table=source.table
+            )
+            in self.settings.full_identity
+        )
+
+    def _checkpoint(self, told: LogicalMessage) -> Checkpoint:
+        return Checkpoint(
+            told.prefix,
+            told.content,
+            order_key(told, self.state.floors.get(told.source.server, 0)),
+            told.transaction_id,
+            told.source.tx_id is not None,
+            told.source.lsn,
+            told.source.micros,
+            told.message.position,
+        )
+
+    def _checked_tombstone(self, tombstone: Tombstone, message: Message) -> Decoded:
+        """Return the tombstone, or a fault where it is all that a flattened stream tells of a delete."""
+        last = self.state.flat_deletes.get(tombstone.topic)
+        if last is None or last == key_text(tombstone.key or {}):
+            return tombstone
+        return FaultyEvent(
+            "A row was deleted, and the flattened stream does not say when: it has sent a tombstone alone. "
+            f"{FLAT_ADVICE}.",
+            message.text,
+            message.position,
+        )
+
+
+def _fault(message: Message, error: Exception, event: DataEvent | None = None) -> FaultyEvent:
+    known = isinstance(error, Unreadable)
+    reason = str(error) if known else f"The event is not what Debezium documents: {error!r}."
+    metadata = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
+    return FaultyEvent(
+        reason,
+        message.text or _as_text(message),
+        message.position,
+        None if event is None else event.source.name,
+        None,
+        json.dumps(metadata, ensure_ascii=False),
+    )
+
+
+def _as_text(message: Message) -> str:
+    parts: Mapping[str, Any] = {"topic": message.topic, "key": message.key, "value": message.value}
+    return json.dumps(parts, ensure_ascii=False, default=str)

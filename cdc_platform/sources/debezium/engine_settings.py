@@ -1,0 +1,162 @@
+"""What the embedded engine is told: from which database it reads, and into which spool it writes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from cdc_platform.errors import SettingError
+
+MARKER_PREFIX: Final = "cdc_platform.caught_up"
+"""Beginning of the prefix of the logical message that tells the engine to which point it has to read."""
+
+CONNECTOR: Final = "io.debezium.connector.postgresql.PostgresConnector"
+OFFSET_STORE: Final = "org.apache.kafka.connect.storage.FileOffsetBackingStore"
+OWNED: Final = ("offset.", "converter.", "key.converter.", "value.converter.", "header.converter.")
+"""Beginnings of the properties that are set here alone: the spool's promises rest on them."""
+
+
+class Snapshot(StrEnum):
+    """What the engine reads before it follows the changes; values are Debezium's `snapshot.mode`."""
+
+    INITIAL = "initial"
+    """All rows, when the spool is new."""
+    WHEN_NEEDED = "when_needed"
+    """All rows, when the spool is new or the slot no longer has what comes next."""
+    ALWAYS = "always"
+    """All rows, at every start."""
+    NEVER = "no_data"
+    """No rows: what did not change since the slot was made stays unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """What the embedded engine is told.
+
+    Args:
+        spool: folder into which the engine writes its events; nobody else writes there.
+        host: the database server.
+        database: the database whose changes are captured.
+        user: a role with LOGIN and REPLICATION that may read the tables.
+        port: port of the server.
+        password: the role's password.
+        tables: regular expressions of `SCHEMA.TABLE`; none for all tables.
+        topic_prefix: first part of every topic's name.
+        slot: replication slot; it is created when it is missing, and one spool alone reads it.
+        publication: publication; it is created when it is missing and the role may.
+        snapshot: what is read before the changes.
+        with_schemas: whether each key and value carries its schema block, by which it is decoded.
+        java_memory: heap of the engine's JVM.
+        properties: further properties of the connector, as Debezium documents them.
+    """
+
+    spool: str
+    host: str
+    database: str
+    user: str
+    port: int = 5432
+    password: str = field(default="", repr=False)
+    tables: tuple[str, ...] = ()
+    topic_prefix: str = "cdc"
+    slot: str = "cdc_platform"
+    publication: str = "cdc_platform"
+    snapshot: Snapshot = Snapshot.INITIAL
+    with_schemas: bool = True
+    java_memory: str = "512m"
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse properties that would break the spool's promises."""
+        owned = self._owned(Path()).keys() - {"message.prefix.include.list"}
+        for name in self.properties:
+            if name.startswith(OWNED) or name in owned:
+                raise SettingError(
+                    f"engine.properties.{name}",
+                    "cannot be set here: it has a setting of its own, or is set so that no event is lost. "
+                    "Remove it.",
+                )
+
+    def folder(self) -> Path:
+        """Return the spool's folder."""
+        return Path(self.spool)
+
+    def identity(self) -> dict[str, str]:
+        """Return what must stay the same while a spool lives."""
+        return {
+            "server": f"{self.host}:{self.port}",
+            "database": self.database,
+            "slot": self.slot,
+            "topic_prefix": self.topic_prefix,
+        }
+
+    def to_json(self) -> str:
+        """Return the settings as a line of JSON; it holds the password."""
+        return json.dumps(asdict(self) | {"properties": dict(self.properties)})
+
+    @classmethod
+    def from_json(cls, text: str) -> "EngineSettings":
+        """Return the settings that `to_json` has written."""
+        given = json.loads(text)
+        return cls(
+            **given | {"tables": tuple(given["tables"]), "snapshot": Snapshot(given["snapshot"])},
+        )
+
+    def connector_properties(self, offsets: Path) -> dict[str, str]:
+        """Return the properties of engine and connector.
+
+        Offsets are flushed with every batch, and messages that cannot be written stop the engine.
+        """
+        return _DEFAULTS | dict(self.properties) | self._owned(offsets)
+
+    def _owned(self, offsets: Path) -> dict[str, str]:
+        schemas = str(self.with_schemas).lower()
+        owned = {
+            "name": self.slot,
+            "connector.class": CONNECTOR,
+            "topic.prefix": self.topic_prefix,
+            "database.hostname": self.host,
+            "database.port": str(self.port),
+            "database.dbname": self.database,
+            "database.user": self.user,
+            "database.password": self.password,
+            "plugin.name": "pgoutput",
+            "slot.name": self.slot,
+            "publication.name": self.publication,
+            "snapshot.mode": self.snapshot.value,
+            "provide.transaction.metadata": "true",
+            "offset.storage": OFFSET_STORE,
+            "offset.storage.file.filename": str(offsets),
+            "offset.flush.interval.ms": "0",
+            # A slot that was made anew is noticed, instead of a gap that nobody sees.
+            "offset.mismatch.strategy": "trust_offset",
+            "offset.flush.timeout.ms": "60000",
+            "key.converter.schemas.enable": schemas,
+            "value.converter.schemas.enable": schemas,
+            "header.converter.schemas.enable": "false",
+            # A null in a column with a default would arrive as the default.
+            "value.converter.replace.null.with.default": "false",
+        }
+        if self.tables:
+            owned["table.include.list"] = ",".join(self.tables)
+        prefixes = self.properties.get("message.prefix.include.list")
+        if prefixes:
+            owned["message.prefix.include.list"] = f"{prefixes},{MARKER_PREFIX}.*"
+        return owned
+
+
+_DEFAULTS: Final = {
+    # Truncates are silent by default, and then rows stay that the source no longer has.
+    "skipped.operations": "none",
+    # Without heartbeats a slot stands still, and the server keeps its log, while other tables are busy.
+    "heartbeat.interval.ms": "10000",
+    "publication.autocreate.mode": "filtered",
+    "max.batch.size": "8192",
+    "max.queue.size": "16384",
+    # By default the engine tries for ever, and nobody hears why.
+    "errors.max.retries": "3",
+    "retriable.restart.connector.wait.ms": "2000",
+    "slot.max.retries": "2",
+    "slot.retry.delay.ms": "1000",
+}

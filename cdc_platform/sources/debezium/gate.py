@@ -1,0 +1,175 @@
+"""The gate: it lets transactions pass that have arrived whole, and everything before the first that has not.
+
+A connector emits transactions one after the other, in the order of their commits. So when one is not whole
+yet, what was committed before it may pass, and the rest is read again by the next tick.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.debezium.decoder import Checkpoint, Decoded
+from cdc_platform.sources.debezium.envelope import Signal, TransactionBegin, TransactionEnd
+from cdc_platform.sources.event_batches import Released
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What one message tells, and where the message lies: which file or partition, and how far in it."""
+
+    told: Decoded
+    origin: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What may enter the log, each with its origin.
+
+    ``resume`` tells per origin from which position on it must be read again; the others have been read.
+    """
+
+    events: tuple[tuple[Released, str], ...]
+    resume: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """What has arrived of a transaction."""
+
+    members: list[tuple[SourceEvent | FaultyEvent, str]] = field(default_factory=list)
+    messages: set[str] = field(default_factory=set)
+    expected: int | None = None
+    first_order: str | None = None
+    places: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.expected is not None and len(self.messages) >= self.expected
+
+    def take_place(self, arrival: Arrival) -> None:
+        known = self.places.setdefault(arrival.origin, arrival.position)
+        self.places[arrival.origin] = min(known, arrival.position)
+
+
+class TransactionGate:
+    """Collects what arrives in one tick.
+
+    ``is_one_stream`` tells that everything comes in the order in which the connector emitted it, so that
+    what a transaction lacks at its end will not come any more.
+    """
+
+    def __init__(self, *, is_one_stream: bool) -> None:
+        self._is_one_stream = is_one_stream
+        self._transactions: dict[str, _Transaction] = {}
+        self._free: list[tuple[SourceEvent | FaultyEvent, str, int]] = []
+        self._current = ""
+
+    def take(self, arrivals: Iterable[Arrival]) -> None:
+        """Take what has arrived."""
+        for arrival in arrivals:
+            self._take(arrival)
+
+    def _take(self, arrival: Arrival) -> None:
+        told = arrival.told
+        if isinstance(told, TransactionBegin):
+            self._current = told.transaction_id
+            self._of(told.transaction_id).take_place(arrival)
+        elif isinstance(told, TransactionEnd):
+            ended = self._of(told.transaction_id)
+            ended.expected = told.event_count
+            ended.take_place(arrival)
+            self._current = ""
+        elif isinstance(told, Checkpoint) and told.is_transactional:
+            self._count(told.transaction_id, arrival, told.order_key)
+        elif isinstance(told, Signal):
+            self._count(self._current, arrival)
+        elif isinstance(told, SourceEvent | FaultyEvent):
+            self._take_event(told, arrival)
+
+    def _take_event(self, event: SourceEvent | FaultyEvent, arrival: Arrival) -> None:
+        is_faulty = isinstance(event, FaultyEvent)
+        transaction = self._current if is_faulty else event.transaction_id
+        if not transaction or (is_faulty and not self._is_one_stream):
+            self._free.append((event, arrival.origin, arrival.position))
+            return
+        self._count(transaction, arrival, None if is_faulty else event.order_key)
+        self._of(transaction).members.append((event, arrival.origin))
+
+    def _count(self, transaction: str, arrival: Arrival, order_key: str | None = None) -> None:
+        if not transaction:
+            return
+        found = self._of(transaction)
+        found.take_place(arrival)
+        told = arrival.told
+        identity = told.event_id if isinstance(told, SourceEvent) else None
+        found.messages.add(_message_of(identity) or f"{arrival.origin}#{arrival.position}")
+        if order_key is not None and (found.first_order is None or order_key < found.first_order):
+            found.first_order = order_key
+
+    def _of(self, transaction: str) -> _Transaction:
+        return self._transactions.setdefault(transaction, _Transaction())
+
+    @property
+    def has_whole(self) -> bool:
+        """Whether something may pass."""
+        return bool(self._free) or any(found.is_whole for found in self._transactions.values())
+
+    def let_pass(self) -> Passed:
+        """Return everything, each event by itself: nothing tells which transactions are whole."""
+        members = [member for found in self._transactions.values() for member in found.members]
+        events = [*members, *((event, origin) for event, origin, _ in self._free)]
+        return Passed(tuple((Released(event, "", 1), origin) for event, origin in events), {})
+
+    def open_up(self) -> Passed:
+        """Return what may pass, in no particular order, and from where on the rest is to be read again."""
+        waiting = [found for found in self._transactions.values() if self._waits(found)]
+        orders = [found.first_order for found in waiting if found.first_order is not None]
+        limit = min(orders, default=None)
+        passed: list[tuple[Released, str]] = []
+        held: list[Mapping[str, int]] = [found.places for found in waiting]
+        for event, origin, position in self._free:
+            if limit is not None and isinstance(event, SourceEvent) and event.order_key >= limit:
+                held.append({origin: position})
+            else:
+                passed.append((Released(event, "", 1), origin))
+        for name, found in self._transactions.items():
+            if self._waits(found):
+                continue
+            if limit is not None and found.first_order is not None and found.first_order >= limit:
+                held.append(found.places)
+            else:
+                passed += _released(name, found)
+        return Passed(tuple(passed), _earliest(held))
+
+    def _waits(self, found: _Transaction) -> bool:
+        """Whether more of a transaction is to come."""
+        if found.expected is None:
+            return True
+        return not self._is_one_stream and not found.is_whole
+
+
+def _message_of(event_id: str | None) -> str | None:
+    """Return what the events of one message share of their identities."""
+    return event_id.removesuffix("+") if event_id is not None else None
+
+
+def _released(name: str, found: _Transaction) -> list[tuple[Released, str]]:
+    distinct = {event.event_id: (event, origin) for event, origin in found.members if event.event_id}
+    nameless = [(event, origin) for event, origin in found.members if not event.event_id]
+    members = [*distinct.values(), *nameless]
+    fault = None
+    if not found.is_whole and found.members:
+        fault = (
+            f"Its transaction {name} has {found.expected} events by the connector's word, of which "
+            f"{len(found.messages)} have come"
+        )
+    return [(Released(event, name, len(members), fault), origin) for event, origin in members]
+
+
+def _earliest(held: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    resume: dict[str, int] = {}
+    for places in held:
+        for origin, position in places.items():
+            resume[origin] = min(position, resume.get(origin, position))
+    return resume

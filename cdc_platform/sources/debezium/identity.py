@@ -1,0 +1,50 @@
+"""Replica identities: what the image before a change can be trusted for, and the one that cannot be used."""
+
+from typing import Any, Final
+
+from cdc_platform.sources.debezium.envelope import DataEvent, Op
+
+ADVICE: Final = (
+    "The table's replica identity is an index beside its primary key, so that deletes and key changes name a "
+    "key that is made up (0) and rows cannot be told apart. Run ALTER TABLE ... REPLICA IDENTITY FULL (or "
+    "DEFAULT), let the connector take a new snapshot of the table, and begin the table anew"
+)
+
+
+_EMPTY: Final = (
+    *("", 0, False, [], {}),
+    # as JSON, decimal, UUID and moment
+    *("{}", "AA==", "0", "00000000-0000-0000-0000-000000000000", "1970-01-01T00:00:00Z"),
+)
+
+
+def has_content(value: Any) -> bool:
+    """Whether a value is neither null nor what stands for one in a column that is NOT NULL."""
+    return value is not None and value not in _EMPTY
+
+
+def tells_more_than_key(event: DataEvent) -> bool:
+    """Whether the image before has content beyond the key, as it has under FULL and under an index."""
+    if event.before is None or event.is_flat:
+        return False
+    keys = event.key or {}
+    return any(name not in keys and has_content(value) for name, value in event.before.items())
+
+
+def shows_full(event: DataEvent) -> bool:
+    """Whether the event is one that only FULL gives: an update whose key is the same with the row before it."""
+    if event.op is not Op.UPDATE or event.before is None or event.is_flat:
+        return False
+    keys = event.key
+    if not keys:
+        return True
+    return tells_more_than_key(event) and all(
+        name in event.before and event.before[name] == value for name, value in keys.items()
+    )
+
+
+def shows_unusable(event: DataEvent) -> bool:
+    """Whether the event is one that only an index beside the key gives: content before, but no key."""
+    if event.op is not Op.DELETE or not event.key:
+        return False
+    return tells_more_than_key(event) and not any(has_content(value) for value in event.key.values())

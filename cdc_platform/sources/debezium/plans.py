@@ -1,0 +1,182 @@
+"""Plans of tables: how each column of an event is read, made once for all events of one form."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.sources.debezium.encodings import (
+    Encoding,
+    agreed_encoding,
+    declared_encoding,
+    told_encoding,
+    told_type,
+)
+from cdc_platform.sources.debezium.envelope import DataEvent, Unreadable
+from cdc_platform.sources.debezium.postgres_types import PostgresType
+from cdc_platform.sources.debezium.settings import DebeziumSettings, NullPolicy
+from cdc_platform.sources.debezium.unavailable import Detector, detector_of, masked_markers, version_of
+from cdc_platform.sources.debezium.values import Read, reader_of
+
+_MAX_PLANS: Final = 10_000
+_ANY: Final = "*"
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """How one column is read; ``default`` is what a NULL may have become on its way."""
+
+    name: str
+    encoding: Encoding
+    read: Read
+    detector: Detector
+    default: Any = _MISSING
+
+    def may_be_null(self, value: Any) -> bool:
+        """Whether the converter may have put the value in the place of NULL."""
+        return self.default is not _MISSING and value is not None and bool(value == self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """How all columns of a table are read; ``column_types`` is JSON as in `SourceEvent`."""
+
+    keys: tuple[str, ...]
+    columns: Mapping[str, ColumnPlan]
+    column_types: str
+
+
+@dataclass(slots=True)
+class Planner:
+    """Makes plans, and keeps them."""
+
+    settings: DebeziumSettings
+    _plans: dict[Any, TablePlan] = field(default_factory=dict)
+
+    def plan(self, event: DataEvent, table: str) -> TablePlan:
+        """Return the plan for an event of a table, by its name in the lake.
+
+        Raises:
+            Unreadable: nothing tells the type of a column.
+        """
+        row = event.after if event.after is not None else event.before or event.key or {}
+        keys = self._keys(event, table)
+        form = str(event.fields) if event.fields is not None else _form(row)
+        identity = (table, event.source.version, keys, form, str(event.key_fields))
+        plan = self._plans.get(identity)
+        if plan is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[identity] = self._make(event, table, keys, row)
+        return plan
+
+    def _keys(self, event: DataEvent, table: str) -> tuple[str, ...]:
+        if event.key is not None:
+            return tuple(event.key)
+        declared = self.settings.keys.get(table)
+        if declared is not None:
+            return declared
+        if not event.message.has_key:
+            raise Unreadable(
+                f"The event is stored without its key. Name the key columns of `{table}` in the setting "
+                "`keys`."
+            )
+        return ()
+
+    def _make(self, event: DataEvent, table: str, keys: tuple[str, ...], row: Mapping[str, Any]) -> TablePlan:
+        told = {item["field"]: item for item in (*(event.key_fields or ()), *(event.fields or ()))}
+        ignored = self.settings.ignored_columns.get(table, ())
+        names = [name for name in (*keys, *(told or row)) if name not in ignored]
+        plans = {
+            name: self._column(event, table, name, told.get(name), row.get(name))
+            for name in dict.fromkeys(names)
+        }
+        return TablePlan(keys, plans, column_types(plans.values(), keys))
+
+    def _column(
+        self, event: DataEvent, table: str, name: str, told: Mapping[str, Any] | None, value: Any
+    ) -> ColumnPlan:
+        declared = self.settings.columns.get(table, {}).get(name)
+        known = PostgresType.parse(declared) if declared else told_type(told) if told else None
+        encoding = self._encoding(table, name, told, known, value)
+        mask = self._mask(table, name, told)
+        detector = detector_of(
+            encoding.source,
+            version_of(event.source.version),
+            self.settings.connector,
+            self._null_policy(table, name, encoding.source),
+            mask,
+            is_masked=bool(told and (told.get("parameters") or {}).get("masked") == "true"),
+        )
+        has_default = told is not None and told.get("optional") is True and told.get("default") is not None
+        default = told["default"] if told is not None and has_default else _MISSING
+        return ColumnPlan(name, encoding, reader_of(encoding), detector, default)
+
+    def _encoding(
+        self,
+        table: str,
+        name: str,
+        told: Mapping[str, Any] | None,
+        known: PostgresType | None,
+        value: Any,
+    ) -> Encoding:
+        declared = None if known is None else declared_encoding(known, self.settings.connector)
+        if told is not None:
+            encoding = told_encoding(told)
+            return encoding if declared is None else agreed_encoding(encoding, declared)
+        if declared is not None:
+            return declared
+        if isinstance(value, bool):
+            return told_encoding({"type": "boolean"})
+        raise Unreadable(
+            f"The event has no schema block, and nothing says what the column `{name}` of `{table}` is: its "
+            "JSON alone may be one of several types. Set `schemas.enable=true` in the connector's converters, or "
+            f"declare PostgreSQL's type: columns: {{{table}: {{{name}: TYPE}}}}."
+        )
+
+    def _mask(self, table: str, name: str, told: Mapping[str, Any] | None) -> tuple[str, ...]:
+        placeholder = self.settings.connector.placeholder_bytes
+        mask = self.settings.column_placeholders.get(table, {}).get(name)
+        if mask is not None:
+            return masked_markers(f"column_placeholders.{table}.{name}", mask, placeholder)
+        length = ((told or {}).get("parameters") or {}).get("truncateLength")
+        if length is None:
+            return ()
+        return masked_markers("column_placeholders", f"truncate:{length}", placeholder)
+
+    def _null_policy(self, table: str, name: str, source: str) -> NullPolicy:
+        policies = self.settings.null_policies
+        for word in (f"{table}.{name}", source, _ANY):
+            if word in policies:
+                return policies[word]
+        return NullPolicy.ERROR
+
+
+def _form(row: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
+    return tuple((name, isinstance(value, bool)) for name, value in row.items())
+
+
+def column_types(columns: Any, keys: Sequence[str]) -> str:
+    """Return the JSON array that `SourceEvent.column_types` has; key columns come first, in their order."""
+    ordered = sorted(
+        enumerate(columns),
+        key=lambda pair: (keys.index(pair[1].name) if pair[1].name in keys else len(keys), pair[0]),
+    )
+    return json.dumps(
+        [
+            _column_json(column.name, column.encoding.column_type, column.name in keys, ordinal)
+            for ordinal, (_, column) in enumerate(ordered, start=1)
+        ],
+        ensure_ascii=False,
+    )
+
+
+def _column_json(name: str, column_type: ColumnType, is_key: bool, ordinal: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": column_type.to_fields(),
+        "is_primary_key": is_key,
+        "ordinal_position": ordinal,
+    }

@@ -1,0 +1,75 @@
+"""Names of PostgreSQL's types, in the one form that the tables of encodings and shapes have them."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+TEXT: Final = "text"
+STRING_ARRAY: Final = "string[]"
+"""An array of texts of which no one tells the PostgreSQL type."""
+
+_ALIASES: Final = {
+    "bool": "boolean",
+    "int2": "smallint",
+    "smallserial": "smallint",
+    "int": "integer",
+    "int4": "integer",
+    "serial": "integer",
+    "int8": "bigint",
+    "bigserial": "bigint",
+    "float4": "real",
+    "float8": "double precision",
+    "float": "double precision",
+    "decimal": "numeric",
+    "dec": "numeric",
+    "character varying": "varchar",
+    "character": "bpchar",
+    "char": "bpchar",
+    "bit varying": "varbit",
+    "timestamp with time zone": "timestamptz",
+    "timestamp without time zone": "timestamp",
+    "time with time zone": "timetz",
+    "time without time zone": "time",
+}
+_SIZES: Final = re.compile(r"\(\s*(-?\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
+_AS_TEXT: Final = " as text"
+_SPACES: Final = re.compile(r"\s+")
+_ARRAY: Final = re.compile(r"(.*?)\s*(?:\[\d*\])+", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresType:
+    """A type by its short name, such as `varchar` or `integer[]`, and the sizes in its parentheses.
+
+    ``is_kept_as_text`` tells that somebody wants the values as texts, such as dates that have no end.
+    """
+
+    name: str
+    sizes: tuple[int, ...] = ()
+    element: "PostgresType | None" = None
+    is_kept_as_text: bool = False
+
+    @classmethod
+    def parse(cls, text: str, sizes: tuple[int, ...] = ()) -> "PostgresType":
+        """Return the type of a text such as `numeric(10,2)`, `timestamp(3)`, `_int4` or `date as text`.
+
+        A type that is not known keeps its name: its values are texts.
+
+        Args:
+            text: the type as PostgreSQL or Debezium writes it.
+            sizes: precision and scale, or length, where the text does not have them.
+        """
+        plain = _SPACES.sub(" ", text.strip().lower())
+        if plain.endswith(_AS_TEXT):
+            return replace(cls.parse(plain.removesuffix(_AS_TEXT), sizes), is_kept_as_text=True)
+        array = _ARRAY.fullmatch(plain)
+        inner = array.group(1) if array else plain[1:] if plain.startswith("_") else None
+        if inner is not None:
+            element = cls.parse(inner, sizes)
+            return cls(f"{element.name}[]", element=element)
+        found = _SIZES.search(plain)
+        if found is not None:
+            sizes = tuple(int(size) for size in found.groups() if size is not None)
+            plain = _SPACES.sub(" ", _SIZES.sub("", plain)).strip()
+        name = plain.rpartition(".")[2].strip('"') if "." in plain else plain
+        return cls(_ALIASES.get(name, name), sizes)

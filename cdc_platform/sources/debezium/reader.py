@@ -1,0 +1,146 @@
+"""Files of Debezium's events as a data source of Spark: one task, since a stream has one order."""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from cdc_platform.errors import SourceError
+from cdc_platform.model.events import FaultyEvent
+from cdc_platform.model.files import SourceFile, files_from_json
+from cdc_platform.model.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
+from cdc_platform.sources.archives import trust_archives
+from cdc_platform.sources.debezium.decoder import Decoder
+from cdc_platform.sources.debezium.gate import Arrival, Passed, TransactionGate
+from cdc_platform.sources.debezium.progress import STATE, FileProgress
+from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.source import SUFFIXES
+from cdc_platform.sources.debezium.state import DecoderState
+from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
+from cdc_platform.sources.file_store import FileStore
+
+FORMAT_NAME: Final = "debezium_files"
+SETTINGS_OPTION: Final = "settings"
+TICK_OPTION: Final = "tick"
+SLICE_OPTION: Final = "slice"
+INPUTS_OPTION: Final = "inputs"
+MOST_BYTES: Final = 256 * 1024**2
+"""So much is read by one tick, and more only where a transaction is larger."""
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+class DebeziumDataSource(DataSource):
+    """Format `debezium_files`; options are `settings`, `tick`, `slice` and `inputs`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT_NAME
+
+    def schema(self) -> StructType:
+        """Return the schema of the raw records."""
+        trust_archives()
+        return from_arrow_schema(RAW_EVENT_RECORDS)
+
+    def reader(self, schema: StructType) -> "DebeziumReader":  # noqa: ARG002 - Spark's signature
+        """Return the reader of the files that the options name."""
+        trust_archives()
+        return DebeziumReader(dict(self.options))
+
+
+class DebeziumReader(DataSourceReader):
+    """Reads files in a worker."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is one
+        """Yield the events of the files that may enter the log, and what reports on files and stream."""
+        trust_archives()
+        settings = DebeziumSettings.from_options(self._options[SETTINGS_OPTION])
+        piece = Slice(**json.loads(self._options[SLICE_OPTION]))
+        inputs = json.loads(self._options[INPUTS_OPTION])
+        batches = EventBatches(int(self._options[TICK_OPTION]))
+        yield from _Reading(settings, inputs).run(batches, piece)
+
+
+class _Reading:
+    """One tick's reading: files in the order of their names, until there is enough that may pass."""
+
+    def __init__(self, settings: DebeziumSettings, inputs: Mapping[str, Any]) -> None:
+        assert isinstance(settings.input, FilesInput)
+        self.store = FileStore(settings.input.path, SUFFIXES)
+        self.decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
+        self.gate = TransactionGate(is_one_stream=True)
+        self.has_gate = settings.has_transaction_topic
+        self.unread = files_from_json(inputs["files"])
+        self.begun: Mapping[str, int] = inputs["lines"]
+        self.ends: dict[str, int] = {}
+        self.failed: dict[str, str] = {}
+
+    def run(self, batches: EventBatches, piece: Slice) -> Iterator[pa.RecordBatch]:
+        """Read, and yield what may pass."""
+        total_bytes = 0
+        for file in self.unread:
+            if total_bytes > MOST_BYTES and self.gate.has_whole:
+                break
+            self._read_file(file)
+            total_bytes += file.size_bytes
+        yield from self._give_out(self._open_up(), batches, piece)
+
+    def _read_file(self, file: SourceFile) -> None:
+        begun = self.begun[file.path]
+        try:
+            lines = _lines(self.store.read(file.path))
+        except (SourceError, OSError, EOFError) as error:
+            self.failed[file.path] = f"{type(error).__name__}: {error}"
+            return
+        position = begun
+        for position, line in enumerate(lines[begun:], start=begun):
+            if line.strip():
+                told = self.decoder.decode_lines([line], position)
+                self.gate.take(Arrival(one, file.path, position) for one in told)
+        self.ends[file.path] = max(begun, len(lines))
+
+    def _open_up(self) -> Passed:
+        return self.gate.open_up() if self.has_gate else self.gate.let_pass()
+
+    def _give_out(self, passed: Passed, batches: EventBatches, piece: Slice) -> Iterator[pa.RecordBatch]:
+        files = {file.path: file for file in self.unread}
+        counts: dict[str, FileCounts] = {path: FileCounts() for path in files}
+        for released, origin in passed.events:
+            batches.add_whole(released, piece, files[origin])
+            _count(counts[origin], released)
+            yield from batches.take_full()
+        for path, end in self.ends.items():
+            progress = FileProgress(files[path].version, min(end, passed.resume.get(path, end)))
+            batches.report_file(piece, files[path], counts[path], version=progress.to_text())
+        for path, error in self.failed.items():
+            batches.report_file(piece, files[path], counts[path], error)
+        state = SourceFile(STATE, "", 0, 0, self.decoder.state.to_json())
+        batches.report_file(piece, state, FileCounts())
+        report = SliceReport(
+            piece.token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
+        )
+        batches.report_slice(report, len(passed.events))
+        yield from batches.take()
+
+
+def _count(counts: FileCounts, released: Released) -> None:
+    if isinstance(released.event, FaultyEvent):
+        counts.faults += 1
+    else:
+        counts.events += 1
+
+
+def _lines(data: bytes) -> list[str]:
+    """Return the whole lines of a file; one that is still being written has no end yet."""
+    text = (gzip.decompress(data) if data.startswith(_GZIP_MAGIC) else data).decode(errors="surrogateescape")
+    whole = text if text.endswith("\n") or data.startswith(_GZIP_MAGIC) else text[: text.rfind("\n") + 1]
+    return whole.splitlines()

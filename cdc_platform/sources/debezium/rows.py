@@ -1,0 +1,245 @@
+"""Rows of events: keys, values and what was not sent, as one change each."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.records import ModType
+from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
+from cdc_platform.sources.debezium.identity import has_content
+from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, TablePlan
+from cdc_platform.sources.debezium.positions import event_id, is_snapshot, order_key
+from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.state import DecoderState
+from cdc_platform.sources.debezium.unavailable import Verdict
+from cdc_platform.sources.debezium.values import ValueRefused
+
+_MOD_TYPES: Final[Mapping[Op, ModType]] = {
+    Op.CREATE: ModType.INSERT,
+    Op.UPDATE: ModType.UPDATE,
+    Op.DELETE: ModType.DELETE,
+    Op.READ: ModType.SNAPSHOT,
+    Op.TRUNCATE: ModType.TRUNCATE,
+}
+_NO_KEY: Final = "{}"
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What an event's values were found to be."""
+
+    unavailable: list[str] = field(default_factory=list)
+    literal_markers: list[str] = field(default_factory=list)
+    null_or_default: list[str] = field(default_factory=list)
+    lossy_nulls: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RowDecoder:
+    """Makes changes of data events."""
+
+    settings: DebeziumSettings
+    planner: Planner
+    state: DecoderState
+
+    def decode(self, event: DataEvent, table: str, is_full: bool) -> Iterator[SourceEvent]:
+        """Yield the changes of an event: two for an update of a row without a key, which is replaced.
+
+        Args:
+            event: the event.
+            table: its table's name in the lake.
+            is_full: whether the image before a change is the whole row.
+
+        Raises:
+            Unreadable: a value or the key cannot be used.
+        """
+        change = self._frame(event, table)
+        if event.op is Op.TRUNCATE:
+            yield change
+            return
+        plan = self.planner.plan(event, table)
+        change = replace(change, column_types=plan.column_types)
+        if not plan.keys:
+            yield from self._without_key(event, plan, change)
+        else:
+            yield self._with_key(event, plan, change, is_full=is_full)
+
+    def _frame(self, event: DataEvent, table: str) -> SourceEvent:
+        """Return the change without its row."""
+        source = event.source
+        return SourceEvent(
+            table=table,
+            mod_type=_MOD_TYPES[event.op],
+            order_key=order_key(event, self.state.floors.get(source.server, 0)),
+            event_id=event_id(event, source.table),
+            transaction_id="" if is_snapshot(source) else event.transaction_id,
+            source_micros=source.micros,
+            column_types="[]",
+            keys=_NO_KEY,
+            new_values=None,
+            metadata=_metadata(event, _Findings()),
+            position=event.message.position,
+        )
+
+    def _with_key(
+        self, event: DataEvent, plan: TablePlan, change: SourceEvent, *, is_full: bool
+    ) -> SourceEvent:
+        key = event.key if event.key is not None else _key_in(event, plan)
+        keys, findings = _key_json(plan, key), _Findings()
+        before = event.before if is_full and event.before is not None and not event.is_flat else None
+        old_values = None if before is None else _values_json(plan, before)
+        if event.op is Op.DELETE:
+            metadata = _metadata(event, findings, _header_key(plan, event.new_key))
+            return replace(change, keys=keys, old_values=old_values, metadata=metadata)
+        previous = self.state.pairer.old_key(event)
+        new_values = self._new_values(event, plan, previous, findings, before)
+        return replace(
+            change,
+            keys=keys,
+            new_values=new_values,
+            old_values=old_values,
+            previous_keys=_header_key(plan, previous),
+            unavailable_columns=tuple(findings.unavailable),
+            metadata=_metadata(event, findings),
+        )
+
+    def _new_values(
+        self,
+        event: DataEvent,
+        plan: TablePlan,
+        previous: Mapping[str, Any] | None,
+        findings: _Findings,
+        before: Mapping[str, Any] | None,
+    ) -> str:
+        """Return the row after the change; INSERT always ships all values, unless a row got another key."""
+        if event.after is None:
+            raise Unreadable(f"The event with the operation {event.op.value!r} has no `after`.")
+        may_lack = event.op is Op.UPDATE or (event.op is Op.CREATE and previous is not None)
+        values = {}
+        for name, value in event.after.items():
+            column = plan.columns.get(name)
+            if column is None or name in plan.keys:
+                continue
+            if may_lack and _is_unavailable(column, value, before, findings):
+                findings.unavailable.append(name)
+                continue
+            if not may_lack and column.detector.is_marker(value):
+                findings.literal_markers.append(name)
+            if column.may_be_null(value):
+                findings.null_or_default.append(name)
+            values[name] = _read(column, value)
+        return _dump(values)
+
+    def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
+        """Yield the loss of one row equal to the one before, and the gain of one equal to the one after."""
+        if event.op in (Op.UPDATE, Op.DELETE):
+            if event.before is None:
+                raise Unreadable(
+                    "The row has no key, and the event does not say what the row was before. Run ALTER TABLE "
+                    "... REPLICA IDENTITY FULL, or give the table a primary key."
+                )
+            lost = _values_json(plan, event.before)
+            yield replace(change, mod_type=ModType.DELETE, old_values=lost)
+        if event.op is Op.DELETE:
+            return
+        findings = _Findings()
+        gained = self._new_values(replace(event, op=Op.CREATE), plan, None, findings, event.before)
+        yield replace(
+            change,
+            mod_type=ModType.INSERT if event.op is Op.UPDATE else change.mod_type,
+            order_key=f"{change.order_key} 1" if event.op is Op.UPDATE else change.order_key,
+            event_id=f"{change.event_id}+" if event.op is Op.UPDATE else change.event_id,
+            new_values=gained,
+            metadata=_metadata(event, findings),
+        )
+
+
+def _is_unavailable(
+    column: ColumnPlan, value: Any, before: Mapping[str, Any] | None, findings: _Findings
+) -> bool:
+    """Whether a value was not sent.
+
+    Raises:
+        Unreadable: nobody has said what null means here, or the marker is masked.
+    """
+    if before is not None and column.name in before and (value is None or value == before[column.name]):
+        return False  # the whole row before the change is known, so a value that is the same was sent
+    verdict = column.detector.judge(value)
+    if verdict is Verdict.UNDECIDED:
+        raise Unreadable(
+            f"The column `{column.name}` is null in an update. Debezium also sends null for an unchanged large value "
+            f"of the type {column.encoding.source}, under the settings of this connector, so the value may be there. "
+            "Say what null means in `null_policies` (unavailable, null or error), by column or by type; name "
+            "the PostgreSQL type in `columns` where the stream does not tell it; or run ALTER TABLE ... REPLICA "
+            "IDENTITY FULL."
+        )
+    if verdict is Verdict.MASKED:
+        raise Unreadable(
+            f"The column `{column.name}` seems to have a marker that the connector has masked: "
+            f"{str(value)[:80]!r}. Say in `column_placeholders` what the marker becomes: the text itself, "
+            "truncate:LENGTH or hash:ALGORITHM:SALT."
+        )
+    if value is None and column.detector.null_policy is not None:
+        findings.lossy_nulls.append(column.name)
+    return verdict is Verdict.UNAVAILABLE
+
+
+def _key_in(event: DataEvent, plan: TablePlan) -> Mapping[str, Any]:
+    """Return the key of an event that is stored without one."""
+    row = event.before if event.op is Op.DELETE else event.after
+    return {name: (row or {}).get(name) for name in plan.keys}
+
+
+def _header_key(plan: TablePlan, key: Mapping[str, Any] | None) -> str | None:
+    return None if key is None else _key_json(plan, key)
+
+
+def _key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
+    """Return a key as the log has it.
+
+    Raises:
+        Unreadable: a column of the key is missing or null.
+    """
+    missing = [name for name in plan.keys if key.get(name) is None]
+    if missing:
+        raise Unreadable(f"The key's column `{missing[0]}` is missing or null.")
+    return _dump({name: _read(plan.columns[name], key[name]) for name in plan.keys})
+
+
+def _values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
+    """Return the values of an image before a change."""
+    names = [name for name in row if name in plan.columns and name not in plan.keys]
+    return _dump({name: _read(plan.columns[name], row[name]) for name in names})
+
+
+def _read(column: ColumnPlan, value: Any) -> Any:
+    try:
+        return None if value is None else column.read(value)
+    except ValueRefused as error:
+        raise Unreadable(f"The value of the column `{column.name}` {error}.") from error
+
+
+def _metadata(event: DataEvent, findings: _Findings, new_keys: str | None = None) -> str:
+    """Return what is known of an event beyond its row; members that say nothing are left out."""
+    source = event.source
+    members = {
+        "op": event.op.value,
+        "schema": source.schema,
+        "table": source.table,
+        "lsn": source.lsn,
+        "sequence": source.sequence,
+        "total_order": event.total_order,
+        "snapshot": source.snapshot if is_snapshot(source) else None,
+        "run_id": (event.message.headers or {}).get("__debezium.context.runId"),
+        "new_keys": new_keys,
+        "literal_markers": findings.literal_markers,
+        "null_or_default": findings.null_or_default,
+        "lossy_nulls": findings.lossy_nulls,
+    }
+    return _dump({name: value for name, value in members.items() if has_content(value)})
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

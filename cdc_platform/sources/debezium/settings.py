@@ -1,0 +1,390 @@
+"""Settings of a Debezium stream, and their JSON form for Spark's workers."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from cdc_platform.errors import SettingError
+from cdc_platform.model.traits import SourceTraits
+
+DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
+"""What stands for a value that was not sent, unless the connector is told another text."""
+DEDUP_WINDOW_MAX_S: Final = 31 * 86_400.0
+_TEMPLATE_WORDS: Final = re.compile(r"\{(\w*)\}")
+_TEMPLATE_NAMES: Final = frozenset({"database", "schema", "table"})
+
+
+class Strategy(StrEnum):
+    """What becomes of a value that the source did not send."""
+
+    OMIT = "omit"
+    """The merge leaves the column out: the stored value stays. The log keeps the column unavailable."""
+    VETO = "veto"
+    """The column goes to the table marked, and the table vetoes the change of this one value."""
+    ENRICH = "enrich"
+    """The log itself is completed from the batch and the tables, so that every reader sees whole rows."""
+
+
+class SnapshotPolicy(StrEnum):
+    """What a repeated snapshot does to rows that it does not have."""
+
+    MERGE = "merge"
+    """They stay, and are reported."""
+    REPLACE = "replace"
+    """They go: the snapshot is the whole table."""
+
+
+class NullPolicy(StrEnum):
+    """What a null means in an update, where the column's type has no marker for an unavailable value."""
+
+    UNAVAILABLE = "unavailable"
+    """The value was not sent: a real change to NULL is missed."""
+    NULL = "null"
+    """The value is NULL: a value that was not sent is lost."""
+    ERROR = "error"
+    """The event goes to quarantine until somebody chooses."""
+
+
+class DecimalMode(StrEnum):
+    """The connector's `decimal.handling.mode`."""
+
+    PRECISE = "precise"
+    """Unscaled numbers in base64, the scale in the schema block or in the declared type."""
+    STRING = "string"
+    """Texts."""
+    DOUBLE = "double"
+    """JSON numbers, which lose digits."""
+
+
+class TimeMode(StrEnum):
+    """The connector's `time.precision.mode`."""
+
+    ADAPTIVE = "adaptive"
+    """Milliseconds for a precision up to 3, else microseconds."""
+    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
+    """The same, but times of day always in microseconds."""
+    CONNECT = "connect"
+    """All in milliseconds: microseconds are lost."""
+    ISOSTRING = "isostring"
+    """Texts of ISO 8601."""
+    MICROSECONDS = "microseconds"
+    """All in microseconds."""
+    NANOSECONDS = "nanoseconds"
+    """All in nanoseconds."""
+
+
+class BinaryMode(StrEnum):
+    """The connector's `binary.handling.mode`."""
+
+    BYTES = "bytes"
+    """Base64, made by the JSON converter."""
+    BASE64 = "base64"
+    """Base64, made by the connector: an unavailable value arrives as null."""
+    BASE64_URL_SAFE = "base64-url-safe"
+    """The same with the alphabet of addresses."""
+    HEX = "hex"
+    """Hexadecimal digits; the marker of an unavailable value is not in hex."""
+
+
+class IntervalMode(StrEnum):
+    """The connector's `interval.handling.mode`."""
+
+    NUMERIC = "numeric"
+    """Microseconds, a month being 30.4375 days."""
+    STRING = "string"
+    """A text of ISO 8601, exact."""
+
+
+class HstoreMode(StrEnum):
+    """The connector's `hstore.handling.mode`."""
+
+    JSON = "json"
+    """A text that is a JSON object."""
+    MAP = "map"
+    """A JSON object."""
+
+
+@dataclass(frozen=True)
+class ConnectorModes:
+    """How the connector was set up, as far as its events do not say it themselves."""
+
+    decimals: DecimalMode = DecimalMode.PRECISE
+    times: TimeMode = TimeMode.ADAPTIVE
+    binary: BinaryMode = BinaryMode.BYTES
+    intervals: IntervalMode = IntervalMode.NUMERIC
+    hstore: HstoreMode = HstoreMode.JSON
+    placeholder: str = DEFAULT_PLACEHOLDER
+
+    def __post_init__(self) -> None:
+        for name, kind in _MODES.items():
+            _check_member(f"connector.{name}", getattr(self, name), kind)
+        if not self.placeholder:
+            raise SettingError("connector.placeholder", "is empty; write what the connector is told")
+        if self.placeholder.startswith("hex:"):
+            try:
+                bytes.fromhex(self.placeholder[4:])
+            except ValueError as error:
+                problem = f"must have pairs of hexadecimal digits after `hex:`, but is: {self.placeholder!r}"
+                raise SettingError("connector.placeholder", problem) from error
+
+    @property
+    def placeholder_bytes(self) -> bytes:
+        """The octets of the placeholder."""
+        if self.placeholder.startswith("hex:"):
+            return bytes.fromhex(self.placeholder[4:])
+        return self.placeholder.encode()
+
+
+_MODES: Final[Mapping[str, type[StrEnum]]] = {
+    "decimals": DecimalMode,
+    "times": TimeMode,
+    "binary": BinaryMode,
+    "intervals": IntervalMode,
+    "hstore": HstoreMode,
+}
+
+
+@dataclass(frozen=True)
+class FilesInput:
+    """JSON-line files, gzip or not, whose lines are in the order of arrival."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class KafkaInput:
+    """Topics of Kafka; `topics_pattern` is a regular expression, `options` go to Spark's source."""
+
+    bootstrap_servers: str
+    topics_pattern: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EngineInput:
+    """The engine embedded in Python, straight from PostgreSQL; `tables` are SCHEMA.TABLE, none means all."""
+
+    postgres: str
+    slot: str
+    publication: str
+    tables: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+_INPUTS: Final[Mapping[str, type[FilesInput | KafkaInput | EngineInput]]] = {
+    "files": FilesInput,
+    "kafka": KafkaInput,
+    "engine": EngineInput,
+}
+
+Input = FilesInput | KafkaInput | EngineInput
+PerColumn = Mapping[str, Mapping[str, str]]
+"""Of a table, of a column."""
+
+
+@dataclass(frozen=True)
+class DebeziumSettings:
+    """Where events come from, and what they do not say themselves.
+
+    Tables are named as they are in the lake, by `table_name`, after `partitions` has sent the partitions of
+    a table to it.
+
+    Args:
+        input: where the events are.
+        connector: how the connector was set up.
+        columns: PostgreSQL types of columns, by table; needed where events carry no schema block.
+        keys: key columns by table; needed where events are stored without their keys.
+        ignored_columns: columns by table that stay out of the lake, such as generated ones.
+        column_placeholders: what an unavailable value looks like where the connector masks the column: the
+            text itself, `truncate:LENGTH`, or `hash:ALGORITHM:SALT[:LENGTH]`.
+        null_policies: what null means in updates of columns whose type has no marker; by `TABLE.COLUMN`, by
+            type such as `numeric` or `smallint[]`, or `*` for all others, which is `error` otherwise.
+        full_identity: tables whose replica identity is FULL, as far as the events cannot tell.
+        strategy: what becomes of unavailable values.
+        has_transaction_topic: whether the connector provides transaction metadata.
+        snapshots: what a repeated snapshot does to rows that it does not have.
+        table_name: name of a table in the lake, of `{database}`, `{schema}` and `{table}`.
+        partitions: regular expressions of `SCHEMA.TABLE`, each with the SCHEMA.TABLE that it belongs to.
+        signal_table: SCHEMA.TABLE of the connector's signals, which never becomes a table.
+        dedup_window_s: for how long an event may come again.
+    """
+
+    input: Input
+    connector: ConnectorModes = field(default_factory=ConnectorModes)
+    columns: PerColumn = field(default_factory=dict)
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ignored_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    column_placeholders: PerColumn = field(default_factory=dict)
+    null_policies: Mapping[str, NullPolicy] = field(default_factory=dict)
+    full_identity: tuple[str, ...] = ()
+    strategy: Strategy = Strategy.OMIT
+    has_transaction_topic: bool = False
+    snapshots: SnapshotPolicy = SnapshotPolicy.MERGE
+    table_name: str = "{schema}.{table}"
+    partitions: Mapping[str, str] = field(default_factory=dict)
+    signal_table: str | None = None
+    dedup_window_s: float = 86_400.0
+
+    def __post_init__(self) -> None:
+        _check_member("strategy", self.strategy, Strategy)
+        _check_member("snapshots", self.snapshots, SnapshotPolicy)
+        for name, policy in self.null_policies.items():
+            _check_member(f"null_policies.{name}", policy, NullPolicy)
+        _check_template(self.table_name)
+        for pattern, target in self.partitions.items():
+            _check_partition(pattern, target)
+        if not 0 < self.dedup_window_s <= DEDUP_WINDOW_MAX_S:
+            problem = f"must be above 0 and at most {DEDUP_WINDOW_MAX_S:.0f} s, but is: {self.dedup_window_s}"
+            raise SettingError("dedup_window_s", problem)
+
+    @property
+    def traits(self) -> SourceTraits:
+        """What the connector promises: one order, and whole transactions where it provides their metadata."""
+        return SourceTraits(
+            hands_out_events=True,
+            keeps_transactions=self.has_transaction_topic,
+            comes_in_order=True,
+            trusts_inserts=False,
+            can_be_compared=False,
+            can_be_copied=False,
+            repeats_within_s=self.dedup_window_s,
+            leaves_values_out=True,
+            completes_log=self.strategy is Strategy.ENRICH,
+        )
+
+    @property
+    def title(self) -> str:
+        """Name of the source as messages say it."""
+        return f"Debezium events of {self.input}"
+
+    @property
+    def begins_at_present(self) -> bool:
+        """Whether older rows come by a copy only: the connector's snapshot tells them."""
+        return False
+
+    def impatient(self, deadline_s: float) -> "DebeziumSettings":  # noqa: ARG002  listing has no deadline
+        """Return the same: a listing is not tried again."""
+        return self
+
+    def to_options(self) -> str:
+        """Return the settings as JSON text, equal for equal settings."""
+        kinds = {kind: name for name, kind in _INPUTS.items()}
+        fields = {**asdict(self), "input": {kinds[type(self.input)]: asdict(self.input)}}
+        return json.dumps(fields, sort_keys=True)
+
+    @classmethod
+    def from_options(cls, text: str) -> "DebeziumSettings":
+        """Return the settings of a JSON text that `to_options` made."""
+        return cls.from_fields(json.loads(text))
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> "DebeziumSettings":
+        """Return the settings of a JSON object, whose members may be left out where they have a default.
+
+        Raises:
+            SettingError: a member is not known, or cannot be what it is.
+        """
+        _check_names("", fields, cls)
+        read = {name: _READERS.get(name, _as_is)(value) for name, value in fields.items()}
+        if "input" not in read:
+            raise SettingError("input", f"is missing; write one of {', '.join(_INPUTS)}")
+        return cls(**read)
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _read_input(value: Any) -> Input:
+    if not isinstance(value, Mapping) or len(value) != 1 or next(iter(value)) not in _INPUTS:
+        raise SettingError("input", f"must have exactly one of {', '.join(_INPUTS)}, but is: {value!r}")
+    ((name, fields),) = value.items()
+    kind = _INPUTS[name]
+    _check_names(f"input.{name}.", fields, kind)
+    read = {key: tuple(item) if key == "tables" else item for key, item in fields.items()}
+    missing = [key for key in _REQUIRED[name] if not str(read.get(key) or "").strip()]
+    if missing:
+        raise SettingError(f"input.{name}.{missing[0]}", "is missing or empty")
+    return kind(**read)
+
+
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "files": ("path",),
+    "kafka": ("bootstrap_servers", "topics_pattern"),
+    "engine": ("postgres", "slot", "publication"),
+}
+
+
+def _read_modes(value: Any) -> ConnectorModes:
+    _check_names("connector.", value, ConnectorModes)
+    read = {}
+    for name, text in value.items():
+        kind = _MODES.get(name)
+        if kind is not None:
+            _check_member(f"connector.{name}", text, kind)
+        read[name] = text if kind is None else kind(text)
+    return ConnectorModes(**read)
+
+
+def _read_names(value: Any) -> dict[str, tuple[str, ...]]:
+    return {table: tuple(names) for table, names in value.items()}
+
+
+def _read_policies(value: Any) -> dict[str, NullPolicy]:
+    for name, policy in value.items():
+        _check_member(f"null_policies.{name}", policy, NullPolicy)
+    return {name: NullPolicy(policy) for name, policy in value.items()}
+
+
+def _read_strategy(value: Any) -> Strategy:
+    _check_member("strategy", value, Strategy)
+    return Strategy(value)
+
+
+def _read_snapshots(value: Any) -> SnapshotPolicy:
+    _check_member("snapshots", value, SnapshotPolicy)
+    return SnapshotPolicy(value)
+
+
+_READERS: Final[Mapping[str, Any]] = {
+    "input": _read_input,
+    "connector": _read_modes,
+    "keys": _read_names,
+    "ignored_columns": _read_names,
+    "null_policies": _read_policies,
+    "full_identity": tuple,
+    "strategy": _read_strategy,
+    "snapshots": _read_snapshots,
+}
+
+
+def _check_names(prefix: str, fields: Mapping[str, Any], kind: type) -> None:
+    known = kind.__dataclass_fields__  # type: ignore[attr-defined]  # callers give dataclasses
+    for name in fields:
+        if name not in known:
+            raise SettingError(f"{prefix}{name}", f"is not known; there are: {', '.join(known)}")
+
+
+def _check_member(setting: str, value: object, kind: type[StrEnum]) -> None:
+    known = [member.value for member in kind]
+    if value not in known:
+        raise SettingError(setting, f"must be one of {', '.join(known)}, but is: {value!r}")
+
+
+def _check_template(template: str) -> None:
+    words = _TEMPLATE_WORDS.findall(template)
+    if "table" not in words or not set(words) <= _TEMPLATE_NAMES:
+        names = "{database}, {schema} and {table}, the last one at least"
+        raise SettingError("table_name", f"must be made of {names}, but is: {template!r}")
+
+
+def _check_partition(pattern: str, target: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise SettingError("partitions", f"has what is no regular expression: {pattern!r}") from error
+    if not all(target.partition(".")):
+        raise SettingError("partitions", f"must lead to SCHEMA.TABLE, but leads to: {target!r}")

@@ -1,0 +1,120 @@
+"""Debezium's events in files, as the pipeline sees them."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.files import SourceFile, files_to_json
+from cdc_platform.model.lineage import Lineage, plan_slices
+from cdc_platform.model.sightings import Look, SeenColumn
+from cdc_platform.model.slices import ReadPlan, ReadRequest
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.sources.debezium.decoder import Decoder
+from cdc_platform.sources.debezium.progress import STATE, FileProgress
+from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.event_tables import table_of
+from cdc_platform.sources.file_store import FileStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+DESCRIBED_MESSAGES: Final = 10_000
+"""So many messages of each file tell which tables there are, before anything has been read."""
+
+
+@dataclass(frozen=True)
+class EventsDescription:
+    """The tables that the beginnings of files tell of."""
+
+    tables: tuple[TableSchema, ...]
+
+
+class DebeziumSource:
+    """Lists files of events, and sets up Spark's reads of those that are new or have grown.
+
+    Its clock is this machine's: an event belongs to the tick that reads it.
+    """
+
+    def __init__(self, settings: DebeziumSettings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def store(self) -> FileStore:
+        """The folder with the files."""
+        assert isinstance(self.settings.input, FilesInput)
+        return FileStore(self.settings.input.path, SUFFIXES)
+
+    def describe(self) -> EventsDescription:
+        """Return the tables that the beginnings of the files tell of."""
+        found: dict[str, TableSchema] = {}
+        decoder = Decoder(self.settings)
+        for file in self._files():
+            lines = self.store.read(file.path).decode(errors="surrogateescape").splitlines()
+            for told in decoder.decode_lines(lines[:DESCRIBED_MESSAGES]):
+                if isinstance(told, SourceEvent) and told.table not in found:
+                    found[told.table] = table_of(told)
+        return EventsDescription(tuple(found[name] for name in sorted(found)))
+
+    def _files(self) -> list[SourceFile]:
+        return sorted(self.store.list_files(), key=lambda file: file.path)
+
+    def look(self, micros: int) -> Look:
+        """Return nothing: what there is of a schema, events tell."""
+        return Look(micros, (), {}, {}, is_exact=False)
+
+    def clock_micros(self) -> int:
+        """Return the time of this machine."""
+        return time.time_ns() // 1000
+
+    def start_micros(self) -> int:
+        """Return the beginning of time: whatever has been written belongs to the first cut."""
+        _ = self.store
+        return 1
+
+    def plan(
+        self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
+    ) -> ReadPlan:
+        """Return one slice for the whole stream, with the files that are new or have grown; or none.
+
+        They are read in the order of their names, which is the order of arrival.
+        """
+        known = ledger()
+        unread = [file for file in self._files() if FileProgress.of(known.get(file.path)).lacks(file)]
+        is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
+        if not (unread or is_unread):
+            return ReadPlan(())
+        slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
+        lines = {file.path: FileProgress.of(known.get(file.path)).lines for file in unread}
+        inputs = {"files": files_to_json(unread), "lines": lines, "state": known.get(STATE)}
+        return ReadPlan(slices, json.dumps(inputs))
+
+    def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
+        """Return a column as it is."""
+        return column
+
+    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
+        """Return the raw records of the files of a plan."""
+        from cdc_platform.sources.debezium import reader
+        from cdc_platform.sources.loading import load_with
+
+        options = {
+            reader.SETTINGS_OPTION: self.settings.to_options(),
+            reader.TICK_OPTION: str(tick),
+            reader.SLICE_OPTION: json.dumps(asdict(plan.slices[0])),
+            reader.INPUTS_OPTION: plan.inputs,
+        }
+        return load_with(spark, reader.DebeziumDataSource, options)
+
+    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
+        """Refuse: files do not tell what a table was at a moment."""
+        raise NotImplementedError(f"{table_name} at {micros}")
+
+    def close(self) -> None:
+        """Forget the connection."""
+        self.__dict__.pop("store", None)

@@ -1,0 +1,165 @@
+"""The stream as an asset of Dagster: what its observations show."""
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+import grpc  # type: ignore[import-untyped] # ships no types
+import pytest
+from google.cloud.datastream_v1.types import Error
+
+from cdc_platform.assets.stream_state import SHOWN_OBJECTS
+from cdc_platform_tests.sources.datastream.datastream_server import (
+    STREAM,
+    DatastreamServer,
+    Refusal,
+    datastream_server,
+    unused_host,
+)
+from cdc_platform_tests.stream_runs import StreamBench, table
+
+
+@pytest.fixture
+def server() -> Iterator[DatastreamServer]:
+    """A server that holds nothing yet."""
+    with datastream_server() as held:
+        yield held
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An instance of Dagster, which keeps what all tests of the module do."""
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@pytest.fixture
+def bench(server: DatastreamServer, instance: dg.DagsterInstance) -> StreamBench:
+    """A pipeline of the server's stream."""
+    return StreamBench(server.settings(), instance)
+
+
+def rows(value: Any) -> list[dict[str, object]]:
+    """Return the rows of a table that an observation shows."""
+    return [dict(record.data) for record in value]
+
+
+def test_the_stream_stands_before_what_reads_it(bench: StreamBench) -> None:
+    """It has a group, a kind and owners as the other assets have, and the raw layer comes after it."""
+    definitions = bench.definitions()
+    dg.Definitions.validate_loadable(definitions)
+    graph = definitions.resolve_asset_graph()
+    node = graph.get(bench.stream.key)
+    assert ("bank_stream", {"datastream"}, ["team:payments"]) == (node.group_name, node.kinds, node.owners)
+    assert (node.is_observable, node.is_materializable) == (True, False)
+    assert {bench.raw} == node.child_keys
+
+
+def test_an_observation_shows_state_errors_and_objects(server: DatastreamServer, bench: StreamBench) -> None:
+    """What Datastream says is in the UI, with objects in trouble first."""
+    at = datetime(2026, 1, 31, 8, tzinfo=UTC)
+    lost = Error(
+        reason="REPLICATION_SLOT_LOST", message="Slot cdc is gone", error_uuid="u1", details={"slot": "cdc"}
+    )
+    large = Error(reason="EVENT_TOO_LARGE", message="120 MB", error_uuid="u2", error_time=at)
+    objects = [table("accounts"), table("cards", "ACTIVE"), table("users", "FAILED", large)]
+    server.hold("FAILED_PERMANENTLY", *objects, errors=[lost])
+    assert bench.run().success
+    shown = bench.observed()
+    errors, listed = rows(shown.pop("errors").records), rows(shown.pop("object_table").records)
+    assert "recover the stream" in shown.pop("advice")
+    assert {name: value for name, value in shown.items() if not name.startswith("dagster/")} == {
+        "state": "failed_permanently",
+        "display_name": "Accounts of the bank",
+        "stream_errors": 1,
+        "objects": 3,
+        "objects_in_trouble": 1,
+        "backfills_active": 1,
+        "backfills_completed": 1,
+        "backfills_failed": 1,
+    }
+    lost_row = {"where": "the stream", "reason": "REPLICATION_SLOT_LOST", "message": "Slot cdc is gone"}
+    large_row = {"where": "public.users", "reason": "EVENT_TOO_LARGE", "message": "120 MB"}
+    assert [
+        {**lost_row, "at": "", "error_uuid": "u1", "details": "slot=cdc"},
+        {**large_row, "at": "2026-01-31T08:00:00.000000Z", "error_uuid": "u2", "details": ""},
+    ] == errors
+    assert listed == [
+        {"object": "public.users", "backfill": "failed", "errors": "EVENT_TOO_LARGE: 120 MB"},
+        {"object": "public.accounts", "backfill": "completed", "errors": ""},
+        {"object": "public.cards", "backfill": "active", "errors": ""},
+    ]
+
+
+def test_a_stream_of_many_objects_shows_some_and_counts_all(
+    server: DatastreamServer, bench: StreamBench
+) -> None:
+    """An object in trouble is shown however many there are."""
+    server.hold("RUNNING", *(table(f"t{number:03}") for number in range(300)), table("zz", "STOPPED"))
+    assert bench.run().success
+    shown = bench.observed()
+    listed = rows(shown["object_table"].records)
+    assert (shown["objects"], len(listed), listed[0]["object"]) == (301, SHOWN_OBJECTS, "public.zz")
+
+
+def test_each_run_observes_anew(server: DatastreamServer, bench: StreamBench) -> None:
+    """A stream that was paused and goes on is seen going on, and both moments stay in its history."""
+    for state in ("RUNNING", "PAUSED", "RUNNING"):
+        server.hold(state)
+        assert bench.run().success
+    records = bench.instance.fetch_observations(bench.stream.key, limit=3).records
+    observations = [record.asset_observation for record in records]
+    states = [found.metadata["state"].value for found in observations if found is not None]
+    assert states == ["running", "paused", "running"]
+
+
+def test_a_run_asks_once(server: DatastreamServer, bench: StreamBench) -> None:
+    """The asset and its check speak of the same answer."""
+    server.hold("RUNNING", table("accounts"))
+    assert bench.run().success
+    assert server.calls == ["GetStream", "ListStreamObjects"]
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "FAILED_PERMANENTLY"])
+def test_what_was_written_is_read_whatever_the_state(
+    server: DatastreamServer, bench: StreamBench, state: str
+) -> None:
+    """A stream that stands still stops no run: its last files are read all the same."""
+    server.hold(state)
+    result = bench.run()
+    assert result.success
+    assert bench.raw in {event.asset_key for event in result.get_asset_materialization_events()}
+
+
+def test_a_stream_that_cannot_be_asked_stops_no_run(server: DatastreamServer, bench: StreamBench) -> None:
+    """The observation says that the state is unknown, and why."""
+    server.hold("RUNNING")
+    server.refusals = [Refusal(grpc.StatusCode.PERMISSION_DENIED, "not yours")]
+    result = bench.run()
+    assert result.success
+    assert bench.raw in {event.asset_key for event in result.get_asset_materialization_events()}
+    shown = bench.observed()
+    assert shown["state"] == "unknown"
+    assert shown["advice"].startswith("AccessDenied: ")
+    assert STREAM in shown["advice"]
+
+
+def test_a_server_that_is_down_stops_no_run(server: DatastreamServer, bench: StreamBench) -> None:
+    """The state is unknown then, not the last one that was seen."""
+    server.hold("RUNNING")
+    assert bench.run().success
+    down = StreamBench(server.settings(datastream_host=unused_host()), bench.instance)
+    assert down.run().success
+    assert down.observed()["state"] == "unknown"
+
+
+def test_a_missing_library_fails_the_run(bench: StreamBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wants the state must install what tells it; no run claims to have looked."""
+    monkeypatch.setitem(sys.modules, "google.cloud.datastream_v1", None)
+    result = bench.run()
+    assert not result.success
+    failures = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
+    told = " ".join(found.to_string() for found in failures if found is not None)
+    assert "pip install 'cdc_platform[datastream]'" in told

@@ -1,0 +1,131 @@
+"""The check of a stream's own state: which states it lets pass, and what it says of the others."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import grpc  # type: ignore[import-untyped] # ships no types
+import pytest
+from google.cloud.datastream_v1.types import Error
+
+from cdc_platform.assets.stream_state import StreamReading
+from cdc_platform.checks.stream_state import judge_stream
+from cdc_platform.sources.datastream.stream_reader import read_stream
+from cdc_platform_tests.sources.datastream.datastream_server import (
+    DatastreamServer,
+    Refusal,
+    datastream_server,
+)
+from cdc_platform_tests.stream_runs import StreamBench, table
+
+WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
+BROKEN = Error(reason="CONNECTION", message="No route to the host")
+
+
+@pytest.fixture
+def server() -> Iterator[DatastreamServer]:
+    """A server that holds nothing yet."""
+    with datastream_server() as held:
+        yield held
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An instance of Dagster, which keeps what all tests of the module do."""
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@pytest.fixture
+def bench(server: DatastreamServer, instance: dg.DagsterInstance) -> StreamBench:
+    """A pipeline of the server's stream."""
+    return StreamBench(server.settings(), instance)
+
+
+def judged(server: DatastreamServer) -> dg.AssetCheckResult:
+    """Return what the check says of what the server says."""
+    return judge_stream(StreamReading(server.settings(), read_stream).outcome)
+
+
+def evaluation(bench: StreamBench) -> dg.AssetCheckEvaluation:
+    """Return the check's verdict of a run of the check alone."""
+    result = bench.run(check_alone=True)
+    assert result.success
+    (found,) = result.get_asset_check_evaluations()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("state", "severity", "advice"),
+    [
+        ("NOT_STARTED", WARN, "start it"),
+        ("STARTING", WARN, "wait"),
+        ("DRAINING", WARN, "until it is resumed"),
+        ("PAUSED", WARN, "resume it, before the source deletes the log"),
+        ("MAINTENANCE", WARN, "wait"),
+        ("FAILED", ERROR, "remove the cause that the errors name"),
+        ("FAILED_PERMANENTLY", ERROR, "recover the stream"),
+        ("STATE_UNSPECIFIED", WARN, "look at the stream in Datastream's console"),
+    ],
+)
+def test_a_stream_that_stands_still_does_not_pass(
+    server: DatastreamServer, state: str, severity: dg.AssetCheckSeverity, advice: str
+) -> None:
+    """Severity says whether somebody wanted it so, the description what to do."""
+    server.hold(state)
+    found = judged(server)
+    assert (False, severity) == (found.passed, found.severity)
+    assert advice in (found.description or "")
+
+
+def test_a_running_stream_passes(server: DatastreamServer, bench: StreamBench) -> None:
+    """A stream without errors, whose backfills are not over yet, is as it should be."""
+    server.hold("RUNNING", table("accounts"), table("cards", "ACTIVE"), table("users", "NOT_STARTED"))
+    found = evaluation(bench)
+    assert found.passed
+    assert "the source has no changes" in (found.description or "")
+
+
+def test_errors_of_a_running_stream_are_a_warning(server: DatastreamServer, bench: StreamBench) -> None:
+    """They are told with the object and the text, and counted."""
+    server.hold("RUNNING", table("cards", "UNSUPPORTED"), table("users", "ACTIVE", BROKEN), errors=[BROKEN])
+    found = evaluation(bench)
+    assert (found.passed, found.severity) == (False, WARN)
+    assert "Errors (1): CONNECTION: No route to the host." in (found.description or "")
+    assert "public.cards (backfill unsupported); public.users" in (found.description or "")
+    counts = {name: found.metadata[name].value for name in ("stream_errors", "objects_in_trouble")}
+    assert counts == {"stream_errors": 1, "objects_in_trouble": 2}
+
+
+@pytest.mark.parametrize(
+    ("code", "severity"), [("UNAVAILABLE", WARN), ("PERMISSION_DENIED", ERROR), ("NOT_FOUND", ERROR)]
+)
+def test_a_stream_that_cannot_be_asked_does_not_pass(
+    server: DatastreamServer, code: str, severity: dg.AssetCheckSeverity
+) -> None:
+    """What may pass by itself is a warning, what somebody has to change an error."""
+    server.hold("RUNNING")
+    server.refusals = [Refusal(grpc.StatusCode[code], "no")] * 3
+    found = judged(server)
+    assert (False, severity) == (found.passed, found.severity)
+    assert (found.description or "").startswith("Whether the stream is running is not known. Cannot read")
+
+
+def test_a_check_that_is_asked_for_alone_asks_the_stream(
+    server: DatastreamServer, bench: StreamBench
+) -> None:
+    """It needs no observation that came before."""
+    server.hold("FAILED", errors=[BROKEN])
+    found = evaluation(bench)
+    assert (found.passed, found.severity) == (False, ERROR)
+
+
+def test_verdict_and_observation_are_kept_on_disk(server: DatastreamServer, tmp_path: Path) -> None:
+    """Whoever opens the instance later, as the UI does, finds what the run has seen."""
+    server.hold("FAILED", errors=[BROKEN])
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as written:
+        assert StreamBench(server.settings(), written).run().success
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as opened:
+        bench = StreamBench(server.settings(), opened)
+        (record,) = opened.event_log_storage.get_asset_check_execution_history(bench.check_key, limit=1)
+        assert (record.status.value, bench.observed()["state"]) == ("FAILED", "failed")

@@ -1,0 +1,67 @@
+"""A sink that is too simple to be wrong: of each row it keeps the newest event, and deletes as tombstones."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.records import ModType
+from cdc_platform.sources.datastream.interpreter import ROW_ID
+
+Row = dict[str, Any]
+
+
+class ReferenceSink:
+    """Tables as a reader of them must end up; events may come in any order, any number of times."""
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, str], SourceEvent] = {}
+        self.faults: dict[str | None, FaultyEvent] = {}
+
+    def take(self, events: Iterable[SourceEvent | FaultyEvent]) -> None:
+        """Take one batch."""
+        for event in events:
+            if isinstance(event, FaultyEvent):
+                self.faults[event.event_id] = event
+                continue
+            key = (event.table, event.keys)
+            stored = self._newest.get(key)
+            if stored is None or _is_newer(event, stored):
+                self._newest[key] = event
+
+    def rows(self, table: str) -> dict[str, Row]:
+        """Return the live rows of a table by the JSON of their keys."""
+        return {
+            keys: json.loads(event.new_values or "{}")
+            for (name, keys), event in sorted(self._newest.items())
+            if name == table and event.mod_type is not ModType.DELETE
+        }
+
+    @property
+    def tables(self) -> set[str]:
+        """The tables that events told of."""
+        return {table for table, _ in self._newest}
+
+
+def _is_newer(event: SourceEvent, stored: SourceEvent) -> bool:
+    """Whether an event counts more than the one that is stored for its row.
+
+    Within a transaction that moves keys, a delete counts for the row that it names only.
+    """
+    if _passes_by(event, stored):
+        return False
+    return event.order_key > stored.order_key or _passes_by(stored, event)
+
+
+def _passes_by(removal: SourceEvent, written: SourceEvent) -> bool:
+    """Whether a delete is of another row than the one that its own transaction wrote under the same key."""
+    if removal.mod_type is not ModType.DELETE or written.mod_type is ModType.DELETE:
+        return False
+    ids = (_row_id(removal), _row_id(written))
+    same_transaction = removal.transaction_id == written.transaction_id != ""
+    return same_transaction and None not in ids and ids[0] != ids[1]
+
+
+def _row_id(event: SourceEvent) -> str | None:
+    found: str | None = json.loads(event.metadata or "{}").get(ROW_ID)
+    return found

@@ -1,0 +1,77 @@
+"""Documents of MongoDB: identifiers of any type, and updates that come without their data."""
+
+from typing import Any
+
+import pytest
+
+from cdc_platform.model.events import SourceEvent
+from cdc_platform.sources.datastream.interpreter import Interpreter
+from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform_tests.sources.datastream.generated_events import to_envelope
+from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
+
+
+def document(
+    identifier: Any, data: Any, *, change: str = "UPDATE", second: int = 7, ordinal: int = 1, uuid: str = "u"
+) -> SourceEvent:
+    """Return the change of a generated event of MongoDB."""
+    event = {
+        "uuid": uuid,
+        "source_timestamp": second * 1000,
+        "read_method": "cdc",
+        "sort_keys": [second, ordinal],
+        "source_metadata": {"database": "d", "collection": "c", "change_type": change},
+        "payload": {"_id": identifier, "data": data},
+    }
+    found = Interpreter(DatastreamSettings("stream")).interpret(to_envelope(event))
+    assert isinstance(found, SourceEvent), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("identifier", "expected"),
+    [
+        (1, '{"_id":"1"}'),
+        (9223372036854775806, '{"_id":"9223372036854775806"}'),
+        ("123.456", '{"_id":"123.456"}'),
+        ('"test_id"', '{"_id":"\\"test_id\\""}'),
+        ("test_id", '{"_id":"\\"test_id\\""}'),  # a text that is no JSON
+        ('{"$oid": "645c9a7e7b8b1a0e9c0f8b3a"}', '{"_id":"{\\"$oid\\":\\"645c9a7e7b8b1a0e9c0f8b3a\\"}"}'),
+        (
+            '{"$binary": {"base64": "AQID", "subType": "00"}}',
+            '{"_id":"{\\"$binary\\":{\\"base64\\":\\"AQID\\",\\"subType\\":\\"00\\"}}"}',
+        ),
+        ({"b": 1, "a": "x"}, '{"_id":"{\\"b\\":1,\\"a\\":\\"x\\"}"}'),  # order of fields counts
+    ],
+)
+def test_identifiers_of_every_type(identifier: Any, expected: str) -> None:
+    """An identifier is its compact JSON, so that a number and the text of it are two documents."""
+    assert expected == document(identifier, {"v": 1}).keys
+
+
+def test_an_update_without_data_says_nothing() -> None:
+    """A document that was deleted before its update was read keeps its data until the delete comes."""
+    found = document(1, None)
+    assert (found.new_values, found.is_whole_row, found.unavailable_columns) == ("{}", False, ("data",))
+
+
+def test_the_ordinal_orders_changes_within_a_second() -> None:
+    """Seconds and ordinals compare as numbers."""
+    keys = [document(1, {}, second=second, ordinal=n).order_key for second, n in ((9, 9), (9, 10), (10, 1))]
+    assert keys == sorted(set(keys))
+
+
+def test_an_equal_cluster_time_is_the_same_change() -> None:
+    """Of two events at one cluster time one wins, whichever comes first."""
+    events = [document(1, {"v": n}, uuid=f"u{n}") for n in (1, 2)]
+    outcomes = []
+    for order in (events, events[::-1], [*events, *events]):
+        sink = ReferenceSink()
+        sink.take(order)
+        outcomes.append(sink.rows("d.c"))
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def test_a_collection_has_identifiers_of_one_type_in_the_lake() -> None:
+    """The column of identifiers is text, whatever type a document's identifier has."""
+    assert document(1, {}).column_types == document('"x"', {}).column_types

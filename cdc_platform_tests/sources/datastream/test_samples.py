@@ -1,0 +1,206 @@
+"""Every sample reaches the end state of its source, in whatever order its events arrive and how often."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.datastream.file_events import decode_file
+from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform_tests.sources.datastream.generated_events import (
+    OUTCOME,
+    SOURCES,
+    Event,
+    story,
+    write_avro,
+    write_json_lines,
+)
+from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink, Row
+from cdc_platform_tests.strategies import deliveries
+
+SAMPLES: Final = Path(__file__).parents[2] / "samples" / "datastream"
+
+Events = Sequence[SourceEvent | FaultyEvent]
+
+
+class Sample(NamedTuple):
+    """Files of one source, and what some columns of the table's rows hold at the end, by key."""
+
+    table: str
+    files: tuple[str, ...]
+    column: str
+    expected: dict[str, Any]
+
+
+PK_CHANGE: Final = tuple(
+    f"mysql/PkChange/my_table-simpleTest-{name}.avro" for name in ("3-inserts", "update-delete", "pk-update")
+)
+EMPLOYEES: Final = "HR.EMPLOYEES"
+SETTINGS: Final = DatastreamSettings(
+    # Events of March 2021 do not tell the key.
+    "stream",
+    keys={EMPLOYEES: ("EMPLOYEE_ID",)},
+)
+
+CASES: Final = {
+    "key change": Sample("ea-main.my_table", PK_CHANGE, "val", {'{"id":10}': 10, '{"id":2}': 20}),
+    "users": Sample(
+        "l1.Users",
+        ("mysql/EventsIT/mysql-backfill-Users.avro", "mysql/EventsIT/mysql-cdc-Users.avro"),
+        "plan",
+        {'{"id":1}': "A", '{"id":3}': "Z", '{"id":4}': "D"},
+    ),
+    "category": Sample(
+        "l1.Category",
+        ("mysql/SessionIT/mysql-backfill-Category.avro", "mysql/SessionIT/mysql-cdc-Category.avro"),
+        "name",
+        {'{"category_id":2}': "abc1", '{"category_id":3}': "def", '{"category_id":4}': "ghi"},
+    ),
+    "movies": Sample(
+        "l1.Movie",
+        ("mysql/EventsIT/mysql-backfill-Movie.avro",),  # the file's name notwithstanding, captured changes
+        "actor",
+        {
+            '{"id":1}': "12345.098760000000000000000000000000",
+            '{"id":2}': "931.512300000000000000000000000000",
+        },
+    ),
+    "authors": Sample(
+        "l1.Authors",
+        ("mysql/EventsIT/mysql-Authors.avro",),
+        "name",
+        {f'{{"author_id":{n}}}': f"a{n}" for n in range(1, 5)},
+    ),
+    "books": Sample(
+        "l1.Books",
+        ("mysql/EventsIT/mysql-Books.avro",),
+        "author_id",
+        {'{"id":1}': 3, '{"id":2}': 3, '{"id":3}': 4, '{"id":4}': 2},
+    ),
+    "articles": Sample(
+        "l1.Articles",
+        ("mysql/EventsIT/mysql-Articles.avro",),
+        "author_id",
+        {'{"id":1}': 1, '{"id":2}': 1, '{"id":3}': 4, '{"id":4}': 3},
+    ),
+    "keyless books": Sample(
+        "l1.Books",
+        ("mysql/SessionIT/Books.avro",),
+        "id",
+        {f'{{"_event_id":"8098ec32-024a-49f9-a7e1-1261000000{n:02b}"}}': n + 1 for n in range(3)},
+    ),
+    "employee updated": Sample(
+        EMPLOYEES, ("oracle/insert.avro", "oracle/update.avro"), "SALARY", {'{"EMPLOYEE_ID":210}': "8888.00"}
+    ),
+    "employee deleted": Sample(
+        EMPLOYEES, ("oracle/insert.avro", "oracle/update.avro", "oracle/delete.avro"), "SALARY", {}
+    ),
+    "employee renumbered": Sample(
+        EMPLOYEES, ("oracle/update-pk.avro",), "FIRST_NAME", {'{"EMPLOYEE_ID":211}': "Sean"}
+    ),
+    "job": Sample("HR.JOBS", ("json/oracle-backfill.jsonl",), "MIN_SALARY", {'{"JOB_ID":"PR_REP"}': 4500}),
+    "run": Sample(
+        "public.pipeline_run", ("json/postgresql-cdc-shape.jsonl",), "status", {'{"id":15204}': "COMPLETED"}
+    ),
+    "SQL Server": Sample(
+        "dbo.EMPLOYEES", ("json/sqlserver-synthetic.jsonl",), "LAST_NAME", {'{"EMPLOYEE_ID":101}': "Doe"}
+    ),
+}
+
+
+def interpreted(sample: Sample) -> Events:
+    """Return what the events of a sample's files mean."""
+    return [event for name in sample.files for event in decode_file(SETTINGS, (SAMPLES / name).read_bytes())]
+
+
+def sunk(events: Events, batches: Sequence[Sequence[int]]) -> ReferenceSink:
+    """Return a sink that has taken the events in batches of their numbers."""
+    sink = ReferenceSink()
+    for batch in batches:
+        sink.take(events[number] for number in batch)
+    return sink
+
+
+def column_of(rows: dict[str, Row], column: str) -> dict[str, Any]:
+    """Return one column of rows, by key."""
+    return {key: row[column] for key, row in rows.items()}
+
+
+@pytest.mark.parametrize("sample", CASES.values(), ids=CASES)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_every_sample_reaches_its_end_state(sample: Sample, data: st.DataObject) -> None:
+    """Any order of events, any batches and any repetition give the rows that the source had at the end."""
+    events = interpreted(sample)
+    sink = sunk(events, data.draw(deliveries(len(events))))
+    assert sample.expected == column_of(sink.rows(sample.table), sample.column)
+    assert {sample.table} == sink.tables
+
+
+def test_every_sample_is_in_a_case() -> None:
+    """No file lies among the samples without an end state that is known."""
+    files = {path.relative_to(SAMPLES).as_posix() for path in SAMPLES.rglob("*.*") if path.suffix != ".md"}
+    assert files == {name for sample in CASES.values() for name in sample.files}
+
+
+def test_the_event_without_a_place_is_the_only_fault() -> None:
+    """All events of the samples can be used but one, which has no log sequence number."""
+    faults = [
+        event for sample in CASES.values() for event in interpreted(sample) if isinstance(event, FaultyEvent)
+    ]
+    expected = [("dbo.ORDERS", "test-uuid-ri")]
+    assert expected == [(fault.table, fault.event_id) for fault in faults]
+    assert "`lsn` is missing" in faults[0].reason
+
+
+@pytest.mark.parametrize("write", [write_avro, write_json_lines])
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_tells_the_same_story(
+    tmp_path: Path, source: str, write: Callable[[Path, list[Event]], None]
+) -> None:
+    """Files of generated events of each source, in either format, end at the same rows in any order."""
+    write(tmp_path / "events", story(source))
+    events = list(decode_file(SETTINGS, (tmp_path / "events").read_bytes()))
+    read: Callable[[Row], Row] = _document if source == "mongodb" else dict
+    expected = {_key(source, number): row for number, row in OUTCOME.items()}
+
+    @settings(max_examples=15, deadline=None)
+    @given(deliveries(len(events)))
+    def check(batches: list[list[int]]) -> None:
+        sink = sunk(events, batches)
+        assert not sink.faults
+        (table,) = sink.tables
+        assert expected == {key: read(row) for key, row in sink.rows(table).items()}
+
+    check()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_both_formats_tell_the_same(tmp_path: Path, source: str) -> None:
+    """The events of a story mean the same in Avro and in JSON, to the last character."""
+    told = []
+    for write in (write_avro, write_json_lines):
+        write(tmp_path / "events", story(source))
+        found = decode_file(SETTINGS, (tmp_path / "events").read_bytes())
+        told.append([event for event in found if isinstance(event, SourceEvent)])
+    avro, lines = told
+    assert len(story(source)) == len(avro)
+    # Lines without a schema do not tell the type of a column that is NULL in all of them.
+    assert [replace(event, column_types="") for event in avro] == [
+        replace(event, column_types="") for event in lines
+    ]
+
+
+def _key(source: str, number: int) -> str:
+    return f'{{"_id":"{number}"}}' if source == "mongodb" else f'{{"id":{number}}}'
+
+
+def _document(row: Row) -> Row:
+    document: Row = json.loads(row["data"])
+    return document

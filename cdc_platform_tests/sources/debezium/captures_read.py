@@ -1,0 +1,77 @@
+"""Reads what a real connector has sent, and what the database then had."""
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.debezium.decoder import Decoded, Decoder
+from cdc_platform.sources.debezium.messages import read_lines
+from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
+
+GOLDEN: Final = Path(__file__).parents[2] / "golden" / "debezium"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A table as PostgreSQL had it at the end: its columns, and its rows as PostgreSQL's own texts."""
+
+    types: dict[str, str]
+    generated: frozenset[str]
+    keys: tuple[str, ...]
+    rows: list[dict[str, str | None]]
+
+
+def truth_of(name: str) -> dict[str, Truth]:
+    """Return the tables of a capture, by SCHEMA.TABLE."""
+    with gzip.open(GOLDEN / f"{name}.truth.json.gz", "rt", encoding="utf-8") as file:
+        told = json.load(file)
+    return {table: _truth(item) for table, item in told.items() if "columns" in item}
+
+
+def _truth(item: dict[str, Any]) -> Truth:
+    names = [column["name"] for column in item["columns"]]
+    return Truth(
+        {column["name"]: column["type"] for column in item["columns"]},
+        frozenset(column["name"] for column in item["columns"] if column["generated"]),
+        tuple(column["name"] for column in item["columns"] if column["is_key"]),
+        [dict(zip(names, row, strict=True)) for row in item["rows"]],
+    )
+
+
+def settings_for(tables: dict[str, Truth], **rest: Any) -> DebeziumSettings:
+    """Return settings that declare every column as the database's catalog does."""
+    fields = {"input": FilesInput("unused"), "columns": {name: table.types for name, table in tables.items()}}
+    return DebeziumSettings(**{**fields, **rest})
+
+
+def decode(name: str, settings: DebeziumSettings, *, without_headers: bool = False) -> list[Decoded]:
+    """Return all that a capture tells."""
+    decoder, found = Decoder(settings), list[Decoded]()
+    for message in read_lines(GOLDEN / f"{name}.jsonl.gz"):
+        assert not isinstance(message, FaultyEvent)
+        if without_headers:
+            message = type(message)(
+                message.topic,
+                message.partition,
+                None,
+                None,
+                message.key,
+                message.value,
+                None,
+                message.position,
+            )
+        found += decoder.decode(message)
+    return found
+
+
+def events_in(found: list[Decoded]) -> list[SourceEvent]:
+    """Return the changes, in the order that their keys of order give them."""
+    return sorted((one for one in found if isinstance(one, SourceEvent)), key=lambda event: event.order_key)
+
+
+def faults_in(found: list[Decoded]) -> list[FaultyEvent]:
+    """Return the events that were refused."""
+    return [one for one in found if isinstance(one, FaultyEvent)]

@@ -1,0 +1,236 @@
+"""What a real connector sends of a real database, read to the end, is what the database has."""
+
+import json
+from collections import Counter
+from typing import Any, Final
+
+import pytest
+
+from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.records import ModType
+from cdc_platform.sources.debezium.decoder import Checkpoint
+from cdc_platform.sources.debezium.envelope import TransactionBegin, TransactionEnd
+from cdc_platform.sources.debezium.settings import DEFAULT_PLACEHOLDER
+from cdc_platform_tests.sources.debezium.captures_read import (
+    decode,
+    events_in,
+    faults_in,
+    settings_for,
+    truth_of,
+)
+from cdc_platform_tests.sources.debezium.folding import fold, rows_of, true_rows
+
+WHOLE: Final = ("keys", "incremental_snapshot", "names", "transactions", "truncates")
+"""Captures of tables that the stream tells everything of."""
+
+
+def changes_of(name: str, *, without_headers: bool = False, **settings: Any) -> list[SourceEvent]:
+    """Return the changes of a capture of which nothing is refused."""
+    found = decode(name, settings_for(truth_of(name), **settings), without_headers=without_headers)
+    assert not faults_in(found)
+    return events_in(found)
+
+
+@pytest.mark.parametrize("without_headers", [False, True])
+@pytest.mark.parametrize("name", WHOLE)
+def test_tables_are_the_database_s(name: str, *, without_headers: bool) -> None:
+    """In batches of any size, with headers and without, rows are exact, whatever became of their keys."""
+    events = changes_of(name, without_headers=without_headers)
+    for batch in (1, 2, 7, len(events)):
+        tables, _ = fold(events, batch)
+        for table, truth in truth_of(name).items():
+            assert true_rows(truth) == rows_of(tables, table)
+
+
+def test_only_a_literal_marker_stays() -> None:
+    """No marker reaches a value, but the one that somebody has inserted; it is counted."""
+    events = changes_of("keys")
+    with_marker = [event for event in events if DEFAULT_PLACEHOLDER in (event.new_values or "")]
+    assert with_marker
+    for event in with_marker:
+        assert event.mod_type in (ModType.INSERT, ModType.SNAPSHOT)
+        assert event.previous_keys is None
+        assert "literal_markers" in json.loads(event.metadata or "{}")
+
+
+def test_key_changes_are_paired_without_headers() -> None:
+    """The halves of a key change share a position in the log, so that nothing else is needed to pair them."""
+    with_headers, without = changes_of("keys"), changes_of("keys", without_headers=True)
+    moved = [(event.keys, event.previous_keys) for event in with_headers if event.previous_keys]
+    assert len(moved) > 10
+    assert moved == [(event.keys, event.previous_keys) for event in without if event.previous_keys]
+    assert [one.unavailable_columns for one in with_headers] == [one.unavailable_columns for one in without]
+
+
+@pytest.mark.parametrize("name", ["keys", "transactions", "truncates", "identities"])
+def test_a_second_delivery_has_the_same_identities_and_order(name: str) -> None:
+    """Every event is one of its own, and would be known again; without a key, too."""
+    settings = settings_for(truth_of(name))
+    once, again = events_in(decode(name, settings)), events_in(decode(name, settings))
+    assert len(once) == len({event.event_id for event in once})
+    assert [event.event_id for event in once] == [event.event_id for event in again]
+    assert [event.order_key for event in once] == [event.order_key for event in again]
+
+
+def test_transactions_have_the_ids_and_counts_of_their_boundaries() -> None:
+    """The id of a transaction differs from record to record; the part that is used does not."""
+    found = decode("transactions", settings_for(truth_of("transactions")))
+    ends = {one.transaction_id: one.event_count for one in found if isinstance(one, TransactionEnd)}
+    begun = {one.transaction_id for one in found if isinstance(one, TransactionBegin)}
+    marked = [one for one in found if isinstance(one, Checkpoint)]
+    counted = Counter(event.transaction_id for event in events_in(found) if event.transaction_id)
+    counted.update(one.transaction_id for one in marked if one.is_transactional)
+    assert ends == dict(counted)
+    assert ends.keys() == begun
+    assert {True, False} == {one.is_transactional for one in marked}
+
+
+def test_commits_are_in_order_though_positions_are_not() -> None:
+    """The transaction that wrote first commits last: its changes come last, with smaller positions."""
+    events = [event for event in changes_of("transactions") if event.transaction_id]
+    arrived = sorted(events, key=lambda event: event.position)
+    positions = [json.loads(event.metadata or "{}")["lsn"] for event in arrived]
+    assert positions != sorted(positions)
+    assert [event.event_id for event in arrived] == [event.event_id for event in events]
+
+
+def test_truncates_are_changes_of_their_table() -> None:
+    """Each table of a TRUNCATE has a change of its own, with neither key nor values."""
+    truncates = [event for event in changes_of("truncates") if event.mod_type is ModType.TRUNCATE]
+    assert len({event.table for event in truncates}) > 1
+    assert {("{}", None)} == {(event.keys, event.new_values) for event in truncates}
+
+
+def test_an_index_beside_the_key_is_refused() -> None:
+    """A made-up key is never deleted, and the table takes no further change; all other identities are exact."""
+    found, truths = decode("identities", settings_for(truth_of("identities"))), truth_of("identities")
+    faults = faults_in(found)
+    assert {"public.ri_index"} == {fault.table for fault in faults}
+    assert all("REPLICA IDENTITY FULL" in fault.reason for fault in faults)
+    tables, unresolved = fold(events_in(found), 5)
+    assert not unresolved
+    for table, truth in truths.items():
+        if truth.keys and table != "public.ri_index":
+            assert true_rows(truth) == rows_of(tables, table)
+
+
+def test_rows_without_a_key_are_a_multiset() -> None:
+    """Each insert adds a row, each delete takes one away that equals the row before, however many there are."""
+    rows: Counter[str] = Counter()
+    for event in events_in(decode("identities", settings_for(truth_of("identities")))):
+        if event.table == "public.ri_full_no_key":
+            assert event.keys == "{}"
+            rows.update({event.new_values or "": 1} if event.new_values else {event.old_values or "": -1})
+    expected = Counter(
+        json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+        for row in true_rows(truth_of("identities")["public.ri_full_no_key"])
+    )
+    assert min(rows.values()) >= 0
+    assert expected == +rows
+
+
+def test_before_is_told_only_where_it_is_the_row() -> None:
+    """Under the default identity the row before has made-up zeros, which no value is taken from."""
+    events = changes_of("keys")
+    assert {None} == {event.old_values for event in events}
+    full = [
+        event
+        for event in events_in(decode("identities", settings_for(truth_of("identities"))))
+        if event.table == "public.ri_full" and event.mod_type is ModType.UPDATE
+    ]
+    assert full
+    assert all(event.old_values and not event.unavailable_columns for event in full)
+
+
+def test_rows_that_were_never_seen_are_unresolved_until_they_are_told() -> None:
+    """Without a snapshot the values of old rows are unknown: neither NULL nor a marker, until they come."""
+    tables, unresolved = fold(changes_of("no_snapshot"), 1)
+    assert unresolved
+    expected = true_rows(truth_of("no_snapshot")["public.items"])
+    for row, truth in zip(rows_of(tables, "public.items"), expected, strict=True):
+        assert row == {name: value for name, value in truth.items() if name in row}
+
+
+def test_an_incremental_snapshot_heals_and_overwrites_nothing() -> None:
+    """Rows of a snapshot in between have no position of their own; they count at the commit before them."""
+    events = changes_of("incremental_snapshot")
+    _, unresolved = fold(events, 1)
+    assert unresolved
+    kinds = [event.mod_type for event in events]
+    assert ModType.SNAPSHOT in kinds
+    assert kinds.index(ModType.SNAPSHOT) > 0
+
+
+def test_partitions_are_one_table() -> None:
+    """Sent to their table, partitions and the table itself have each row once; a partition's TRUNCATE has not."""
+    settings = settings_for(truth_of("partition_leaf"), partitions={r"public\.sales_\d+": "public.sales"})
+    found = decode("partition_leaf", settings)
+    assert {"public.sales"} == {event.table for event in events_in(found)}
+    (fault,) = faults_in(found)
+    assert "snapshot" in fault.reason
+    tables, unresolved = fold(events_in(found), 3)
+    assert not unresolved
+    kept = [row for row in rows_of(tables, "public.sales") if row["year"] != 2024]
+    truth = true_rows(truth_of("partition_leaf")["public.sales"])
+    assert [row for row in truth if row["year"] != 2024] == kept
+
+
+def test_partitions_of_a_publication_by_the_root_arrive_as_one() -> None:
+    """The publication names the table itself, and a TRUNCATE of a partition is not told at all."""
+    tables, unresolved = fold(changes_of("partition_root"), 3)
+    assert not unresolved
+    found, truth = (rows_of(tables, "public.sales"), true_rows(truth_of("partition_root")["public.sales"]))
+    assert all(row in found for row in truth)
+
+
+def test_names_are_those_of_the_database() -> None:
+    """Topics have other names than tables that are quoted; the source says the table's own."""
+    tables = {event.table for event in changes_of("names")}
+    assert set(truth_of("names")) == tables
+
+
+def test_a_flattened_stream_with_its_order_is_exact() -> None:
+    """With order fields beside the columns a flattened stream is read like any other; truncates it drops."""
+    events = changes_of("flat_rewrite")
+    assert events == changes_of("flat_rewrite", without_headers=True) or any(
+        event.previous_keys for event in changes_of("flat_rewrite", without_headers=True)
+    )
+    assert [event.previous_keys for event in events] == [
+        event.previous_keys for event in changes_of("flat_rewrite", without_headers=True)
+    ]
+    tables, unresolved = fold(events, 2)
+    assert not unresolved
+    (truth,) = true_rows(truth_of("flat_rewrite")["public.items"])
+    assert truth in rows_of(tables, "public.items")
+
+
+def test_a_flattened_stream_without_order_is_refused() -> None:
+    """Nothing tells which change came first, and a tombstone alone would be a delete: both say what to do."""
+    found = decode("flat_default", settings_for(truth_of("flat_default")))
+    assert not events_in(found)
+    assert faults_in(found)
+    assert all("add.fields=op" in fault.reason for fault in faults_in(found))
+
+
+def test_masked_markers_need_to_be_described() -> None:
+    """A truncated marker is refused until the settings say how it was cut, and a hashed one is found, too."""
+    truth = truth_of("masked")
+    (fault,) = faults_in(decode("masked", settings_for(truth)))
+    assert "column_placeholders" in fault.reason
+    masks = {"public.items": {"big": "truncate:10", "other": "hash:SHA-256:s"}}
+    (update,) = [
+        event for event in changes_of("masked", column_placeholders=masks) if event.mod_type is ModType.UPDATE
+    ]
+    assert {"big", "other"} == set(update.unavailable_columns)
+
+
+def test_columns_come_and_go_with_the_rows_that_have_them() -> None:
+    """There are no events of DDL: each change says which columns it knows, and of which type."""
+    known = [
+        {column["name"]: column["type"] for column in json.loads(event.column_types)}
+        for event in events_in(decode("evolve_schema", settings_for({})))
+        if event.table == "public.items"
+    ]
+    assert "added" not in known[0]
+    assert "renamed" in known[-2]
+    assert "other" not in known[-2]
