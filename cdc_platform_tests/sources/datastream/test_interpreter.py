@@ -294,10 +294,8 @@ def test_names_that_the_lake_cannot_have(policy: str) -> None:
     found = meaning(event, schema_policy={"shop.items": policy})
     if policy == "evolve":
         assert isinstance(found, SourceEvent)
-        expected = {"Name_6c3bd7": "a", "name_82a3ff": "b", "_pos_b2d6ec": 3}
-        values = json.loads(found.new_values or "")
-        assert sorted(expected.values(), key=str) == sorted(values.values(), key=str)
-        assert {name.rpartition("_")[0] for name in expected} == {name.rpartition("_")[0] for name in values}
+        expected = {"Name_dcd1d5": "a", "name_82a353": "b", "_pos_02d8de": 3}
+        assert expected == json.loads(found.new_values or "")
     else:
         assert isinstance(found, FaultyEvent)
         assert f"`schema_policy` is {policy}: Name, _pos, name" in found.reason
