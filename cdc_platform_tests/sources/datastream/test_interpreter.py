@@ -108,6 +108,14 @@ def test_what_a_backfill_read_is_a_snapshot() -> None:
     assert change(event).mod_type == "SNAPSHOT"
 
 
+@pytest.mark.parametrize("metadata", [PLACE, {}])
+def test_metadata_tell_how_an_event_was_read(metadata: dict[str, Any]) -> None:
+    """The source's metadata are kept as they came, beside read method and schema."""
+    event = {**mysql(), "schema_key": "5c", "source_metadata": metadata}
+    told = {"_read_method": "mysql-cdc-binlog", "_schema_key": "5c", **metadata}
+    assert told == json.loads(meaning(event).metadata or "")
+
+
 def test_an_update_is_a_whole_row() -> None:
     """Every event carries the whole row, so a column that it does not name has no value."""
     found = change(mysql({"id": 1, "v": None}, change_type="UPDATE"))
