@@ -1,6 +1,7 @@
 """What an event of Datastream means: from an envelope to a change of a row, or to why there is none."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
@@ -22,6 +23,9 @@ ROW_ID: Final = "row_id"
 """In the metadata of Oracle's events: the physical address of the row."""
 ORDER_KEY: Final = "_order_key"
 """In the metadata of a fault: the order key that the event has."""
+READ_METHOD: Final = "_read_method"
+SCHEMA_KEY: Final = "_schema_key"
+"""In the metadata of every event: how it was read, and by which schema."""
 NOTE: Final = "_note"
 """In the metadata of an event that contradicts itself: what was made of it."""
 
@@ -214,7 +218,12 @@ def _transaction(metadata: Mapping[str, Any]) -> str:
 
 
 def _metadata_text(envelope: Envelope, note: str | None = None) -> str:
-    told = {"_read_method": envelope.read_method, "_schema_key": envelope.schema_key}
-    if note is not None:
-        told[NOTE] = note
-    return dump({**told, **envelope.source_metadata})
+    told = _reading(envelope.read_method, envelope.schema_key, note)
+    metadata = dump(envelope.source_metadata)
+    return f"{told[:-1]},{metadata[1:]}" if len(metadata) > len("{}") else told
+
+
+@lru_cache(maxsize=256)
+def _reading(read_method: str, schema_key: str, note: str | None) -> str:
+    told = {READ_METHOD: read_method, SCHEMA_KEY: schema_key}
+    return dump(told if note is None else {**told, NOTE: note})

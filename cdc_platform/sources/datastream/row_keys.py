@@ -9,6 +9,7 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.datastream.column_names import EVENT_ID, ROW_HASH
 from cdc_platform.sources.datastream.envelope import Envelope
+from cdc_platform.sources.datastream.json_text import compact, parsed
 from cdc_platform.sources.datastream.kinds import SourceKind
 from cdc_platform.sources.datastream.layouts import DOCUMENT_ID, Layout, NamePair
 from cdc_platform.sources.datastream.order_keys import Standing
@@ -82,11 +83,9 @@ def key_of_metadata(envelope: Envelope) -> str:
 
 def _document_id(value: Any) -> str:
     """Return the identifier of a document as compact JSON: 1, "1" and {"$oid": "1"} are three documents."""
-    if not isinstance(value, str):
-        return dump(value)
     try:
-        return dump(json.loads(value))
-    except ValueError:
+        return compact(parsed(value) if isinstance(value, str) else value)
+    except (ValueError, RecursionError):
         return dump(value)
 
 

@@ -49,6 +49,14 @@ def test_identifiers_of_every_type(identifier: Any, expected: str) -> None:
     assert expected == document(identifier, {"v": 1}).keys
 
 
+@pytest.mark.parametrize("depth", [10, 500, 5_000])
+def test_an_identifier_may_be_nested_deeply(depth: int) -> None:
+    """However deep its arrays are, an identifier names one document."""
+    identifier = "[" * depth + "]" * depth
+    assert document(identifier, {}).keys == document(identifier, {}).keys
+    assert document(identifier, {}).keys != document(f"[{identifier}]", {}).keys
+
+
 def test_an_update_without_data_says_nothing() -> None:
     """A document that was deleted before its update was read keeps its data until the delete comes."""
     found = document(1, None)
