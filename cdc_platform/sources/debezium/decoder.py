@@ -55,12 +55,13 @@ Decoded = SourceEvent | FaultyEvent | Control
 
 
 class Decoder:
-    """Reads messages; what it has to know of earlier ones is its state, which a later decoder goes on with."""
+    """Reads messages; what it has to know of earlier ones is its state, which later decoders go on with."""
 
     def __init__(self, settings: DebeziumSettings, state: DecoderState | None = None) -> None:
         self.settings = settings
         self.state = state or DecoderState()
         self._rows = RowDecoder(settings, Planner(settings), self.state)
+        self._names: dict[tuple[str, str, str], str] = {}
         self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
 
     def decode_lines(self, lines: Iterable[str], first_position: int = 0) -> Iterator[Decoded]:
@@ -116,18 +117,28 @@ class Decoder:
         Raises:
             Unreadable: a partition alone was truncated.
         """
-        schema, table = event.source.schema, event.source.table
-        for pattern, target in self._partitions:
-            if pattern.fullmatch(event.source.name):
-                schema, _, table = target.partition(".")
-                if event.op is Op.TRUNCATE and target != event.source.name:
-                    raise Unreadable(
-                        f"The partition `{event.source.name}` of `{target}` was truncated, and nothing tells "
-                        "which rows were in it. Take a new snapshot of the table; to keep partitions apart, "
-                        "take the pattern out of `partitions`."
-                    )
-                break
-        return self.settings.table_name.format(database=event.source.database, schema=schema, table=table)
+        source = event.source
+        target = self._target(source.name) if self._partitions else source.name
+        if event.op is Op.TRUNCATE and target != source.name:
+            raise Unreadable(
+                f"The partition `{source.name}` of `{target}` was truncated, and nothing tells which rows it "
+                "had. Take a new snapshot of the table; to keep partitions apart, take the pattern out of "
+                "`partitions`."
+            )
+        if target != source.name:
+            return self._named(source.database, *target.split(".", 1))
+        return self._named(source.database, source.schema, source.table)
+
+    def _target(self, name: str) -> str:
+        return next((target for pattern, target in self._partitions if pattern.fullmatch(name)), name)
+
+    def _named(self, database: str, schema: str, table: str) -> str:
+        parts = (database, schema, table)
+        name = self._names.get(parts)
+        if name is None:
+            template = self.settings.table_name
+            name = self._names[parts] = template.format(database=database, schema=schema, table=table)
+        return name
 
     def _is_full(self, event: DataEvent, table: str) -> bool:
         return event.source.name in self.state.full or table in self.settings.full_identity
@@ -156,12 +167,7 @@ class Decoder:
 
     def _names_full(self, event: DataEvent) -> bool:
         source = event.source
-        return (
-            self.settings.table_name.format(
-                database=source.database, schema=source.schema, table=source.table
-            )
-            in self.settings.full_identity
-        )
+        return self._named(source.database, source.schema, source.table) in self.settings.full_identity
 
     def _checkpoint(self, told: LogicalMessage) -> Checkpoint:
         return Checkpoint(

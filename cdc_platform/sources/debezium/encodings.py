@@ -332,14 +332,12 @@ def agreed_encoding(told: Encoding, declared: Encoding) -> Encoding:
     if told.element is not None and declared.element is not None:
         element = agreed_encoding(told.element, declared.element)
         return replace(declared, element=element, column_type=ColumnType(ARRAY, element.column_type))
-    if declared.is_lenient:
-        return replace(told, column_type=declared.column_type, is_lenient=True)
-    if declared.column_type.code == "STRING" and declared.kind is Kind.TEXT:
-        if told.kind is Kind.TEXT:
-            return replace(told, column_type=declared.column_type, source=declared.source)
+    if declared.is_lenient and told.kind is not Kind.TEXT:
         return replace(told, column_type=declared.column_type, is_lenient=True)
     if told.kind is Kind.TEXT:
         return _texts_read_as(declared)
+    if declared.column_type.code == "STRING" and declared.kind is Kind.TEXT:
+        return replace(told, column_type=declared.column_type, is_lenient=True)
     if told.kind is Kind.FLOAT and declared.kind in _DECIMALS:
         return replace(declared, kind=Kind.DECIMAL_TEXT)
     digits = declared.digits if declared.source == "varbit" else told.digits

@@ -1,5 +1,6 @@
 """What a message tells, by its own words: names of topics are changed on the way and prove nothing."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -136,10 +137,12 @@ class Signal:
 
 Told = DataEvent | LogicalMessage | Tombstone | TransactionBegin | TransactionEnd | Heartbeat | Signal
 
+_OPS: Final[Mapping[str, Op]] = {op.value: op for op in Op}
 _ENVELOPE: Final = frozenset({"op", "source"})
 _MOMENTS: Final = frozenset({"ts_ms", "ts_us", "ts_ns"})
 _SIGNAL: Final = frozenset({"id", "type", "data"})
 _STATUSES: Final = ("BEGIN", "END")
+_SEQUENCE: Final = re.compile(r'\[(?:null|"(\d+)"),"(\d+)"\]', re.ASCII)
 OLD_KEY: Final = "__debezium.oldkey"
 NEW_KEY: Final = "__debezium.newkey"
 
@@ -175,14 +178,14 @@ def transaction_of(text: object) -> str:
 
 def _data(message: Message, payload: dict[str, Any]) -> DataEvent:
     op = payload["op"]
-    if op not in list(Op):
+    if op not in _OPS:
         raise Unreadable(f"This version does not know the operation {op!r}.")
     source = _source(payload["source"])
     transaction_id, total_order = _place(payload, source)
     block = schema_of(message.value)
     return DataEvent(
         message,
-        Op(op),
+        _OPS[op],
         source,
         key_of(message.key),
         _row(payload.get("before")),
@@ -199,11 +202,8 @@ def _data(message: Message, payload: dict[str, Any]) -> DataEvent:
 def _place(payload: dict[str, Any], source: Source) -> tuple[str, int | None]:
     """Return id and order in the transaction."""
     block = payload.get("transaction") or {}
-    if source.tx_id is not None:
-        transaction_id = str(source.tx_id)
-    else:
-        transaction_id = transaction_of(block.get("id"))
-    return transaction_id, whole(block.get("total_order"))
+    of_source = None if source.tx_id is None else str(source.tx_id)
+    return of_source or transaction_of(block.get("id")), whole(block.get("total_order"))
 
 
 def _logical(message: Message, payload: dict[str, Any]) -> LogicalMessage:
@@ -250,6 +250,9 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
     """
     if value is None:
         return None
+    plain = _SEQUENCE.fullmatch(value) if isinstance(value, str) else None
+    if plain is not None:
+        return whole(plain.group(1)), int(plain.group(2))
     try:
         first, last = load_json(value) if isinstance(value, str) else value
         return whole(first), whole(last)

@@ -1,4 +1,4 @@
-"""Events that ExtractNewRecordState has flattened: a row, and beside its columns what the transform was told."""
+"""Events that ExtractNewRecordState has flattened: a row, and beside its columns what it was told to add."""
 
 from collections.abc import Mapping
 from typing import Any, Final

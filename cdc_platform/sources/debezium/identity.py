@@ -32,7 +32,7 @@ def tells_more_than_key(event: DataEvent) -> bool:
 
 
 def shows_full(event: DataEvent) -> bool:
-    """Whether the event is one that only FULL gives: an update whose key is the same with the row before it."""
+    """Whether only FULL gives such an event: an update with the row before it, under the same key."""
     if event.op is not Op.UPDATE or event.before is None or event.is_flat:
         return False
     keys = event.key

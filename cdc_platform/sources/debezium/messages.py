@@ -155,7 +155,7 @@ def _embedded(value: Any) -> Any:
     """Return the JSON of a part that is embedded as JSON or as a text; a text that is none stays a text."""
     if isinstance(value, bytes):
         value = value.decode()
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "null")):
         return value
     try:
         return load_json(value)
@@ -182,7 +182,10 @@ def load_json(text: str) -> Any:
     Raises:
         ValueError: the text is no JSON.
     """
-    return json.loads(text, parse_float=Decimal, parse_constant=str)
+    return _DECODER.decode(text)
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=str)
 
 
 def _raw_text(raw: RawMessage) -> str:

@@ -9,7 +9,7 @@ from cdc_platform.sources.debezium.envelope import DataEvent, Op
 from cdc_platform.sources.debezium.positions import is_snapshot
 
 _REMEMBERED: Final = 1000
-"""Between the halves of a key change come no more messages than there are partitions, and their tombstones."""
+"""Between the halves of a key change come only the tombstone, and messages of other partitions."""
 
 Identity = tuple[str, str, int, int]
 

@@ -132,8 +132,8 @@ class Planner:
             return told_encoding({"type": "boolean"})
         raise Unreadable(
             f"The event has no schema block, and nothing says what the column `{name}` of `{table}` is: its "
-            "JSON alone may be one of several types. Set `schemas.enable=true` in the connector's converters, or "
-            f"declare PostgreSQL's type: columns: {{{table}: {{{name}: TYPE}}}}."
+            "JSON alone may be one of several types. Set `schemas.enable=true` in the converters, "
+            f"or declare PostgreSQL's type: columns: {{{table}: {{{name}: TYPE}}}}."
         )
 
     def _mask(self, table: str, name: str, told: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from cdc_platform.model.order_key import SEPARATOR
 from cdc_platform.sources.debezium.envelope import DataEvent, LogicalMessage, Op, Source, Unreadable
 
 INCREMENTAL: Final = "incremental"
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str)
 _UNSIGNED: Final = 2**64 - 1
 _ORDER_DIGITS: Final = 10
 _POSITION_DIGITS: Final = 19
@@ -91,9 +92,9 @@ def event_id(event: DataEvent, table: str) -> str:
     if event.key is None and event.op is not Op.TRUNCATE and event.total_order is None:
         message = event.message
         parts += [message.topic, message.partition, message.offset, message.position]
-    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"), default=str)
+    return _ENCODER.encode(parts)
 
 
 def _key_text(event: DataEvent) -> str:
-    text = json.dumps(event.key, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str)
+    text = _ENCODER.encode(event.key)
     return text if len(text) <= _LONGEST_KEY else sha256(text.encode()).hexdigest()

@@ -24,6 +24,7 @@ _MOD_TYPES: Final[Mapping[Op, ModType]] = {
     Op.TRUNCATE: ModType.TRUNCATE,
 }
 _NO_KEY: Final = "{}"
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 @dataclass(slots=True)
@@ -55,19 +56,18 @@ class RowDecoder:
         Raises:
             Unreadable: a value or the key cannot be used.
         """
-        change = self._frame(event, table)
         if event.op is Op.TRUNCATE:
-            yield change
+            yield replace(self._frame(event, table, "[]"), metadata=_metadata(event, _Findings()))
             return
         plan = self.planner.plan(event, table)
-        change = replace(change, column_types=plan.column_types)
+        change = self._frame(event, table, plan.column_types)
         if not plan.keys:
             yield from self._without_key(event, plan, change)
         else:
             yield self._with_key(event, plan, change, is_full=is_full)
 
-    def _frame(self, event: DataEvent, table: str) -> SourceEvent:
-        """Return the change without its row."""
+    def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
+        """Return the change without its row and metadata."""
         source = event.source
         return SourceEvent(
             table=table,
@@ -76,10 +76,9 @@ class RowDecoder:
             event_id=event_id(event, source.table),
             transaction_id="" if is_snapshot(source) else event.transaction_id,
             source_micros=source.micros,
-            column_types="[]",
+            column_types=column_types,
             keys=_NO_KEY,
             new_values=None,
-            metadata=_metadata(event, _Findings()),
             position=event.message.position,
         )
 
@@ -140,8 +139,8 @@ class RowDecoder:
                     "The row has no key, and the event does not say what the row was before. Run ALTER TABLE "
                     "... REPLICA IDENTITY FULL, or give the table a primary key."
                 )
-            lost = _values_json(plan, event.before)
-            yield replace(change, mod_type=ModType.DELETE, old_values=lost)
+            lost, metadata = _values_json(plan, event.before), _metadata(event, _Findings())
+            yield replace(change, mod_type=ModType.DELETE, old_values=lost, metadata=metadata)
         if event.op is Op.DELETE:
             return
         findings = _Findings()
@@ -169,11 +168,11 @@ def _is_unavailable(
     verdict = column.detector.judge(value)
     if verdict is Verdict.UNDECIDED:
         raise Unreadable(
-            f"The column `{column.name}` is null in an update. Debezium also sends null for an unchanged large value "
-            f"of the type {column.encoding.source}, under the settings of this connector, so the value may be there. "
-            "Say what null means in `null_policies` (unavailable, null or error), by column or by type; name "
-            "the PostgreSQL type in `columns` where the stream does not tell it; or run ALTER TABLE ... REPLICA "
-            "IDENTITY FULL."
+            f"The column `{column.name}` is null in an update. Debezium also sends null for an unchanged "
+            f"large value of the type {column.encoding.source}, under the settings of this connector, so the "
+            "value may be there. Say what null means in `null_policies` (unavailable, null or error), by "
+            "column or by type; name the PostgreSQL type in `columns` where the stream does not tell it; or "
+            "run ALTER TABLE ... REPLICA IDENTITY FULL."
         )
     if verdict is Verdict.MASKED:
         raise Unreadable(
@@ -242,4 +241,4 @@ def _metadata(event: DataEvent, findings: _Findings, new_keys: str | None = None
 
 
 def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return _ENCODER.encode(value)

@@ -117,7 +117,7 @@ _PLAIN_TEXTS: Final = _types(
 )
 _TEXTS: Final = (Shape.TEXT,)
 _TEXTS_OR_UNKNOWN: Final = (Shape.TEXT, Shape.BASE64)
-"""Of domains and ranges, which are texts, and of types that the connector does not know, such as composites."""
+"""Of domains and ranges, which are texts, and of types that the connector does not know: composites."""
 _NULLS: Final = (Shape.NULL,)
 
 

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,18 +52,7 @@ def decode(name: str, settings: DebeziumSettings, *, without_headers: bool = Fal
     decoder, found = Decoder(settings), list[Decoded]()
     for message in read_lines(GOLDEN / f"{name}.jsonl.gz"):
         assert not isinstance(message, FaultyEvent)
-        if without_headers:
-            message = type(message)(
-                message.topic,
-                message.partition,
-                None,
-                None,
-                message.key,
-                message.value,
-                None,
-                message.position,
-            )
-        found += decoder.decode(message)
+        found += decoder.decode(replace(message, headers=None) if without_headers else message)
     return found
 
 

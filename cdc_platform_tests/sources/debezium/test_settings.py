@@ -1,0 +1,73 @@
+"""Settings of a Debezium stream are checked when they are made, and survive as JSON."""
+
+from typing import Any
+
+import pytest
+
+from cdc_platform.errors import SettingError
+from cdc_platform.sources.debezium.settings import (
+    BinaryMode,
+    ConnectorModes,
+    DebeziumSettings,
+    EngineInput,
+    FilesInput,
+    Input,
+    KafkaInput,
+    NullPolicy,
+    SnapshotPolicy,
+    Strategy,
+)
+
+INPUTS: list[Input] = [
+    FilesInput("events/*.jsonl"),
+    KafkaInput("localhost:9092", r"s\..*", {"kafka.security.protocol": "SSL"}),
+    EngineInput("postgresql://localhost/d", "slot", "publication", ("public.a",), {"a": "b"}),
+]
+
+
+@pytest.mark.parametrize("source", INPUTS)
+def test_settings_survive_as_json(source: Input) -> None:
+    """Spark's workers get the very settings."""
+    settings = DebeziumSettings(
+        source,
+        connector=ConnectorModes(binary=BinaryMode.HEX, placeholder="hex:FF00"),
+        columns={"public.a": {"x": "date as text"}},
+        keys={"public.a": ("id",)},
+        null_policies={"*": NullPolicy.NULL},
+        strategy=Strategy.ENRICH,
+        snapshots=SnapshotPolicy.REPLACE,
+        partitions={r"public\.a_\d+": "public.a"},
+    )
+    assert settings == DebeziumSettings.from_options(settings.to_options())
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    # members, and the setting that the error names
+    ({}, "input"),
+    ({"input": {"files": {}}}, "input.files.path"),
+    ({"input": {"files": {"path": "x"}, "kafka": {}}}, "input"),
+    ({"input": {"files": {"path": "x", "paths": "y"}}}, "input.files.paths"),
+    ({"input": {"engine": {"postgres": "p", "slot": "s", "publication": ""}}}, "input.engine.publication"),
+    ({"strategy": "guess"}, "strategy"),
+    ({"connector": {"times": "micro"}}, "connector.times"),
+    ({"connector": {"placeholder": "hex:F"}}, "connector.placeholder"),
+    ({"connector": {"placeholder": ""}}, "connector.placeholder"),
+    ({"null_policies": {"*": "nil"}}, "null_policies.*"),
+    ({"table_name": "{schema}"}, "table_name"),
+    ({"table_name": "{table}{what}"}, "table_name"),
+    ({"partitions": {"(": "public.a"}}, "partitions"),
+    ({"partitions": {"x": "a"}}, "partitions"),
+    ({"dedup_window_s": 0}, "dedup_window_s"),
+    ({"tables": []}, "tables"),
+]
+
+
+@pytest.mark.parametrize(("fields", "setting"), BAD)
+def test_bad_settings_name_themselves(fields: dict[str, Any], setting: str) -> None:
+    """An error says which setting cannot be as it is."""
+    whole = (
+        fields if "input" in fields or setting == "input" else {"input": {"files": {"path": "x"}}, **fields}
+    )
+    with pytest.raises(SettingError) as raised:
+        DebeziumSettings.from_fields(whole)
+    assert setting == raised.value.setting
