@@ -146,6 +146,7 @@ class DatastreamSettings:
             can_be_copied=False,
             repeats_within_s=self.late_files_s,
             tombstones_s=self.tombstone_retention_s,
+            leaves_values_out=bool(self.null_means_unchanged),
         )
 
     @property
