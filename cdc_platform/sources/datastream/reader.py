@@ -129,6 +129,7 @@ def _report(task: Task, batches: EventBatches, pieces: dict[str, Slice], records
             report = SliceReport(
                 token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
             )
-            batches.report_slice(report, records[token])
+            announced = len(task.announced) if token == ROOT_TOKEN else 0
+            batches.report_slice(report, records[token], announced)
     for token in task.announced:
         batches.announce(token, pieces[ROOT_TOKEN])

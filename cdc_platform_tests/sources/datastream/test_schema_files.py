@@ -40,7 +40,7 @@ def put(folder: Path, name: str, data: bytes) -> Path:
 def read(folder: Path) -> list[dict[str, Any]]:
     """Return the rows that Spark gets of all files of the folder."""
     source = DatastreamSource(DatastreamSettings(str(folder)))
-    announced = [ChildAnnouncement("s_t", 2, ("s_t",), 1)]
+    announced = [ChildAnnouncement(1, 2, "s_t", ("s_t",))]
     root = [SliceReport(ROOT_TOKEN, 0, 5, SliceOutcome.COMPLETE)]
     lineage = advance(begin(1), 1, root, announced)
     plan = source.plan(lineage, ReadRequest(10), dict)
