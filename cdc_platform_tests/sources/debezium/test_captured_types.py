@@ -101,7 +101,7 @@ def values_of(event: SourceEvent) -> dict[str, Any]:
 PLAIN: Final[Mapping[str, Callable[[str], Any]]] = {
     # what the database says more of a value than the connector does
     "bit(1)": lambda text: text == "1",
-    "inet": lambda text: text.removesuffix("/32").removesuffix("/128"),
+    "inet": lambda text: str(text).removesuffix("/32").removesuffix("/128"),
 }
 LESS: Final[Mapping[str, Callable[[str], str]]] = {
     # what the connector says more: zeros before a value that the database has without, blanks after it
