@@ -106,7 +106,7 @@ PLAIN: Final[Mapping[str, Callable[[str], Any]]] = {
 LESS: Final[Mapping[str, Callable[[str], str]]] = {
     # what the connector says more: zeros before a value that the database has without, blanks after it
     "bit varying(20)": lambda text: text.lstrip("0"),
-    "character(6)": str.rstrip,
+    "character(6)": lambda text: text.rstrip(),
 }
 
 

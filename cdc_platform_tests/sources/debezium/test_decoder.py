@@ -48,8 +48,8 @@ def test_an_update() -> None:
     assert event.transaction_id == "7"
     assert event.source_micros == 1_700_000_000_000_000
     types = {column["name"]: column["type"]["code"] for column in json.loads(event.column_types)}
-    expected = {"id": "INT64", "n": "INT64", "big": "STRING", "xs": "ARRAY"}
-    assert expected == types
+    codes = {"id": "INT64", "n": "INT64", "big": "STRING", "xs": "ARRAY"}
+    assert codes == types
 
 
 def test_the_event_of_the_article() -> None:
