@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from cdc_platform.errors import SettingError
 from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.decoder import Checkpoint, Decoder
@@ -242,6 +243,11 @@ FAULTS: Final[list[tuple[Any, Any, str]]] = [
     (envelope("c", after=ROW), {"id": None}, "key"),
     ("text", KEY, "JSON"),
     ({"id": 1}, KEY, "add.fields"),
+    (
+        {"schema": {"fields": [{"field": "after", "fields": [{}]}]}, "payload": envelope("c", after=ROW)},
+        KEY,
+        "Debezium",
+    ),
     ({"id": 1, "__op": "u"}, KEY, "position"),
     ({"id": 1, "__source_lsn": 5}, KEY, "happened"),
     ({"id": 1, "__source_lsn": 5, "__deleted": "false"}, KEY, "inserted or updated"),
@@ -254,6 +260,12 @@ def test_what_cannot_be_used_goes_to_quarantine(value: Any, key: Any, said: str)
     fault = only_fault(line(value, key))
     assert said in fault.reason
     assert fault.text == line(value, key)
+
+
+def test_a_mask_that_is_not_known_is_refused_at_once() -> None:
+    """A mistake in the settings is no fault of the events."""
+    with pytest.raises(SettingError):
+        Decoder(settings_with(column_placeholders={TABLE: {"big": "hash:NONE:s"}}))
 
 
 def test_tables_are_named_by_a_template() -> None:
