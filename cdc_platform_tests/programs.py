@@ -94,11 +94,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def running_demo(folder: Path, *options: str) -> Iterator[Program]:
+def running_demo(
+    folder: Path, *options: str, environment: Mapping[str, str] = ENVIRONMENT
+) -> Iterator[Program]:
     """Yield the demo that runs with its home in a folder; nothing that it has started outlives the test."""
-    home = folder / "my home"
+    home, log = folder / "my home", folder / "demo.log"
     try:
-        with start(folder / "demo.log", COMMAND_LINE, "demo", "--home", home, *options) as program:
+        with start(log, COMMAND_LINE, "demo", "--home", home, *options, environment=environment) as program:
             yield program
     finally:
         end_leftovers(home)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,18 +11,13 @@ from typing import Any, Final
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
+from cdc_platform_tests.programs import free_port
+
 SPARK_JARS: Final = Path(pyspark.__file__).parent / "jars"
 REST_JARS: Final = Path(__file__).with_name("rest_catalog.xml")
 DEBIAN_PROGRAMS: Final = "usr/lib/postgresql/*/bin/initdb"
 UNPRIVILEGED: Final = "nobody"
 """PostgreSQL refuses to run as root; this user is on every Linux."""
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def postgresql_programs() -> Path | None:

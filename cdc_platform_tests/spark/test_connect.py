@@ -1,7 +1,6 @@
 """The same ticks on a Spark Connect server that the platform starts."""
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,14 +13,8 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.spark.connect_server import start_connect_server, wait_until_ready
 from cdc_platform.spark.settings import SparkSettings
 from cdc_platform_tests.pipeline.bank import expected_balances
+from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.spark_fixtures import TEST_SPARK, require_java
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
