@@ -10,7 +10,7 @@ from cdc_platform.errors import JavaMissing
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.spark.config import spark_config
 from cdc_platform.spark.java import check_java
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.spark.settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 from cdc_platform.spark.small import INTERPRETED
 
 if TYPE_CHECKING:
@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 TEST_SPARK = SparkSettings(
     driver_memory="3g",
+    # Sessions of some tests have their catalog in PostgreSQL.
+    packages=(*DEFAULT_PACKAGES, POSTGRESQL_DRIVER),
     conf={
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
+        # Of the Connect server that a test starts in the session's JVM.
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
         **INTERPRETED,
     },
 )

@@ -63,7 +63,7 @@ def text_of(page: Any, address: str, expected: tuple[str, ...], keys: str | None
         load_again_at = time.monotonic() + LOAD_AGAIN_S
         while time.monotonic() < load_again_at:
             page.wait_for_timeout(1000)
-            text = page.inner_text("body")
+            text = str(page.inner_text("body"))
             if all(part in text for part in expected):
                 return text
             if keys is not None:
