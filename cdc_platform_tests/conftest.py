@@ -15,12 +15,12 @@ pytest_plugins = [
     "cdc_platform_tests.spark_fixtures",
 ]
 
-settings.register_profile("dev", max_examples=50, deadline=None)
+# A busy machine is slow, not wrong.
+settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
     "ci",
     max_examples=200,
     deadline=None,
-    # A busy machine is slow, not wrong.
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )

@@ -45,7 +45,7 @@ def postgresql(programs: Path, folder: Path, password: str | None = None) -> Ite
     password_file.unlink(missing_ok=True)
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={data} -c fsync=off"
     control = [str(programs / "pg_ctl"), "-D", str(data)]
-    _run([*control, "-w", "-o", options, "-l", str(folder / "log"), "start"], user)
+    _run([*control, "-w", "-t", "240", "-o", options, "-l", str(folder / "log"), "start"], user)
     try:
         yield f"postgresql+psycopg2://{'lake@' if password is None else ''}127.0.0.1:{port}/postgres"
     finally:
@@ -62,7 +62,7 @@ def _own(folder: Path) -> str | None:
 
 
 def _run(command: Sequence[str], user: str | None) -> None:
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=user, timeout=60, cwd="/")
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=user, timeout=300, cwd="/")
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def _java_gateway(jars: Sequence[Path], log: Path) -> Iterator[Any]:
     finally:
         gateway.close()
         process.stdin.close()
-        process.wait(30)
+        process.wait(120)
         process.stdout.close()
 
 
