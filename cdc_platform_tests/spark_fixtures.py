@@ -1,8 +1,13 @@
 """One Spark session for the whole test run, on a lake in a temporary folder."""
 
+import fcntl
 import os
+import subprocess
 import sys
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -33,6 +38,14 @@ TEST_SPARK = SparkSettings(
 )
 
 
+FETCH: Final = """
+import sys
+from pyspark.sql import SparkSession
+conf = {"spark.master": "local[1]", "spark.ui.enabled": "false", "spark.jars.packages": sys.argv[1]}
+SparkSession.builder.config(map=conf).getOrCreate().stop()
+"""
+
+
 def require_java() -> None:
     """Skip where Spark cannot run on a laptop; fail where the tests are the gate."""
     try:
@@ -41,6 +54,19 @@ def require_java() -> None:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(missing))
+    _fetch_packages()
+
+
+@cache
+def _fetch_packages() -> None:
+    """Let one process fetch Spark's packages where they are missing: two would write the same files."""
+    with (Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        jars = (f"{'{}_{}-{}'.format(*package.split(':'))}.jar" for package in TEST_SPARK.packages)
+        if not all(any(Path.home().glob(f".ivy2*/jars/{jar}")) for jar in jars):
+            command = [sys.executable, "-c", FETCH, ",".join(TEST_SPARK.packages)]
+            # What keeps it from its work is told by the Spark of a test.
+            subprocess.run(command, check=False, capture_output=True)
 
 
 @pytest.fixture(scope="session")
