@@ -72,7 +72,10 @@ def _fetch_packages() -> None:
 @pytest.fixture(scope="session")
 def session_lake(tmp_path_factory: pytest.TempPathFactory) -> LakeSettings:
     """The lake that the shared session reads and writes: tests keep apart by pipeline name."""
-    return LakeSettings(path=str(tmp_path_factory.mktemp("lakes") / "my läke"))
+    folder = tmp_path_factory.mktemp("lakes") / "my läke"
+    # Not every test begins with the step of a pipeline that makes it.
+    folder.mkdir()
+    return LakeSettings(path=str(folder))
 
 
 @pytest.fixture(scope="session")
