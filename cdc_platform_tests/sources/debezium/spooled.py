@@ -1,6 +1,7 @@
 """What a spool tells: its events, and the tables that a naive replay makes of them."""
 
 import json
+from base64 import b64decode
 from typing import Any, Final
 
 from cdc_platform.sources.debezium.spool import Spool
@@ -16,7 +17,7 @@ COMPARED: Final = {
 }
 """Columns whose values are the same text in an event and on the server, but for arrays."""
 
-Tables = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
+Table = dict[tuple[Any, ...], dict[str, Any]]
 Rows = dict[str, list[tuple[Any, ...]]]
 
 
@@ -43,8 +44,8 @@ def rows_in(spool: Spool) -> list[tuple[str, int | None, int | None]]:
 
 
 def replayed(events: list[dict[str, Any]]) -> dict[str, Rows]:
-    """Return the tables at each checkpoint, by its number: events applied one after another, duplicates not."""
-    tables: Tables = {name: {} for name in KEYS}
+    """Return the tables at each checkpoint: events applied one after another, duplicates not."""
+    tables: dict[str, Table] = {name: {} for name in KEYS}
     found: dict[str, Rows] = {}
     seen = set()
     for event in events:
@@ -58,7 +59,8 @@ def replayed(events: list[dict[str, Any]]) -> dict[str, Rows]:
             continue
         seen.add(identity)
         if value["op"] == "m" and value["message"]["prefix"] == PREFIX:
-            found[str(len(found) + 1)] = {name: _texts(name, rows.values()) for name, rows in tables.items()}
+            number = b64decode(value["message"]["content"]).decode()
+            found[number] = {name: _texts(name, table.values()) for name, table in tables.items()}
         elif value["op"] != "m":
             _apply(tables[source["table"]], KEYS[source["table"]], event)
     return found

@@ -53,7 +53,6 @@ def test_a_source_that_cannot_be_captured_says_why(capturing: Cluster, tmp_path:
         }
         lines = "".join(Order(settings).to_json() + "\n" for settings in expected.values())
         told = ask(lines)
-        cursor.execute("DROP ROLE plain")
     assert list(expected) == [error for error, _ in told], told
     assert "Value must be one of bytes, base64, hex" in told[-1][1]
 
