@@ -204,7 +204,10 @@ def _plain(value: Any, kind: str) -> Any:
             return Decimal(value)
         if kind.startswith("timestamp") and value is not None:
             return from_rfc3339(value)
-    except (ValueError, InvalidOperation):
+        if kind in _BITS and not isinstance(value, bool):
+            # A source may write it as a number or as a text.
+            return int(value)
+    except (ValueError, TypeError, InvalidOperation):
         return value
     return value
 
