@@ -66,7 +66,7 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None,
 def run_ticks(
     settings: "PipelineSettings", wants_more: Callable[[], bool], ticks: int | None, *, is_endless: bool
 ) -> bool:
-    """Run a pipeline's ticks, so many of them, else until it has caught up; return whether it came to that."""
+    """Run so many ticks of a pipeline, else until it has caught up; return whether it came to that."""
     from cdc_platform.pipeline.evolve import find_exclusions
     from cdc_platform.pipeline.follow import follow_source
     from cdc_platform.pipeline.pipeline import open_pipeline
