@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.traits import SourceTraits
+from cdc_platform.sources.debezium.engine_settings import EngineSettings
 
 DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
 """What stands for a value that was not sent, unless the connector is told another text."""
@@ -165,13 +166,37 @@ class KafkaInput:
 
 @dataclass(frozen=True)
 class EngineInput:
-    """The engine embedded in Python, straight from PostgreSQL; `tables` are SCHEMA.TABLE, none means all."""
+    """The engine, straight from PostgreSQL.
 
-    postgres: str
-    slot: str
-    publication: str
+    Args:
+        host: the database server.
+        database: the database.
+        user: a role with LOGIN and REPLICATION that may read the tables.
+        spool: folder into which the engine writes what it captures, until the lake has it.
+        password: the role's.
+        port: of the server.
+        tables: regular expressions of SCHEMA.TABLE; none means all.
+        slot: replication slot, made where it is missing.
+        publication: made where it is missing.
+        topic_prefix: first part of every topic's name.
+        properties: further properties of the connector.
+    """
+
+    host: str
+    database: str
+    user: str
+    spool: str
+    password: str = field(default="", repr=False)
+    port: int = 5432
     tables: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
+    slot: str = "cdc_platform"
+    publication: str = "cdc_platform"
+    topic_prefix: str = "cdc"
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def engine_settings(self) -> EngineSettings:
+        """Return what the engine is told."""
+        return EngineSettings(**{name: getattr(self, name) for name in self.__dataclass_fields__})
 
 
 _INPUTS: Final[Mapping[str, type[FilesInput | KafkaInput | EngineInput]]] = {
@@ -210,6 +235,7 @@ class DebeziumSettings:
         partitions: regular expressions of `SCHEMA.TABLE`, each with the SCHEMA.TABLE that it belongs to.
         signal_table: SCHEMA.TABLE of the connector's signals, which never becomes a table.
         dedup_window_s: for how long an event may come again.
+        captures: whether an engine is started where one is asked for; whoever only looks does without.
     """
 
     input: Input
@@ -227,6 +253,7 @@ class DebeziumSettings:
     partitions: Mapping[str, str] = field(default_factory=dict)
     signal_table: str | None = None
     dedup_window_s: float = 86_400.0
+    captures: bool = True
 
     def __post_init__(self) -> None:
         _check_member("strategy", self.strategy, Strategy)
@@ -245,20 +272,30 @@ class DebeziumSettings:
         """What the connector promises: one order, and whole transactions where it provides their metadata."""
         return SourceTraits(
             hands_out_events=True,
-            keeps_transactions=self.has_transaction_topic,
+            keeps_transactions=self.tells_transactions,
             comes_in_order=True,
             trusts_inserts=False,
             can_be_compared=False,
             can_be_copied=False,
             repeats_within_s=self.dedup_window_s,
             leaves_values_out=True,
-            completes_log=self.strategy is Strategy.ENRICH,
+            completes_log=self.strategy == Strategy.ENRICH,
         )
+
+    @property
+    def tells_transactions(self) -> bool:
+        """Whether it is known which transactions are whole; our own engine always tells."""
+        return self.has_transaction_topic or isinstance(self.input, EngineInput)
+
+    @property
+    def folder(self) -> str:
+        """Where the files of events are."""
+        return self.input.spool if isinstance(self.input, EngineInput) else getattr(self.input, "path", "")
 
     @property
     def title(self) -> str:
         """Name of the source as messages say it."""
-        return f"Debezium events of {self.input}"
+        return f"Debezium events of {_title(self.input)}"
 
     @property
     def begins_at_present(self) -> bool:
@@ -266,8 +303,14 @@ class DebeziumSettings:
         return False
 
     def impatient(self, deadline_s: float) -> "DebeziumSettings":  # noqa: ARG002  listing has no deadline
-        """Return the same: a listing is not tried again."""
-        return self
+        """Return the same without an engine of its own."""
+        return replace(self, captures=False)
+
+    def without_password(self) -> "DebeziumSettings":
+        """Return what tasks need to know."""
+        if not isinstance(self.input, EngineInput):
+            return self
+        return replace(self, input=replace(self.input, password=""))
 
     def to_options(self) -> str:
         """Return the settings as JSON text, equal for equal settings."""
@@ -294,6 +337,14 @@ class DebeziumSettings:
         return cls(**read)
 
 
+def _title(found: Input) -> str:
+    if isinstance(found, KafkaInput):
+        return f"the topics {found.topics_pattern} of {found.bootstrap_servers}"
+    if isinstance(found, EngineInput):
+        return f"the database {found.database} on {found.host}:{found.port}"
+    return f"the files in {found.path}"
+
+
 def _as_is(value: Any) -> Any:
     return value
 
@@ -314,7 +365,7 @@ def _read_input(value: Any) -> Input:
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "files": ("path",),
     "kafka": ("bootstrap_servers", "topics_pattern"),
-    "engine": ("postgres", "slot", "publication"),
+    "engine": ("host", "database", "user", "spool"),
 }
 
 

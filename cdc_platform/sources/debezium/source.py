@@ -13,9 +13,10 @@ from cdc_platform.model.lineage import Lineage, plan_slices
 from cdc_platform.model.sightings import Look, SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.sources.debezium.capture import Capture
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.progress import STATE, FileProgress
-from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.settings import DebeziumSettings, EngineInput
 from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
 
@@ -47,8 +48,15 @@ class DebeziumSource:
     @cached_property
     def store(self) -> FileStore:
         """The folder with the files."""
-        assert isinstance(self.settings.input, FilesInput)
-        return FileStore(self.settings.input.path, SUFFIXES)
+        return FileStore(self.settings.folder, SUFFIXES)
+
+    @cached_property
+    def capture(self) -> Capture | None:
+        """What fills the folder, where that is our own engine."""
+        found = self.settings.input
+        if not isinstance(found, EngineInput) or not self.settings.captures:
+            return None
+        return Capture(found.engine_settings())
 
     def describe(self) -> EventsDescription:
         """Return the tables that the beginnings of the files tell of."""
@@ -74,7 +82,6 @@ class DebeziumSource:
 
     def start_micros(self) -> int:
         """Return the beginning of time: whatever has been written belongs to the first cut."""
-        _ = self.store
         return 1
 
     def plan(
@@ -84,10 +91,14 @@ class DebeziumSource:
 
         They are read in the order of their names, which is the order of arrival.
         """
+        if self.capture is not None:
+            self.capture.keep_going()
         known = ledger()
         unread = [file for file in self._files() if FileProgress.of(known.get(file.path)).lacks(file)]
         is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
-        if not (unread or is_unread):
+        # Only the engine knows whether the database has something new.
+        may_capture = isinstance(self.settings.input, EngineInput) and self.capture is None
+        if not (unread or is_unread or may_capture):
             return ReadPlan(())
         slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
         lines = {file.path: FileProgress.of(known.get(file.path)).lines for file in unread}
@@ -104,7 +115,7 @@ class DebeziumSource:
         from cdc_platform.sources.loading import load_with
 
         options = {
-            reader.SETTINGS_OPTION: self.settings.to_options(),
+            reader.SETTINGS_OPTION: self.settings.without_password().to_options(),
             reader.TICK_OPTION: str(tick),
             reader.SLICE_OPTION: json.dumps(asdict(plan.slices[0])),
             reader.INPUTS_OPTION: plan.inputs,
@@ -116,5 +127,8 @@ class DebeziumSource:
         raise NotImplementedError(f"{table_name} at {micros}")
 
     def close(self) -> None:
-        """Forget the connection."""
+        """Forget the connection, and end the engine."""
+        capture = self.__dict__.pop("capture", None)
+        if capture is not None:
+            capture.stop()
         self.__dict__.pop("store", None)
