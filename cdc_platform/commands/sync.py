@@ -86,8 +86,9 @@ def run_ticks(
         _is_caught_up, target_micros=target_micros, hands_out_events=pipeline.traits.hands_out_events
     )
     for done, outcome in enumerate(outcomes, start=1):
-        for line in (*describe_copies(outcome), describe_tick(outcome)):
-            click.echo(line)
+        if done == 1 or has_done_something(outcome):
+            for line in (*describe_copies(outcome), describe_tick(outcome)):
+                click.echo(line)
         if done == ticks or (is_to_end and is_level(outcome)):
             return True
     return False
@@ -103,6 +104,11 @@ def _is_caught_up(outcome: "TickOutcome", target_micros: int, *, hands_out_event
     if hands_out_events:
         return not outcome.read.committed
     return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
+
+
+def has_done_something(outcome: "TickOutcome") -> bool:
+    """Whether a tick is worth a line: with files and topics, most looks find nothing to read."""
+    return outcome.read.committed or outcome.copy.is_going_on or outcome.order.changes > 0
 
 
 def describe_copies(outcome: "TickOutcome") -> list[str]:

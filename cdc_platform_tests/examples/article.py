@@ -51,11 +51,11 @@ ARTICLE: Final = Case(
     ],
     [
         "UPDATE inventory.customers SET first_name = 'Dana' WHERE id = 1004",  # the article's
-        "UPDATE inventory.customers SET id = 2004 WHERE id = 1004",
-        "UPDATE inventory.customers SET email = 'dana@noanswer.org' WHERE id = 2004",
+        "UPDATE inventory.customers SET id = 2003 WHERE id = 1003",
+        "UPDATE inventory.customers SET email = 'edward@walker.com' WHERE id = 2003",
         "BEGIN",
-        f"UPDATE inventory.customers SET biography = {biography('Ed')} WHERE id = 1003",
-        "UPDATE inventory.customers SET first_name = 'Ed' WHERE id = 1003",
+        f"UPDATE inventory.customers SET biography = {biography('Dana')} WHERE id = 1004",
+        "UPDATE inventory.customers SET email = 'dana@noanswer.org' WHERE id = 1004",
         "COMMIT",
         "UPDATE inventory.customers SET biography = NULL WHERE id = 1002",  # a NULL that is meant
     ],
