@@ -181,12 +181,12 @@ def _told_bits(parameters: Mapping[str, Any]) -> Encoding:
     return Encoding(Kind.BITS, ColumnType("STRING"), "bit" if length < UNBOUNDED else "varbit", length)
 
 
+_VARIABLE: Final = Encoding(Kind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
 _TOLD: Final[Mapping[str, Callable[[Mapping[str, Any]], Encoding]]] = {
     "org.apache.kafka.connect.data.Decimal": _told_decimal,
     "io.debezium.data.VariableScaleDecimal": lambda _parameters: _VARIABLE,
     "io.debezium.data.Bits": _told_bits,
 }
-_VARIABLE: Final = Encoding(Kind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
 
 
 def _decimal_type(precision: int, scale: int) -> ColumnType:

@@ -355,7 +355,7 @@ def _read_input(value: Any) -> Input:
     ((name, fields),) = value.items()
     kind = _INPUTS[name]
     _check_names(f"input.{name}.", fields, kind)
-    read = {key: tuple(item) if key == "tables" else item for key, item in fields.items()}
+    read: dict[str, Any] = {key: tuple(item) if key == "tables" else item for key, item in fields.items()}
     missing = [key for key in _REQUIRED[name] if not str(read.get(key) or "").strip()]
     if missing:
         raise SettingError(f"input.{name}.{missing[0]}", "is missing or empty")
@@ -371,7 +371,7 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 
 def _read_modes(value: Any) -> ConnectorModes:
     _check_names("connector.", value, ConnectorModes)
-    read = {}
+    read: dict[str, Any] = {}
     for name, text in value.items():
         kind = _MODES.get(name)
         if kind is not None:
