@@ -108,7 +108,7 @@ def _is_caught_up(outcome: "TickOutcome", target_micros: int, *, hands_out_event
 
 def has_done_something(outcome: "TickOutcome") -> bool:
     """Whether a tick is worth a line: with files and topics, most looks find nothing to read."""
-    return outcome.read.committed or outcome.copy.is_going_on or outcome.order.changes > 0
+    return outcome.read.committed or bool(outcome.copy.copies) or outcome.order.changes > 0
 
 
 def describe_copies(outcome: "TickOutcome") -> list[str]:
