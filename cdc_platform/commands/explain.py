@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -> None:
     """Tell how the row KEY of the source table TABLE came to be.
 
-    Prints its changes in order: which columns each set, from what to what, the transaction, the change
-    stream partition and the record that it came from, and the first cut that showed it. Then the row as it
-    is in the change log now, and which change gave each column its value. Where the table began with an
+    Prints its changes in order: which columns each set, from what to what, the transaction, the partition
+    of the source and the record that it came from, and the first cut that showed it. Then the row as it is
+    in the change log now, and which change gave each column its value. Where the table began with an
     initial copy, the story begins with what that had of the row.
 
     KEY is the value itself where the primary key has one column; else a JSON object of its columns, or a
