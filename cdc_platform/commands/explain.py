@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,6 +12,9 @@ from cdc_platform.model.timestamps import to_rfc3339
 if TYPE_CHECKING:
     from cdc_platform.model.row_story import Step
     from cdc_platform.pipeline.explain import Explanation
+
+WIDEST: Final = 60
+"""Values that are longer do not move what stands behind the others."""
 
 
 @click.command(
@@ -88,7 +91,7 @@ def _describe_now(found: "Explanation") -> list[str]:
         return [f"now  deleted by #{len(story.steps)}"]
     width = max((len(name) for name in story.values), default=0)
     texts = {name: _value(value) for name, value in story.values.items()}
-    length = max((len(text) for text in texts.values()), default=0)
+    length = min(max((len(text) for text in texts.values()), default=0), WIDEST)
     return [
         f"now  {'a row of its key alone' if not texts else ''}".rstrip(),
         *(

@@ -18,7 +18,7 @@ from cdc_platform.components.loading import find_pipelines, load_each
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import ORDER_KEY
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.sources.debezium.settings import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.examples import article, shop
 from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
@@ -54,7 +54,7 @@ def test_the_events_of_the_article_are_marked() -> None:
     values = [json.loads(line)["value"] for line in _lines(article.FOLDER)]
     rows = [(value["op"], value["after"]) for value in values if value and value.get("after")]
     marked = [(op, row["id"]) for op, row in rows if row["biography"] == DEFAULT_PLACEHOLDER]
-    assert [("u", 1004), ("c", 2003), ("u", 2003), ("u", 1004)] == marked
+    assert marked == [("u", 1004), ("c", 2003), ("u", 2003), ("u", 1004)]
 
 
 def _lines(folder: Path) -> Iterator[str]:
@@ -136,12 +136,12 @@ def test_the_article(pipelines: dict[str, Pipeline], name: str) -> None:
     """Every strategy leaves whole rows, after a key change and within a transaction, too."""
     rows = rows_of(pipelines[name], "customers")
     shown = [(row["id"], row["first_name"], row["email"], _life(row["biography"])) for row in rows]
-    assert [
+    assert shown == [
         (1001, "Sally", "sally.thomas@acme.com", None),
         (1002, "George", "gbailey@foobar.com", None),
         (1004, "Dana", "dana@noanswer.org", "Dana"),
         (2003, "Edward", "edward@walker.com", "Edward"),
-    ] == shown
+    ]
 
 
 def _life(biography: str | None) -> str | None:
@@ -159,6 +159,6 @@ def test_the_log_is_completed_where_that_is_wanted(pipelines: dict[str, Pipeline
         name: [json.loads(row["keys"]) for row in log_rows(pipelines[name]) if row["unavailable_columns"]]
         for name in (OMIT, VETO, ENRICH)
     }
-    assert {OMIT: [{"id": 1004}] * 2, VETO: [{"id": 1004}] * 2, ENRICH: []} == left_out
+    assert left_out == {OMIT: [{"id": 1004}] * 2, VETO: [{"id": 1004}] * 2, ENRICH: []}
     for name in left_out:
         assert not [row for row in log_rows(pipelines[name]) if DEFAULT_PLACEHOLDER in str(row["new_values"])]
