@@ -21,7 +21,12 @@ See it work, with a bank of its own:
 Test a reader of change streams, yours or this one:
   cdc-platform simulate
 \b
-Declare a pipeline of yours, and run it:
+Run an example of Datastream's files, or of Debezium's events:
+  cdc-platform sync examples/datastream/defs.yaml
+  cdc-platform sync examples/debezium/defs.yaml
+\b
+Declare a pipeline of yours, and run it; there are components.datastream.DatastreamPipeline and
+components.debezium.DebeziumPipeline, too:
   dg scaffold defs cdc_platform.components.spanner.SpannerPipeline my_bank
   cdc-platform sync examples/my_bank/defs.yaml --until-caught-up
   cdc-platform status examples/my_bank/defs.yaml
@@ -51,7 +56,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, epilog=FIRST_STEPS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("cdc_platform"), prog_name="cdc-platform")
 def main() -> None:
-    """Change data from Spanner as lakehouse tables that are right at every moment."""
+    """Change data of Spanner, Datastream and Debezium as lakehouse tables that are right at every moment."""
 
 
 for command in (demo, simulate, sync, status, check, explain, cuts):

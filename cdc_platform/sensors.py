@@ -65,7 +65,7 @@ def build_sensor(
         job=job,
         minimum_interval_seconds=running.poll_s,
         default_status=dg.DefaultSensorStatus.RUNNING if running.sensor else dg.DefaultSensorStatus.STOPPED,
-        description=f"Adds and retires the change stream partitions of `{settings.name}`, and asks for one "
+        description=f"Adds and retires the partitions that `{settings.name}` reads, and asks for one "
         "run over all live ones as soon as the last run has ended.",
     )
     def ticks(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:

@@ -263,7 +263,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "schema_changes",
         "cut",
-        "The source's schema has not changed, and the change stream leaves nothing out: a warning tells "
+        "The source's schema has not changed, and nothing of it is left out: a warning tells "
         "what changed, and what keeps tables from equalling the source.",
         every_tick=True,
         run=check_schema,
