@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.errors import CommitConflict, TransactionIncomplete
 from cdc_platform.lake.commits import NEXT_ORDINAL, POSITION, STATS, TICK, Mark, read_mark
 from cdc_platform.lake.lake import BURIED, LOG, QUARANTINED, RAW
+from cdc_platform.lake.quarantine import load_replays
 from cdc_platform.lake.writes import TickStep, commit_tick
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.records import RecordKind
@@ -110,7 +111,8 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
     lake, step = pipeline.lake, TickStep(window.mark.tick, window.tick)
     records = _between(spark.table(lake.spark_system_table(RAW)), window)
     if pipeline.traits.repeats_within_s is not None:
-        records = without_repeated(records, spark.table(lake.spark_system_table(LOG)), pipeline.traits)
+        log, replayed = spark.table(lake.spark_system_table(LOG)), load_replays(lake).origins
+        records = without_repeated(records, log, pipeline.traits, replayed)
     ordered = order_records(
         records, window.mark.next_ordinal, expected, pipeline.known_tables, pipeline.traits
     ).persist()

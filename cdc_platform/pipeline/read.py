@@ -18,6 +18,7 @@ from cdc_platform.model.records import RecordKind
 from cdc_platform.model.slices import ReadRequest, SliceOutcome, SliceReport
 from cdc_platform.model.stuck import find_stuck
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.replayed_texts import with_replayed
 from cdc_platform.pipeline.trace import trace_lineage
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -124,6 +125,8 @@ def read_slices(
         return ReadOutcome(mark.tick, (), {}, False, clock_micros, clock_micros)
     tick = mark.tick + 1
     frame = pipeline.source.read(spark, tick, plan, pipeline.settings.read_tasks)
+    if pipeline.traits.hands_out_events:
+        frame = with_replayed(pipeline, spark, frame, tick, plan)
     target = pipeline.lake.spark_system_table(RAW)
     commit_tick(frame, target, raw, TickStep(mark.tick, tick), {POSITION: str(plan.end_micros)})
     control = read_control(pipeline.lake, tick)

@@ -88,7 +88,7 @@ def order_records(
     Returns:
         the columns of CHANGE_LOG, or of EVENT_LOG, without `tick`, and `records_seen`, `fault` (why the
         change cannot be taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it
-        is the first one) and `record` (as it came, where there is a fault).
+        is the first one), `record` (as it came, where there is a fault) and `origin` (its file or topic).
     """
     small = expected_records <= SINGLE_TASK_RECORDS
     spread = records.coalesce(1) if small else records.repartition(*TRANSACTION)
@@ -127,6 +127,7 @@ def _explode(records: DataFrame, tables: Sequence[TableSchema], traits: SourceTr
         "transaction_tag",
         "record_order",
         f"if({FAULT} is not null, to_json(struct({', '.join(records.columns)})), null) as record",
+        f"{'event.origin' if traits.hands_out_events else 'cast(null as string)'} as origin",
         FAULT,
     )
 
@@ -212,4 +213,8 @@ def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
         "record_id",
         "table_name",
         F.coalesce("record", payload).alias("record"),
+        "origin",
+        F.lit(None).cast("timestamp").alias("replayed_at"),
+        F.lit(None).cast("bigint").alias("replayed_tick"),
+        F.lit(None).cast("string").alias("replayed_from"),
     )
