@@ -174,7 +174,9 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
     if outcome.from_texts:
         lines.append(f"{_count(len(outcome.from_texts), 'record')}, which a next tick judges by their texts")
     for held in outcome.lost:
-        lines.append(f"not replayed: {held.origin} is gone, and nothing of it was kept ({_short(held.reason)})")
+        lines.append(
+            f"not replayed: {held.origin} is gone, and nothing of it was kept ({_short(held.reason)})"
+        )
     if not lines:
         return "nothing to replay"
     if outcome.from_files or outcome.from_texts:
@@ -194,7 +196,9 @@ def _outcome_as_dict(outcome: "ReplayOutcome") -> dict[str, Any]:
 def _describe_whole(told: Sequence[dict[str, Any]]) -> str:
     lines: list[str] = []
     for one in told:
-        lines += [f"{name:<13}  {value}" for name, value in one.items() if name != "record" and value is not None]
+        lines += [
+            f"{name:<13}  {value}" for name, value in one.items() if name != "record" and value is not None
+        ]
         lines += ["", json.dumps(one["record"], indent=2, ensure_ascii=False), ""]
     return "\n".join(lines).rstrip()
 

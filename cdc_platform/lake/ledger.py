@@ -5,7 +5,7 @@ replayed counts as unread until a later tick has read it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -17,6 +17,7 @@ from cdc_platform.lake.commits import TICK, head, read_mark
 from cdc_platform.lake.lake import RAW, READ, Lake
 from cdc_platform.lake.quarantine import load_replays
 from cdc_platform.model.files import READ_AGAIN
+from cdc_platform.model.held import HeldRecord
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import FILES
 
@@ -30,6 +31,21 @@ def read_ledger(lake: Lake) -> Mapping[str, str]:
     asked = load_replays(lake).files
     again = {path for path, tick in asked.items() if stored.ticks.get(path, tick + 1) <= tick}
     return stored.versions if not again else {**stored.versions, **dict.fromkeys(again, READ_AGAIN)}
+
+
+def waiting_texts(lake: Lake) -> tuple[int, Sequence[HeldRecord]] | None:
+    """Return the oldest replay of texts that no tick has taken, and when it was asked for; None without one."""
+    asked = load_replays(lake).texts
+    if not asked:
+        return None
+    taken = _store_ledger(lake).versions
+    waiting = [micros for micros in sorted(asked) if replay_path(micros) not in taken]
+    return (waiting[0], asked[waiting[0]]) if waiting else None
+
+
+def replay_path(micros: int) -> str:
+    """Return the path under which the ledger has a replay of texts that a tick has taken."""
+    return f"quarantine@{micros}"
 
 
 @dataclass(frozen=True)

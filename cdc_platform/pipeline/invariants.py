@@ -43,7 +43,9 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     }
     if around is not scope:
         asked = read.distinct()
-        places |= {name: places[name].join(asked, "record_id", "left_semi") for name in places if name != "read"}
+        places |= {
+            name: places[name].join(asked, "record_id", "left_semi") for name in places if name != "read"
+        }
     total, distinct, in_log, in_quarantine, lost = _count_places(places)
     return Verdict(
         passed=lost == 0 and distinct == in_log + in_quarantine,

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import batched
 from typing import Any, Final
 
 from cdc_platform.errors import ReplayUnsupported
@@ -91,7 +90,8 @@ def _awaits_file(held: HeldRecord, ledger: Mapping[str, str]) -> bool:
 
 def _divide(records: Iterable[HeldRecord]) -> tuple[list[HeldRecord], list[HeldRecord]]:
     """Return the records that have a text of their own, and the others, which stand for a whole file."""
-    texts, lost = [], []
+    texts: list[HeldRecord] = []
+    lost: list[HeldRecord] = []
     for held in records:
         event: Mapping[str, Any] = json.loads(held.record or "{}").get("event") or {}
         stands_for_file = event.get("fault") is not None and event.get("position") is None
@@ -105,6 +105,6 @@ def _marks(
     now_micros = time.time_ns() // 1000
     of_file = ReplayMark(now_micros, tick, ReplaySource.FILE)
     yield from ((held.identity, of_file) for held in from_files)
-    for number, batch in enumerate(batched(texts, TEXTS_OF_A_TICK)):
-        of_text = replace(of_file, micros=now_micros + number, source=ReplaySource.TEXT)
-        yield from ((held.identity, of_text) for held in batch)
+    for number, held in enumerate(texts):
+        micros = now_micros + number // TEXTS_OF_A_TICK
+        yield held.identity, replace(of_file, micros=micros, source=ReplaySource.TEXT)

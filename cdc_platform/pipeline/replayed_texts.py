@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.filters import all_of, equals, is_any
 from cdc_platform.lake.lake import RAW
-from cdc_platform.lake.ledger import read_ledger
-from cdc_platform.lake.quarantine import load_replays
+from cdc_platform.lake.ledger import replay_path, waiting_texts
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import SourceFile
 from cdc_platform.model.held import HeldRecord
@@ -23,9 +22,6 @@ from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.sources.event_batches import EventBatches, FileCounts
 
-REPLAY: Final = "quarantine@"
-"""Begins the path under which the ledger notes a replay of texts."""
-
 
 def with_replayed(
     pipeline: Pipeline, spark: SparkSession, frame: DataFrame, tick: int, plan: ReadPlan
@@ -34,20 +30,10 @@ def with_replayed(
 
     The tick's commit takes them and notes in the ledger that it has, so they are taken once.
     """
-    found = next_replay(pipeline, tick, plan)
-    return frame if found is None else frame.unionByName(spark.createDataFrame(found))
-
-
-def next_replay(pipeline: Pipeline, tick: int, plan: ReadPlan) -> pa.Table | None:
-    """Return the raw records of the oldest replay that no tick has taken yet, None where there is none."""
-    asked = load_replays(pipeline.lake).texts
-    if not asked:
-        return None
-    ledger = read_ledger(pipeline.lake)
-    waiting = sorted(micros for micros in asked if f"{REPLAY}{micros}" not in ledger)
-    if not waiting:
-        return None
-    return _Replay(pipeline, tick, plan).records(waiting[0], asked[waiting[0]])
+    waiting = waiting_texts(pipeline.lake)
+    if waiting is None:
+        return frame
+    return frame.unionByName(spark.createDataFrame(_Replay(pipeline, tick, plan).records(*waiting)))
 
 
 class _Replay:
@@ -72,7 +58,7 @@ class _Replay:
             else:
                 self._decode(held, event["origin"], event["text"], event["position"])
         piece = self._plan.slices[0]
-        report = SourceFile(f"{REPLAY}{micros}", piece.token, 0, micros)
+        report = SourceFile(replay_path(micros), piece.token, 0, micros)
         piece = replace(piece, end_inclusive_micros=self._plan.end_micros)
         self._batches.report_file(piece, report, self._counts, None)
         decoded = pa.Table.from_batches(self._batches.take(), RAW_EVENT_RECORDS)

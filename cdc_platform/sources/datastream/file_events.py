@@ -22,9 +22,7 @@ def decode_file(settings: DatastreamSettings, data: bytes) -> Iterator[SourceEve
         yield found if isinstance(found, FaultyEvent) else interpreter.interpret(found)
 
 
-def decode_text(
-    settings: DatastreamSettings, origin: str, text: str
-) -> Iterator[SourceEvent | FaultyEvent]:
+def decode_text(settings: DatastreamSettings, origin: str, text: str) -> Iterator[SourceEvent | FaultyEvent]:
     """Yield what an event tells of which only the text of its fault is left.
 
     Args:

@@ -106,7 +106,7 @@ class DatastreamSource:
         is_root_read = any(piece.token == ROOT_TOKEN for piece in slices)
         fresh = sorted({file.folder for file in listed} - known) if is_root_read else []
         is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
-        if not (choice.files or fresh or is_unread):
+        if not (choice.files or fresh or is_unread or request.has_replay):
             return ReadPlan(())
         inputs = {"files": files_to_json(choice.files if slices else ()), "announced": fresh}
         return ReadPlan(slices, json.dumps(inputs))
