@@ -84,7 +84,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
     from cdc_platform.lake.quarantine import load_held
     from cdc_platform.model.held import HeldFilter
 
-    wanted = HeldFilter(record_id=record)
+    wanted = HeldFilter(record=record)
     held = load_held(_open(defs, name).lake, with_replayed=True)
     found = [one for one in held if wanted.matches(one)]
     if not found:
@@ -136,7 +136,7 @@ def as_dict(held: "HeldRecord") -> dict[str, Any]:
     """Return a record without its content as plain values; moments are RFC 3339 texts."""
     replayed = held.replayed_micros
     return {
-        "record": held.record_id,
+        "record": held.name,
         "tick": held.tick,
         "table": held.table,
         "reason": held.reason,
@@ -156,7 +156,7 @@ def describe_held(found: "Sequence[HeldRecord]") -> str:
     lines = [f"{'tick':>6}  {'state':<8}  {'table':<24}  record and reason"]
     for held in found[-SHOWN:]:
         state = "open" if held.is_open else "replayed"
-        lines.append(f"{held.tick:>6}  {state:<8}  {held.table or '-':<24}  {held.record_id}")
+        lines.append(f"{held.tick:>6}  {state:<8}  {held.table or '-':<24}  {held.name}")
         lines.append(f"{'':>6}  {'':<8}  {'':<24}  {_short(held.reason)}")
     if len(found) > SHOWN:
         lines.append(f"and {len(found) - SHOWN} older ones; --json lists all")
@@ -186,10 +186,10 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
 
 def _outcome_as_dict(outcome: "ReplayOutcome") -> dict[str, Any]:
     return {
-        "from_files": [held.record_id for held in outcome.from_files],
+        "from_files": [held.name for held in outcome.from_files],
         "files": list(outcome.files),
-        "from_texts": [held.record_id for held in outcome.from_texts],
-        "lost": [held.record_id for held in outcome.lost],
+        "from_texts": [held.name for held in outcome.from_texts],
+        "lost": [held.name for held in outcome.lost],
     }
 
 

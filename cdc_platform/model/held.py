@@ -52,6 +52,13 @@ class HeldRecord:
         return self.replayed_micros is None
 
     @property
+    def name(self) -> str:
+        """What people call the record: an event that belongs to no transaction has one identity twice."""
+        half = len(self.record_id) // 2
+        is_twice = self.record_id[:half] == self.record_id[half + 1 :]
+        return self.record_id[:half] if is_twice else self.record_id
+
+    @property
     def identity(self) -> tuple[int, str]:
         """What a mark of a replay names it by; the mods of one record share it."""
         return self.tick, self.record_id
@@ -65,13 +72,13 @@ class HeldFilter:
         table: the source table.
         reason: a part of the reason, in capital letters or not.
         tick: the tick that put them there.
-        record_id: the whole identity of one record.
+        record: name or identity of one record.
     """
 
     table: str | None = None
     reason: str | None = None
     tick: int | None = None
-    record_id: str | None = None
+    record: str | None = None
 
     def matches(self, held: HeldRecord) -> bool:
         """Whether a record is meant."""
@@ -79,7 +86,7 @@ class HeldFilter:
             self.table in (None, held.table)
             and (self.reason or "").casefold() in held.reason.casefold()
             and self.tick in (None, held.tick)
-            and self.record_id in (None, held.record_id)
+            and self.record in (None, held.name, held.record_id)
         )
 
 

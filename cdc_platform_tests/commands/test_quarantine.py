@@ -1,0 +1,103 @@
+"""`cdc-platform quarantine` as people and scripts use it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.components.loading import load_settings
+from cdc_platform.lake.lake import Lake
+from cdc_platform.lake.ledger import read_ledger, waiting_texts
+from cdc_platform.model.files import READ_AGAIN
+from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform_tests.commands.invoking import begin, run
+from cdc_platform_tests.lake.held_rows import held_row, hold, note_read
+from cdc_platform_tests.yaml_files import write_defs
+
+DEFS = """\
+type: cdc_platform.components.datastream.DatastreamPipeline
+attributes:
+  name: shop
+  lake: {path: lake}
+  source: {path: stream}
+"""
+
+
+@pytest.fixture
+def defs(tmp_path: Path) -> Path:
+    """The file of a pipeline of files: one that is there, one that is gone, and one that was corrupt and is."""
+    stream = tmp_path / "stream"
+    stream.mkdir()
+    (stream / "there.jsonl").touch()
+    file = tmp_path / "defs.yaml"
+    file.write_text(DEFS, encoding="utf-8")
+    lake = lake_of(file)
+    corrupt = {"record": '{"event":{"fault":"cut","text":"x"}}', "reason": "The file is corrupt"}
+    hold(
+        lake,
+        1,
+        held_row("a", f"{stream}/there.jsonl"),
+        held_row("b", f"{stream}/gone.jsonl"),
+        held_row("c", f"{stream}/corrupt.avro", table_name=None, **corrupt),
+    )
+    note_read(lake, 1, *(f"{stream}/{name}" for name in ("there.jsonl", "gone.jsonl", "corrupt.avro")))
+    return file
+
+
+def lake_of(defs: Path) -> Lake:
+    """Return the lake of the pipeline."""
+    return open_pipeline(load_settings(defs)).lake
+
+
+def test_records_are_listed(defs: Path) -> None:
+    """Each with its reason, narrowed by the options; JSON has all facts."""
+    code, output, _ = run("quarantine", "list", defs)
+    assert (code, output.count("  open "), "     2  The event has no order key" in output) == (0, 3, True)
+    _, output, _ = run("quarantine", "list", defs, "--reason", "corrupt", "--tick", "1", "--json")
+    (found,) = json.loads(output)
+    assert (found["record"], found["table"], found["replayed"]) == ("c", None, None)
+    assert run("quarantine", "list", defs, "--table", "orders")[1].strip() == "nothing lies in quarantine"
+
+
+def test_a_record_is_shown_whole(defs: Path) -> None:
+    """Its content is there as it came; one that is not there is said, and where to look."""
+    _, output, _ = run("quarantine", "show", defs, "a", "--json")
+    assert json.loads(output)[0]["record"]["event"]["position"] == 0
+    assert "no order key" in run("quarantine", "show", defs, "a")[1]
+    code, _, errors = run("quarantine", "show", defs, "z")
+    assert (code, "quarantine list" in errors) == (1, True)
+
+
+def test_a_replay_is_asked_for(defs: Path) -> None:
+    """A file that is there is read again, an event whose file is gone has a text, a corrupt file has nothing."""
+    code, output, _ = run("quarantine", "replay", defs)
+    assert code == 0
+    assert "1 record of 1 file, which the next tick reads again" in output
+    assert "1 record, which a next tick judges by their texts" in output
+    assert "corrupt.avro is gone, and nothing of it was kept" in output
+    lake = lake_of(defs)
+    assert [READ_AGAIN] == [version for path, version in read_ledger(lake).items() if "there" in path]
+    waiting = waiting_texts(lake)
+    assert waiting is not None
+    assert [held.name for held in waiting[1]] == ["b"]
+    assert "quarantine  1 records" in run("status", defs)[1]
+    assert run("quarantine", "list", defs, "--all")[1].count("  replayed ") == 2
+    # Nothing has been read since: what waits for its file still does, and the rest is as it was.
+    again = json.loads(run("quarantine", "replay", defs, "--json")[1])
+    assert ([], ["c"]) == (again["from_texts"], again["lost"])
+    assert [READ_AGAIN] == [version for path, version in read_ledger(lake).items() if "there" in path]
+
+
+def test_a_file_that_goes_after_it_was_asked_for(defs: Path) -> None:
+    """Asked for again, its records are judged by their texts."""
+    run("quarantine", "replay", defs, "--record", "a")
+    (defs.parent / "stream" / "there.jsonl").unlink()
+    again = json.loads(run("quarantine", "replay", defs, "--record", "a", "--json")[1])
+    assert ([], ["a"]) == (again["from_files"], again["from_texts"])
+    assert READ_AGAIN not in read_ledger(lake_of(defs)).values()
+
+
+def test_a_change_stream_takes_nothing_later(tmp_path: Path) -> None:
+    """What the log has in commit order cannot take a transaction later; the error says what to do."""
+    code, _, errors = run("quarantine", "replay", begin(write_defs(tmp_path)))
+    assert (code, "ReplayUnsupported" in errors, "NEW_ROW" in errors) == (1, True, True)
