@@ -40,7 +40,6 @@
     + TableNotFound             the lake has no such table of the pipeline
     + RowNotFound               no change of such a row is in the change log
     + HeldRecordNotFound        no such record lies in quarantine
-    + ReplayUnsupported         the log of the source takes no change later
 """
 
 from typing import ClassVar
@@ -238,10 +237,6 @@ class RowNotFound(LakeError):
 
 class HeldRecordNotFound(LakeError):
     """No such record lies in quarantine."""
-
-
-class ReplayUnsupported(LakeError):
-    """The log has the source's changes in their order, and takes none later."""
 
 
 def told_source_error(name: str, message: str) -> SourceError:

@@ -113,7 +113,8 @@ def replay(
     """Have records judged anew by the next tick: all of them, or those that the options name.
 
     Files are read again, whole, so all that lies in quarantine of a file is replayed along; what the log has
-    already is recognised. Of a file that is gone, and of a topic, the text of each event is enough.
+    already is recognised. Of a file that is gone, and of a topic, the text of each event is enough. Of a change
+    stream whole transactions are judged anew; the tables that they touch are then built anew from the log.
 
     A record that can be used now enters the log at its own place in the source's order, so it overrides
     nothing that is newer. One that still cannot be used comes back, with its reason of now.
@@ -173,13 +174,17 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
         lines.append(f"{_count(count, 'record')} of {_count(files, 'file')}, which the next tick reads again")
     if outcome.from_texts:
         lines.append(f"{_count(len(outcome.from_texts), 'record')}, which a next tick judges by their texts")
-    for held in outcome.lost:
+    if outcome.from_records:
         lines.append(
-            f"not replayed: {held.origin} is gone, and nothing of it was kept ({_short(held.reason)})"
+            f"{_count(len(outcome.from_records), 'record')}, whose transactions the next tick judges anew"
         )
+    lines += [
+        f"not replayed: {held.origin} is gone, and nothing of it was kept ({_short(held.reason)})"
+        for held in outcome.lost
+    ]
     if not lines:
         return "nothing to replay"
-    if outcome.from_files or outcome.from_texts:
+    if len(lines) > len(outcome.lost):
         lines.append(f"Run a tick now: cdc-platform sync {defs}")
     return "\n".join(lines)
 
@@ -188,6 +193,7 @@ def _outcome_as_dict(outcome: "ReplayOutcome") -> dict[str, Any]:
     return {
         "from_files": [held.name for held in outcome.from_files],
         "files": list(outcome.files),
+        "from_records": [held.name for held in outcome.from_records],
         "from_texts": [held.name for held in outcome.from_texts],
         "lost": [held.name for held in outcome.lost],
     }

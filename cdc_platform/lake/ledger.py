@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
@@ -22,6 +23,10 @@ from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import FILES
 
 
+REPLAY: Final = "quarantine@"
+"""Begins the path under which the ledger has a replay of texts that a tick has taken."""
+
+
 def read_ledger(lake: Lake) -> Mapping[str, str]:
     """Return what has been read, with its version, and store what is new of it; needs no Spark.
 
@@ -34,7 +39,7 @@ def read_ledger(lake: Lake) -> Mapping[str, str]:
 
 
 def waiting_texts(lake: Lake) -> tuple[int, Sequence[HeldRecord]] | None:
-    """Return the oldest replay of texts that no tick has taken, and when it was asked for; None without one."""
+    """Return when the oldest replay of texts that no tick has taken was asked for, and what it asks for."""
     asked = load_replays(lake).texts
     if not asked:
         return None
@@ -44,8 +49,8 @@ def waiting_texts(lake: Lake) -> tuple[int, Sequence[HeldRecord]] | None:
 
 
 def replay_path(micros: int) -> str:
-    """Return the path under which the ledger has a replay of texts that a tick has taken."""
-    return f"quarantine@{micros}"
+    """Return the path of a replay that was asked for at a moment."""
+    return f"{REPLAY}{micros}"
 
 
 @dataclass(frozen=True)

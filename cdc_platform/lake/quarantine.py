@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, Not, Or
 from pyiceberg.table import Table
 
-from cdc_platform.errors import CommitConflict
+from cdc_platform.errors import CommitConflict, LakeError
 from cdc_platform.lake.commits import count_rows, head, read_mark
 from cdc_platform.lake.filters import all_of, at_most, equals, is_any
 from cdc_platform.lake.lake import LOG, QUARANTINED, Lake
@@ -152,6 +152,54 @@ def _read_replays(version: _Version) -> Replays:
         elif held.replayed_from is ReplaySource.TEXT and held.replayed_micros is not None:
             texts.setdefault(held.replayed_micros, []).append(held)
     return Replays(files, texts)
+
+
+def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tuple[HeldRecord, ...]:
+    """Return the records whose raw records are to be judged anew, and that the log has not judged yet.
+
+    Args:
+        lake: the pipeline's part of the lake.
+        quarantine: the version that counts.
+        taken_id: snapshot of quarantine whose replays the log has taken.
+
+    Raises:
+        LakeError: the snapshot is gone, so nothing tells which replays have been taken.
+    """
+    snapshot = head(quarantine)
+    if snapshot is None or count_rows(snapshot) == 0:
+        return ()
+    if taken_id is not None and quarantine.metadata.snapshot_by_id(taken_id) is None:
+        raise LakeError(
+            f"Snapshot {taken_id} of `{lake.system_namespace}.{QUARANTINED}` is gone, which tells what has "
+            "been replayed. Restore the table; the platform never expires its snapshots."
+        )
+    place = quarantine.location()
+    asked = _read_records(_Version(place, snapshot.snapshot_id, quarantine))
+    taken = _read_records(_Version(place, taken_id, quarantine)) if taken_id is not None else {}
+    return tuple(held for key, held in asked.items() if key not in taken)
+
+
+@lru_cache(maxsize=8)
+def _read_records(version: _Version) -> Mapping[tuple[int, str, int | None], HeldRecord]:
+    of_records = equals("replayed_from", ReplaySource.RECORDS.value)
+    rows = version.table.scan(of_records, snapshot_id=version.snapshot_id).to_arrow().to_pylist()
+    return {(*held.identity, held.replayed_micros): held for held in map(_as_held, rows)}
+
+
+def replayed_records(lake: Lake) -> pa.Table:
+    """Return the identities of all records that have been replayed, as the column `record_id`."""
+    quarantine = lake.system_table(QUARANTINED)
+    return (
+        quarantine.scan(Not(_OPEN), selected_fields=("record_id", "replayed_at"))
+        .to_arrow()
+        .select(["record_id"])
+    )
+
+
+def has_replays(lake: Lake, table: str | None = None) -> bool:
+    """Whether records, of one source table or of any, have been replayed."""
+    of_table = Or(equals("table_name", table), equals("table_name", None)) if table else AlwaysTrue()
+    return bool(_record_ids(lake, all_of(Not(_OPEN), of_table)))
 
 
 def _as_held(row: dict[str, Any]) -> HeldRecord:

@@ -12,6 +12,8 @@ class ReplaySource(StrEnum):
     """The file that it came in: a tick reads it again, whole."""
     TEXT = "text"
     """The event's own text, where its file is gone or it came by a topic."""
+    RECORDS = "records"
+    """The raw records of its transaction, which the lake keeps as they came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,28 +93,40 @@ class HeldFilter:
 
 
 def with_company(
-    chosen: Iterable[HeldRecord], held: Sequence[HeldRecord], readable: Collection[str]
+    chosen: Iterable[HeldRecord],
+    held: Sequence[HeldRecord],
+    readable: Collection[str] = (),
+    *,
+    keeps_transactions: bool = False,
 ) -> list[HeldRecord]:
     """Return chosen records with all that have to be replayed along with them.
 
-    A file that is read again brings all of its events, and an event may lie in several files.
+    A file that is read again brings all of its events, an event may lie in several files, and the log takes
+    transactions whole where they are known.
 
     Args:
         chosen: records of `held`.
         held: all records that are open.
         readable: origins that are read again as a whole.
+        keeps_transactions: whether the log takes them whole.
     """
-    ties = {tie for one in chosen for tie in _ties(one, readable)}
+    of_each = [(one, _ties(one, readable, keeps_transactions=keeps_transactions)) for one in held]
+    wanted = {one.identity for one in chosen}
+    ties = {tie for one, its in of_each if one.identity in wanted for tie in its}
     while True:
-        found = [one for one in held if ties & _ties(one, readable)]
-        more = {tie for one in found for tie in _ties(one, readable)}
+        found = [(one, its) for one, its in of_each if ties & its]
+        more = {tie for _, its in found for tie in its}
         if more <= ties:
-            return found
+            return [one for one, _ in found]
         ties |= more
 
 
-def _ties(held: HeldRecord, readable: Collection[str]) -> set[tuple[str, str]]:
-    ties = {("record", held.record_id)}
+def _ties(
+    held: HeldRecord, readable: Collection[str], *, keeps_transactions: bool
+) -> set[tuple[str, str | int | None]]:
+    ties: set[tuple[str, str | int | None]] = {("record", held.record_id)}
     if held.origin is not None and held.origin in readable:
         ties.add(("file", held.origin))
+    if keeps_transactions:
+        ties.add((f"transaction {held.transaction_id}", held.moment_micros))
     return ties

@@ -11,6 +11,7 @@ from cdc_platform.lake.commits import POSITION, ancestors_of, fact, head, read_m
 from cdc_platform.lake.control import load_lineage, load_stuck
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.quarantine import has_replays, replayed_records
 from cdc_platform.model.lineage import violations, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_datetime
@@ -32,8 +33,9 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     if scope.after_micros is not None:
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
     read = raw.select(F.expr(RECORD_ID).alias("record_id"))
-    # What comes again was logged before.
-    around = EVERYTHING if pipeline.traits.repeats_within_s is not None else scope
+    # What comes again was logged before, and what is replayed is logged later.
+    is_apart = pipeline.traits.repeats_within_s is not None or has_replays(pipeline.lake)
+    around = EVERYTHING if is_apart else scope
     held = _quarantine(pipeline, spark, around)
     places = {
         "read": read,
@@ -117,6 +119,10 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         .where(F.col("order_key") <= F.col("before"))
         .count()
     )
+    if has_replays(pipeline.lake):
+        # What is replayed keeps its commit timestamp.
+        replayed = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
+        changes = changes.join(replayed, "record_id", "left_anti")
     overlapping = _count_overlaps(changes)
     return Verdict(
         cut_up == 0 and displaced == 0 and overlapping == 0,

@@ -1,4 +1,8 @@
-"""Replaying what lies in quarantine: asking for it is one commit, and the next tick does it."""
+"""Replaying what lies in quarantine: asking for it is one commit, and the next tick does it.
+
+What a replay brings into a log that is in order has the order key that it would have had, but a later ordinal:
+the tables that it touches are built anew, by order keys.
+"""
 
 import json
 import time
@@ -6,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from cdc_platform.errors import ReplayUnsupported
 from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.ledger import read_ledger
@@ -27,55 +30,48 @@ class ReplayOutcome:
         from_files: records whose files are read again.
         files: the files.
         from_texts: records that are judged anew from their texts.
+        from_records: records whose transactions are judged anew from what the lake has of them.
         lost: records that stay where they are: nothing is left that they could be read from.
     """
 
-    from_files: tuple[HeldRecord, ...]
-    files: tuple[str, ...]
-    from_texts: tuple[HeldRecord, ...]
-    lost: tuple[HeldRecord, ...]
+    from_files: tuple[HeldRecord, ...] = ()
+    files: tuple[str, ...] = ()
+    from_texts: tuple[HeldRecord, ...] = ()
+    from_records: tuple[HeldRecord, ...] = ()
+    lost: tuple[HeldRecord, ...] = ()
 
 
 def replay_records(pipeline: Pipeline, wanted: HeldFilter) -> ReplayOutcome:
     """Ask for the replay of what lies in quarantine; asked again, nothing happens that has not happened.
 
     A file is read again as a whole, so all of its records are replayed along. Those whose file is gone, or
-    which came by a topic, are judged anew from their texts.
+    which came by a topic, are judged anew from their texts, and transactions from their raw records.
 
     Raises:
-        ReplayUnsupported: the source's changes cannot be taken into the log later.
         SourceError: the source does not tell which files it has.
         CommitConflict: other runs were in the way; nothing was changed.
     """
-    require_replay(pipeline)
     tick = read_mark(pipeline.lake.system_table(RAW)).tick
     held = _undone(pipeline)
+    keeps_transactions = pipeline.traits.keeps_transactions
+    meant = [one for one in held if wanted.matches(one)]
+    if not pipeline.traits.hands_out_events:
+        chosen = with_company(meant, held, keeps_transactions=keeps_transactions)
+        mark = ReplayMark(_now_micros(), tick, ReplaySource.RECORDS)
+        mark_replayed(pipeline.lake, {one.identity: mark for one in chosen})
+        return ReplayOutcome(from_records=tuple(chosen))
     readable = pipeline.event_source.readable({one.origin for one in held if one.origin is not None})
-    chosen = with_company([one for one in held if wanted.matches(one)], held, readable)
+    chosen = with_company(meant, held, readable, keeps_transactions=keeps_transactions)
     from_files = [one for one in chosen if one.origin in readable]
     texts, lost = _divide(one for one in chosen if one.origin not in readable)
     mark_replayed(pipeline.lake, dict(_marks([one for one in from_files if one.is_open], texts, tick)))
     files = sorted({one.origin for one in from_files if one.origin is not None})
-    return ReplayOutcome(tuple(from_files), tuple(files), tuple(texts), tuple(lost))
-
-
-def require_replay(pipeline: Pipeline) -> None:
-    """Make sure that changes which enter the log late cannot override newer ones.
-
-    Raises:
-        ReplayUnsupported: they could.
-    """
-    if pipeline.traits.comes_in_order:
-        raise ReplayUnsupported(
-            f"The log of pipeline `{pipeline.name}` is in the order of commits, and no transaction can enter "
-            "it later. Where the change stream sends whole rows (`NEW_ROW`), update the rows at the source; "
-            "otherwise begin a new pipeline name, whose tables begin with a copy of what the source holds."
-        )
+    return ReplayOutcome(tuple(from_files), tuple(files), tuple(texts), lost=tuple(lost))
 
 
 def _undone(pipeline: Pipeline) -> list[HeldRecord]:
     """Return what is open, and what waits for files; files may be gone since that was asked for."""
-    ledger = read_ledger(pipeline.lake)
+    ledger = read_ledger(pipeline.lake) if pipeline.traits.hands_out_events else {}
     ordered = read_mark(pipeline.lake.system_table(LOG)).tick
     return [
         held
@@ -102,9 +98,13 @@ def _divide(records: Iterable[HeldRecord]) -> tuple[list[HeldRecord], list[HeldR
 def _marks(
     from_files: Sequence[HeldRecord], texts: Sequence[HeldRecord], tick: int
 ) -> Iterator[tuple[tuple[int, str], ReplayMark]]:
-    now_micros = time.time_ns() // 1000
+    now_micros = _now_micros()
     of_file = ReplayMark(now_micros, tick, ReplaySource.FILE)
     yield from ((held.identity, of_file) for held in from_files)
     for number, held in enumerate(texts):
         micros = now_micros + number // TEXTS_OF_A_TICK
         yield held.identity, replace(of_file, micros=micros, source=ReplaySource.TEXT)
+
+
+def _now_micros() -> int:
+    return time.time_ns() // 1000

@@ -20,7 +20,7 @@ from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import ReadPlan, Slice
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.sources.event_batches import EventBatches, FileCounts
+from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
 
 
 def with_replayed(
@@ -53,10 +53,10 @@ class _Replay:
                     f"The raw record of {held.record_id} is gone from `{RAW}`, so its replay cannot go on. "
                     "Restore the lake, or report this."
                 )
-            if event["fault"] is None:
+            if event["text"] is None:
                 judged_by_log.append(self._again(raw))
             else:
-                self._decode(held, event["origin"], event["text"], event["position"])
+                self._decode(held, raw)
         piece = self._plan.slices[0]
         report = SourceFile(replay_path(micros), piece.token, 0, micros)
         piece = replace(piece, end_inclusive_micros=self._plan.end_micros)
@@ -82,11 +82,17 @@ class _Replay:
         self._counts.events += 1
         return {**raw, "tick": self._tick, "record_timestamp": to_datetime(self._plan.end_micros)}
 
-    def _decode(self, held: HeldRecord, origin: str, text: str, position: int) -> None:
+    def _decode(self, held: HeldRecord, raw: Mapping[str, Any]) -> None:
+        origin, position = raw["event"]["origin"], raw["event"]["position"]
         piece = Slice(held.partition_token, 0, self._plan.end_micros)
         file = SourceFile(origin, held.partition_token, 0, 0)
-        for event in self._pipeline.event_source.decode_again(origin, text):
-            self._batches.add(_placed(event, held, position), piece, file)
+        # A transaction stays the one that it was counted with.
+        transaction = raw["server_transaction_id"] if self._pipeline.traits.keeps_transactions else ""
+        for event in self._pipeline.event_source.decode_again(origin, raw["event"]["text"]):
+            told = Released(
+                _placed(event, held, position), transaction, raw["number_of_records_in_transaction"]
+            )
+            self._batches.add_whole(told, piece, file)
 
 
 def _placed(event: SourceEvent | FaultyEvent, held: HeldRecord, position: int) -> SourceEvent | FaultyEvent:

@@ -46,11 +46,12 @@ class Incomplete:
 
 @dataclass(frozen=True)
 class TableStats:
-    """How many changes of a table a tick has, and how many of them are patches, and truncates."""
+    """What a tick has of a table: changes, patches and truncates among them, and when the first committed."""
 
     changes: int
     patches: int
     truncates: int = 0
+    first_micros: int = 0
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,7 @@ def measure(ordered: DataFrame, traits: SourceTraits = CHANGE_STREAM) -> LogStat
             F.count_if(sound & (F.col("change_kind") == ChangeKind.TRUNCATE.value)).alias("truncates"),
             F.count_if(F.col(UNSOUND) & (F.col("mod_ordinal") == 0)).alias("quarantined"),
             F.count_if(sound & F.col(BEGINS)).alias("transactions"),
+            F.min(F.when(sound, F.unix_micros("commit_timestamp"))).alias("first_micros"),
             F.max("ordinal").alias("last_ordinal"),
             F.min(
                 F.when(is_short, F.struct("transaction_id", "records_in_transaction", "records_seen"))
@@ -184,7 +186,9 @@ def measure(ordered: DataFrame, traits: SourceTraits = CHANGE_STREAM) -> LogStat
     shorts = [Incomplete(*row["short"]) for row in rows if row["short"] is not None]
     return LogStats(
         tables={
-            row["table_name"]: TableStats(row["changes"], row["patches"], row["truncates"])
+            row["table_name"]: TableStats(
+                row["changes"], row["patches"], row["truncates"], row["first_micros"]
+            )
             for row in rows
             if row["changes"]
         },

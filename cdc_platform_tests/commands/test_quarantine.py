@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.lake import Lake
+from cdc_platform.lake.lake import QUARANTINED, Lake
 from cdc_platform.lake.ledger import read_ledger, waiting_texts
+from cdc_platform.lake.quarantine import untaken_records
 from cdc_platform.model.files import READ_AGAIN
 from cdc_platform.pipeline.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import begin, run
@@ -25,7 +26,7 @@ attributes:
 
 @pytest.fixture
 def defs(tmp_path: Path) -> Path:
-    """The file of a pipeline of files: one that is there, one that is gone, and one that was corrupt and is."""
+    """The file of a pipeline with three files: one is there, one is gone, and so is one that was corrupt."""
     stream = tmp_path / "stream"
     stream.mkdir()
     (stream / "there.jsonl").touch()
@@ -69,7 +70,7 @@ def test_a_record_is_shown_whole(defs: Path) -> None:
 
 
 def test_a_replay_is_asked_for(defs: Path) -> None:
-    """A file that is there is read again, an event whose file is gone has a text, a corrupt file has nothing."""
+    """A file that is there is read again; of one that is gone texts are left, of a corrupt one nothing."""
     code, output, _ = run("quarantine", "replay", defs)
     assert code == 0
     assert "1 record of 1 file, which the next tick reads again" in output
@@ -97,7 +98,14 @@ def test_a_file_that_goes_after_it_was_asked_for(defs: Path) -> None:
     assert READ_AGAIN not in read_ledger(lake_of(defs)).values()
 
 
-def test_a_change_stream_takes_nothing_later(tmp_path: Path) -> None:
-    """What the log has in commit order cannot take a transaction later; the error says what to do."""
-    code, _, errors = run("quarantine", "replay", begin(write_defs(tmp_path)))
-    assert (code, "ReplayUnsupported" in errors, "NEW_ROW" in errors) == (1, True, True)
+def test_transactions_of_a_change_stream_are_replayed_whole(tmp_path: Path) -> None:
+    """One record brings its transaction; the log has not judged them before the next tick."""
+    file = begin(write_defs(tmp_path))
+    lake = lake_of(file)
+    both = {"transaction_id": "t", "origin": None}
+    hold(lake, 1, held_row("a", **both), held_row("b", **both), held_row("c", None))
+    outcome = json.loads(run("quarantine", "replay", file, "--record", "a", "--json")[1])
+    assert outcome["from_records"] == ["a", "b"]
+    assert [held.name for held in untaken_records(lake, lake.system_table(QUARANTINED), None)] == ["a", "b"]
+    assert "1 record, whose transactions the next tick judges anew" in run("quarantine", "replay", file)[1]
+    assert run("quarantine", "replay", file)[1].strip() == "nothing to replay"

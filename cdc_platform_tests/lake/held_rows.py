@@ -12,7 +12,7 @@ from cdc_platform.model.timestamps import to_datetime
 MOMENT = 1_800_000_000_000_000
 
 
-def held_row(event: str, origin: str | None, tick: int = 1, **told: Any) -> dict[str, Any]:
+def held_row(event: str, origin: str | None = None, tick: int = 1, **told: Any) -> dict[str, Any]:
     """Return a row of quarantine: an event with a text of its own."""
     return {
         "tick": tick,
