@@ -3,12 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from cdc_platform.commands.common import DEFS, NAME, examples
+from cdc_platform.model.held import HeldFilter
 from cdc_platform.model.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
@@ -21,14 +24,19 @@ REASON_LENGTH: Final = 100
 _AS_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
 
-def _filters(command: Callable[..., None]) -> Callable[..., None]:
-    for option in (
+def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that tell which records are meant, as its parameter `wanted`."""
+
+    @wraps(command)
+    def with_filter(table: str | None, reason: str | None, tick: int | None, **others: Any) -> None:
+        command(wanted=HeldFilter(table, reason, tick), **others)
+
+    options = (
         click.option("--tick", type=int, metavar="N", help="Only what tick N put there."),
         click.option("--reason", metavar="TEXT", help="Only what has TEXT in its reason."),
         click.option("--table", metavar="TABLE", help="Only records of the source table TABLE."),
-    ):
-        command = option(command)
-    return command
+    )
+    return reduce(lambda narrowed, option: option(narrowed), options, with_filter)
 
 
 @click.group(
@@ -48,23 +56,13 @@ def quarantine() -> None:
 @quarantine.command("list")
 @DEFS
 @NAME
-@_filters
+@_narrowed
 @click.option("--all", "shows_all", is_flag=True, help="Replayed records, too.")
 @_AS_JSON
-def list_records(
-    defs: Path,
-    name: str | None,
-    table: str | None,
-    reason: str | None,
-    tick: int | None,
-    shows_all: bool,
-    as_json: bool,
-) -> None:
+def list_records(defs: Path, name: str | None, wanted: HeldFilter, *, shows_all: bool, as_json: bool) -> None:
     """List what lies in quarantine, the oldest first; JSON has all of it but the records themselves."""
     from cdc_platform.lake.quarantine import load_held
-    from cdc_platform.model.held import HeldFilter
 
-    wanted = HeldFilter(table, reason, tick)
     held = load_held(_open(defs, name).lake, with_replayed=shows_all)
     found = [one for one in held if wanted.matches(one)]
     click.echo(json.dumps([as_dict(one) for one in found], indent=2) if as_json else describe_held(found))
@@ -82,7 +80,6 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
     """
     from cdc_platform.errors import HeldRecordNotFound
     from cdc_platform.lake.quarantine import load_held
-    from cdc_platform.model.held import HeldFilter
 
     wanted = HeldFilter(record=record)
     held = load_held(_open(defs, name).lake, with_replayed=True)
@@ -98,31 +95,22 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
 @quarantine.command()
 @DEFS
 @NAME
-@_filters
+@_narrowed
 @click.option("--record", metavar="RECORD", help="Only this record, with what it cannot be parted from.")
 @_AS_JSON
-def replay(
-    defs: Path,
-    name: str | None,
-    table: str | None,
-    reason: str | None,
-    tick: int | None,
-    record: str | None,
-    as_json: bool,
-) -> None:
+def replay(defs: Path, name: str | None, wanted: HeldFilter, *, record: str | None, as_json: bool) -> None:
     """Have records judged anew by the next tick: all of them, or those that the options name.
 
     Files are read again, whole, so all that lies in quarantine of a file is replayed along; what the log has
-    already is recognised. Of a file that is gone, and of a topic, the text of each event is enough. Of a change
-    stream whole transactions are judged anew; the tables that they touch are then built anew from the log.
+    already is recognised. Of a file that is gone, and of a topic, the text of each event is enough. Where the
+    log is in order, the tables that are touched are built anew from it.
 
     A record that can be used now enters the log at its own place in the source's order, so it overrides
     nothing that is newer. One that still cannot be used comes back, with its reason of now.
     """
-    from cdc_platform.model.held import HeldFilter
     from cdc_platform.pipeline.replay import replay_records
 
-    outcome = replay_records(_open(defs, name), HeldFilter(table, reason, tick, record))
+    outcome = replay_records(_open(defs, name), replace(wanted, record=record))
     click.echo(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else describe_replay(outcome, defs))
 
 

@@ -22,7 +22,6 @@ from cdc_platform.model.held import HeldRecord
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import FILES
 
-
 REPLAY: Final = "quarantine@"
 """Begins the path under which the ledger has a replay of texts that a tick has taken."""
 

@@ -131,12 +131,13 @@ def read_changes(
         log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(source.since_micros)))
     if source.span.after_micros is not None:
         log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(source.span.after_micros)))
+    words = LogWords.of(pipeline.traits, is_late=source.span.is_late)
     if source.span.has_truncates:
-        log = with_truncated_rows(log) if source.keeps_truncated else after_truncates(log)
+        without = with_truncated_rows if source.keeps_truncated else after_truncates
+        log = without(log, words.position)
     if not pipeline.traits.comes_in_order:
         log = with_tombstones(log, _buried(pipeline, spark, source))
     has_patches = source.span.has_patches
-    words = LogWords.of(pipeline.traits, is_late=source.span.is_late)
     changes = type_changes(log, source.schema, has_patches=has_patches, has_origin=has_origin, words=words)
     if source.copy is None or source.copy.head is None:
         return changes

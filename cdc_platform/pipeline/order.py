@@ -194,7 +194,7 @@ def _judged_anew(raw: DataFrame, late: Sequence[HeldRecord]) -> DataFrame:
     table = pa.table([list(map(to_datetime, moments)), list(transactions)], schema=schema)
     wanted = F.broadcast(raw.sparkSession.createDataFrame(table))
     first, last = (F.lit(to_datetime(micros)) for micros in (min(moments), max(moments)))
-    records = raw.where((F.col("kind") == RecordKind.DATA_CHANGE.value))
+    records = raw.where(F.col("kind") == RecordKind.DATA_CHANGE.value)
     near = records.where(F.col("record_timestamp").between(first, last))
     return near.join(wanted, list(TRANSACTION), "left_semi")
 

@@ -93,12 +93,12 @@ def _rebuild_history(
 
 
 def _span_upon(pipeline: Pipeline, table: str, name: str, tick: int, at_cut: int) -> LogSpan:
-    """Return the span of the log upon a cut, unless changes have been replayed since that belong before it."""
+    """Return the span of the log upon a cut, unless it holds replayed changes that are older."""
     span = pending_span(pipeline, table, tick)
     if span.is_late:
         raise CutNotFound(
-            f"Since cut {at_cut}, transactions of `{name}` have been replayed that are older than it; choose a "
-            "newer cut, or none to start from the log's beginning."
+            f"Since cut {at_cut}, older transactions of `{name}` have been replayed; choose a newer cut, or "
+            "none to start from the log's beginning."
         )
     return span
 

@@ -88,7 +88,7 @@ class _Replay:
         file = SourceFile(origin, held.partition_token, 0, 0)
         # A transaction stays the one that it was counted with.
         transaction = raw["server_transaction_id"] if self._pipeline.traits.keeps_transactions else ""
-        for event in self._pipeline.event_source.decode_again(origin, raw["event"]["text"]):
+        for event in self._pipeline.event_source.decode_again(origin, raw["event"]["text"], position):
             told = Released(
                 _placed(event, held, position), transaction, raw["number_of_records_in_transaction"]
             )

@@ -110,12 +110,15 @@ class EventSource(Source, Protocol):
         """Return those of these files that can be read again; topics are not files."""
         ...
 
-    def decode_again(self, origin: str, text: str) -> Iterator[SourceEvent | FaultyEvent]:
+    def decode_again(
+        self, origin: str, text: str, position: int | None
+    ) -> Iterator[SourceEvent | FaultyEvent]:
         """Yield what the text of a faulty event tells by the present settings.
 
         Args:
             origin: the file, or the topic and partition, that the event came by.
             text: the event, as its `FaultyEvent` had it.
+            position: its place there.
         """
         ...
 

@@ -77,7 +77,7 @@ def test_a_replay_is_asked_for(defs: Path) -> None:
     assert "1 record, which a next tick judges by their texts" in output
     assert "corrupt.avro is gone, and nothing of it was kept" in output
     lake = lake_of(defs)
-    assert [READ_AGAIN] == [version for path, version in read_ledger(lake).items() if "there" in path]
+    assert [version for path, version in read_ledger(lake).items() if "there" in path] == [READ_AGAIN]
     waiting = waiting_texts(lake)
     assert waiting is not None
     assert [held.name for held in waiting[1]] == ["b"]
@@ -85,8 +85,8 @@ def test_a_replay_is_asked_for(defs: Path) -> None:
     assert run("quarantine", "list", defs, "--all")[1].count("  replayed ") == 2
     # Nothing has been read since: what waits for its file still does, and the rest is as it was.
     again = json.loads(run("quarantine", "replay", defs, "--json")[1])
-    assert ([], ["c"]) == (again["from_texts"], again["lost"])
-    assert [READ_AGAIN] == [version for path, version in read_ledger(lake).items() if "there" in path]
+    assert (again["from_texts"], again["lost"]) == ([], ["c"])
+    assert [version for path, version in read_ledger(lake).items() if "there" in path] == [READ_AGAIN]
 
 
 def test_a_file_that_goes_after_it_was_asked_for(defs: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_file_that_goes_after_it_was_asked_for(defs: Path) -> None:
     run("quarantine", "replay", defs, "--record", "a")
     (defs.parent / "stream" / "there.jsonl").unlink()
     again = json.loads(run("quarantine", "replay", defs, "--record", "a", "--json")[1])
-    assert ([], ["a"]) == (again["from_files"], again["from_texts"])
+    assert (again["from_files"], again["from_texts"]) == ([], ["a"])
     assert READ_AGAIN not in read_ledger(lake_of(defs)).values()
 
 

@@ -71,8 +71,8 @@ def test_what_a_running_tick_has_held_is_left_alone(lake: Lake) -> None:
     unfinished = pa.Table.from_pylist([held_row("a", "f", tick=3)], QUARANTINE)
     lake.system_table(QUARANTINED).append(unfinished)
     mark_replayed(lake, {(tick, "a/a"): ReplayMark(6, 2, ReplaySource.FILE) for tick in (1, 2, 3)})
-    assert [(1, "b"), (3, "a")] == [(held.tick, held.name) for held in load_held(lake)]
-    assert [1, 1, 2, 3] == [held.tick for held in load_held(lake, with_replayed=True)]
+    assert [(held.tick, held.name) for held in load_held(lake)] == [(1, "b"), (3, "a")]
+    assert [held.tick for held in load_held(lake, with_replayed=True)] == [1, 1, 2, 3]
     # What a tick that is run again does: the table would refuse to take a part of a file away.
     lake.system_table(QUARANTINED).delete("tick > 2")
-    assert [1, 1, 2] == [held.tick for held in load_held(lake, with_replayed=True)]
+    assert [held.tick for held in load_held(lake, with_replayed=True)] == [1, 1, 2]

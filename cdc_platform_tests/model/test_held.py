@@ -44,4 +44,4 @@ def test_files_and_copies_of_an_event_are_replayed_along() -> None:
     files = {"f", "g", "h"}
     assert [one, other, again, far] == with_company([one], everything, files)
     assert [in_topic] == with_company([in_topic], everything, files)
-    assert [] == with_company([], everything, files)
+    assert with_company([], everything, files) == []

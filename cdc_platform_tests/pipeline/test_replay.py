@@ -101,7 +101,7 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
 
     pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
     asked = replay_records(pipeline, HeldFilter())
-    assert (0, 3, 1) == (len(asked.from_files), len(asked.from_texts), len(asked.lost))
+    assert (len(asked.from_files), len(asked.from_texts), len(asked.lost)) == (0, 3, 1)
     run_tick(pipeline, spark)
     assert found_rows(pipeline, "visits") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
     held = load_held(pipeline.lake, with_replayed=True)

@@ -115,7 +115,9 @@ class DatastreamSource:
         """Return those of these files that are still there."""
         return self.store.existing(origins)
 
-    def decode_again(self, origin: str, text: str) -> Iterator[SourceEvent | FaultyEvent]:
+    def decode_again(
+        self, origin: str, text: str, _position: int | None
+    ) -> Iterator[SourceEvent | FaultyEvent]:
         """Yield what the text of a faulty event tells by the present settings."""
         return decode_text(self.settings, origin, text)
 
