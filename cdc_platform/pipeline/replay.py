@@ -1,7 +1,7 @@
 """Replaying what lies in quarantine: asking for it is one commit, and the next tick does it.
 
-What a replay brings into a log that is in order has the order key that it would have had, but a later ordinal:
-the tables that it touches are built anew, by order keys.
+What a replay brings into a log that is in order has the order key that it would have had, and a later
+ordinal: the tables that it touches are built anew, by order keys.
 """
 
 import json

@@ -82,10 +82,10 @@ def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
 class _Told:
     """What a snapshot of the log tells of one table's changes."""
 
+    is_late: bool
     changes: int = 0
     patches: int = 0
     truncates: int = 0
-    is_late: bool = False
 
 
 def _told_stats(log: Table, table: str, after_exclusive: int) -> list[_Told] | None:
@@ -98,7 +98,7 @@ def _told_stats(log: Table, table: str, after_exclusive: int) -> list[_Told] | N
         stats = fact(snapshot, STATS)
         if stats is not None:
             is_late = table in json.loads(fact(snapshot, LATE) or "[]")
-            told.append(_Told(*json.loads(stats).get(table, ()), is_late=is_late))
+            told.append(_Told(is_late, *json.loads(stats).get(table, ())))
         if snapshot.parent_snapshot_id is None:
             return told
     return None

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,10 @@ def defs(tmp_path: Path) -> Path:
     file = tmp_path / "defs.yaml"
     file.write_text(DEFS, encoding="utf-8")
     lake = lake_of(file)
-    corrupt = {"record": '{"event":{"fault":"cut","text":"x"}}', "reason": "The file is corrupt"}
+    corrupt: dict[str, Any] = {
+        "record": '{"event":{"fault":"cut","text":"x"}}',
+        "reason": "The file is corrupt",
+    }
     hold(
         lake,
         1,
@@ -102,7 +106,7 @@ def test_transactions_of_a_change_stream_are_replayed_whole(tmp_path: Path) -> N
     """One record brings its transaction; the log has not judged them before the next tick."""
     file = begin(write_defs(tmp_path))
     lake = lake_of(file)
-    both = {"transaction_id": "t", "origin": None}
+    both: dict[str, Any] = {"transaction_id": "t"}
     hold(lake, 1, held_row("a", **both), held_row("b", **both), held_row("c", None))
     outcome = json.loads(run("quarantine", "replay", file, "--record", "a", "--json")[1])
     assert outcome["from_records"] == ["a", "b"]

@@ -19,7 +19,7 @@ from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.rebuild import rebuild_table
 from cdc_platform.pipeline.replay import replay_records
 from cdc_platform.pipeline.verdict import EVERYTHING
-from cdc_platform.spark import order
+from cdc_platform.spark.faults import fault_of
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
 from cdc_platform_tests.pipelines import START, Mod, data_change, feed, log_rows, rows_of, run_steps
@@ -66,16 +66,13 @@ def found(pipeline: Pipeline, name: str, *more: str) -> list[tuple[Any, ...]]:
     )
 
 
-def test_a_replayed_transaction_overrides_nothing_newer(
-    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It enters the log once, whole, at its own place: tables and histories are as if it had come in time."""
-    pipeline = bank_pipeline(session_lake, accounts=TableOptions(history=True))
+def feed_refused(pipeline: Pipeline, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run two ticks; in the second one lies a transaction that is refused, and one that nobody can use."""
     feed(pipeline, START + SECOND, *(opening(n, 100, START + n) for n in (1, 2, 3)))
     run_steps(pipeline, spark)
     with monkeypatch.context() as patch:
         # An older version, which cannot take something that the present one can.
-        patch.setattr(order, "fault_of", refuses(order.fault_of))
+        patch.setattr("cdc_platform.spark.order.fault_of", refuses(fault_of))
         feed(
             pipeline,
             START + 2 * SECOND,
@@ -84,6 +81,14 @@ def test_a_replayed_transaction_overrides_nothing_newer(
             {**change(ModType.UPDATE, 2, SECOND + 2, "broken", balance="1"), "mod_type": "UNKNOWN"},
         )
         run_steps(pipeline, spark)
+
+
+def test_a_replayed_transaction_overrides_nothing_newer(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It enters the log once, whole, at its own place: tables and histories are as if it had come in time."""
+    pipeline = bank_pipeline(session_lake, accounts=TableOptions(history=True))
+    feed_refused(pipeline, spark, monkeypatch)
     feed(
         pipeline,
         START + 3 * SECOND,
@@ -135,8 +140,8 @@ def test_a_replayed_transaction_overrides_nothing_newer(
 def refuses(judge: Any) -> Any:
     """Return what judges as another judge does, and refuses one transaction besides."""
 
-    def fault_of(*arguments: Any) -> Column:
+    def refusing(*arguments: Any) -> Column:
         is_refused = (F.col("server_transaction_id") == "refused") & (F.col("mod_type") == "UPDATE")
         return F.when(is_refused, F.lit("an older version cannot take it")).otherwise(judge(*arguments))
 
-    return fault_of
+    return refusing

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 BAD_LINE = b'{"uuid": "x", \n'
-KEYLESS = {"primary_keys": []}
+KEYLESS: Final[dict[str, list[str]]] = {"primary_keys": []}
 
 
 def with_source(pipeline: Pipeline, **changes: Any) -> Pipeline:
@@ -86,7 +86,7 @@ def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings,
 
 
 def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
-    """Where files are gone, the event's text or its raw record is judged anew; of a broken file nothing is left."""
+    """Where files are gone, the event's text or raw record is judged anew; of a broken one nothing is left."""
     folder = StreamFolder(tmp_path)
     path = tmp_path / "shop_visits/2027/01/15/08/00/one.jsonl"
     pipeline = with_source(make_pipeline(session_lake, tmp_path), keyless={"*": "refuse"})
