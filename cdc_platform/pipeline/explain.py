@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from pyiceberg.table import Table
@@ -12,7 +13,7 @@ from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import Cut, cuts_since
 from cdc_platform.lake.filters import all_of, between, equals, is_any
 from cdc_platform.lake.lake import LOG
-from cdc_platform.lake.quarantine import count_quarantined
+from cdc_platform.lake.quarantine import count_quarantined, has_replays
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.row_key import KeyColumn, RowKey, parse_key
 from cdc_platform.model.row_story import LoggedChange, Step, Story, read_values, tell_story
@@ -103,7 +104,7 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
     begun_micros = _begun_micros(pipeline, table)
     changes = [
         change
-        for change in _read_changes(log, table, _find_ordinals(log, table, key))
+        for change in _read_changes(log, table, _find_ordinals(log, table, key), _order(pipeline, table))
         if change.commit_micros >= begun_micros
     ]
     changes = _in_order(pipeline, changes)
@@ -190,7 +191,13 @@ def _find_ordinals(log: Table, table: str, key: RowKey) -> set[int]:
     return same | emptied
 
 
-def _read_changes(log: Table, table: str, ordinals: Collection[int]) -> list[LoggedChange]:
+def _order(pipeline: Pipeline, table: str) -> str:
+    """Return the column of the log that has the order of a table's changes."""
+    is_late = not pipeline.traits.comes_in_order or has_replays(pipeline.lake, table)
+    return "order_key" if is_late else "ordinal"
+
+
+def _read_changes(log: Table, table: str, ordinals: Collection[int], order: str) -> list[LoggedChange]:
     if not ordinals:
         return []
     # The log is in this order, so that most of its files are not read.
@@ -203,7 +210,7 @@ def _read_changes(log: Table, table: str, ordinals: Collection[int]) -> list[Log
         for row in batch.to_pylist()
         if row["ordinal"] in ordinals
     ]
-    return [_as_change(row) for row in sorted(rows, key=lambda row: int(row["ordinal"]))]
+    return [_as_change(row) for row in sorted(rows, key=itemgetter(order))]
 
 
 def _as_change(row: Mapping[str, Any]) -> LoggedChange:
@@ -227,5 +234,6 @@ def _as_change(row: Mapping[str, Any]) -> LoggedChange:
 def _first_cuts(pipeline: Pipeline, table: str, steps: Sequence[Step]) -> dict[int, Cut | None]:
     if not steps:
         return {}
-    cuts = [cut for cut in cuts_since(pipeline.lake, steps[0].change.tick) if table in cut.tables]
+    first_tick = min(step.change.tick for step in steps)
+    cuts = [cut for cut in cuts_since(pipeline.lake, first_tick) if table in cut.tables]
     return {step.number: next((cut for cut in cuts if cut.tick >= step.change.tick), None) for step in steps}
