@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from cdc_platform_tests.java_options import shorten_starts
@@ -15,13 +16,21 @@ pytest_plugins = [
     "cdc_platform_tests.spark_fixtures",
 ]
 
-settings.register_profile("dev", max_examples=50, deadline=None)
+# A busy machine is slow, not wrong.
+settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile(
     "ci",
     max_examples=200,
     deadline=None,
-    # A busy machine is slow, not wrong.
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let workers begin with what takes longest, so that both end at about the same time."""
+    if hasattr(config, "workerinput"):
+        items.sort(
+            key=lambda item: [item.get_closest_marker(name) is None for name in ("long", "integration")]
+        )

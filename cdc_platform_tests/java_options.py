@@ -3,12 +3,23 @@
 import os
 from typing import Final
 
+from cdc_platform.spark import small
+
 SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"
+
+INTERPRETED: Final = " ".join(f"-D{name}={value}" for name, value in small.INTERPRETED.items())
+"""For a Spark whose settings a test does not write: it works too briefly for code that it would compile."""
 
 VARIABLE: Final = "SPARK_SUBMIT_OPTS"
 """Environment variable with options that Spark's launcher gives to the process that it starts."""
 
 
+ENGINE_SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto"
+ENGINE_VARIABLE: Final = "PYDBZ_JVM_OPTS"
+"""Environment variable with options of Debezium's engine, which chooses its garbage collector itself."""
+
+
 def shorten_starts() -> None:
-    """Give the options to every Spark that this process or a child of it starts, unless it has others."""
+    """Give the options to every Spark and engine that we or our children start, unless they have others."""
     os.environ.setdefault(VARIABLE, SHORT_LIVED)
+    os.environ.setdefault(ENGINE_VARIABLE, ENGINE_SHORT_LIVED)

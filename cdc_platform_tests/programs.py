@@ -1,6 +1,7 @@
 """The command line as a real process, in a process group of its own that ends with the test."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,6 +17,9 @@ from cdc_platform.demo.processes import end_leftovers
 
 ENVIRONMENT: Final = {**os.environ}
 """As it was before the first test, whatever tests have set since."""
+
+PORTS: Final = (20_000, 32_000)
+"""Below the ports of which the system takes one for every connection, and so many that two seldom meet."""
 
 COMMAND_LINE: Final = "cdc_platform.cli"
 BANK: Final = "cdc_platform.demo.bank"
@@ -87,18 +91,22 @@ def start_command(
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of loopback that nobody listens on, and that no system gives to those who want any."""
+    while True:
+        port = random.randrange(*PORTS)  # noqa: S311  no secret
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager
-def running_demo(folder: Path, *options: str) -> Iterator[Program]:
+def running_demo(
+    folder: Path, *options: str, environment: Mapping[str, str] = ENVIRONMENT
+) -> Iterator[Program]:
     """Yield the demo that runs with its home in a folder; nothing that it has started outlives the test."""
-    home = folder / "my home"
+    home, log = folder / "my home", folder / "demo.log"
     try:
-        with start(folder / "demo.log", COMMAND_LINE, "demo", "--home", home, *options) as program:
+        with start(log, COMMAND_LINE, "demo", "--home", home, *options, environment=environment) as program:
             yield program
     finally:
         end_leftovers(home)

@@ -1,8 +1,13 @@
 """One Spark session for the whole test run, on a lake in a temporary folder."""
 
+import fcntl
 import os
+import subprocess
 import sys
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -10,7 +15,7 @@ from cdc_platform.errors import JavaMissing
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.spark.config import spark_config
 from cdc_platform.spark.java import check_java
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.spark.settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 from cdc_platform.spark.small import INTERPRETED
 
 if TYPE_CHECKING:
@@ -20,12 +25,25 @@ if TYPE_CHECKING:
 
 TEST_SPARK = SparkSettings(
     driver_memory="3g",
+    # Sessions of some tests have their catalog in PostgreSQL.
+    packages=(*DEFAULT_PACKAGES, POSTGRESQL_DRIVER),
     conf={
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
+        # Of the Connect server that a test starts in the session's JVM.
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
         **INTERPRETED,
     },
 )
+
+
+FETCH: Final = """
+import sys
+from pyspark.sql import SparkSession
+conf = {"spark.master": "local[1]", "spark.ui.enabled": "false", "spark.jars.packages": sys.argv[1]}
+SparkSession.builder.config(map=conf).getOrCreate().stop()
+"""
 
 
 def require_java() -> None:
@@ -36,12 +54,28 @@ def require_java() -> None:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(missing))
+    _fetch_packages()
+
+
+@cache
+def _fetch_packages() -> None:
+    """Let one process fetch Spark's packages where they are missing: two would write the same files."""
+    with (Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        jars = (f"{'{}_{}-{}'.format(*package.split(':'))}.jar" for package in TEST_SPARK.packages)
+        if not all(any(Path.home().glob(f".ivy2*/jars/{jar}")) for jar in jars):
+            command = [sys.executable, "-c", FETCH, ",".join(TEST_SPARK.packages)]
+            # What keeps it from its work is told by the Spark of a test.
+            subprocess.run(command, check=False, capture_output=True)
 
 
 @pytest.fixture(scope="session")
 def session_lake(tmp_path_factory: pytest.TempPathFactory) -> LakeSettings:
     """The lake that the shared session reads and writes: tests keep apart by pipeline name."""
-    return LakeSettings(path=str(tmp_path_factory.mktemp("lakes") / "my läke"))
+    folder = tmp_path_factory.mktemp("lakes") / "my läke"
+    # Not every test begins with the step of a pipeline that makes it.
+    folder.mkdir()
+    return LakeSettings(path=str(folder))
 
 
 @pytest.fixture(scope="session")

@@ -134,14 +134,14 @@ def test_a_claim_waits_for_the_run_before(
     claim_run(shared_instance, first, "bank", said.append)
     waiting = threading.Thread(target=claim_run, args=(shared_instance, second, "bank", said.append))
     waiting.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not said and time.monotonic() < deadline:
         time.sleep(0.01)
     assert has_waiting_run(shared_instance, first, "bank")
     run = shared_instance.get_run_by_id(first)
     assert run is not None
     shared_instance.report_run_failed(run)
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive()
     assert [f"Waiting for run {first} of pipeline bank."] == said
 

@@ -108,8 +108,8 @@ def create(bank: BankSettings, dialect: Dialect) -> None:
     with open_client(bank) as client:
         create_instance(bank, client)
         database = client.instance(bank.instance).database(bank.database, **options)
-        database.create().result(60)
-        database.update_ddl(SCRIPTS[dialect].definitions).result(60)
+        database.create().result(300)
+        database.update_ddl(SCRIPTS[dialect].definitions).result(300)
 
 
 def write(bank: BankSettings, statements: tuple[str, ...]) -> None:

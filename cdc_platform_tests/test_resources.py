@@ -20,17 +20,26 @@ with _launcher_output(report) as lines:
         time.sleep(0.01)
     time.sleep(0.2)
     print("collected", len(lines), file=sys.stderr)
-for line in (b"handed on", b"kept quiet"):
-    os.write(launcher, line + b"\\n")
-    time.sleep(0.2)
-    SPARK_IS_QUIET.set()
+os.write(launcher, b"handed on\\n")
+input()  # the test has read it
+SPARK_IS_QUIET.set()
+os.write(launcher, b"kept quiet\\n")
+time.sleep(0.2)
 """
 
 
 def test_what_the_launcher_says_is_reported_once() -> None:
     """A report reaches the terminal at once, and is not taken for something that the launcher said."""
-    answer = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
-    assert answer.stderr.splitlines() == ["reported downloading one.jar", "collected 1", "handed on"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", SCRIPT], stdin=pipe, stderr=pipe, text=True) as script:
+        assert script.stdin is not None
+        assert script.stderr is not None
+        said = [script.stderr.readline() for _ in range(3)]
+        script.stdin.write("\n")
+        script.stdin.close()
+        said += script.stderr.readlines()
+    assert said == ["reported downloading one.jar\n", "collected 1\n", "handed on\n"]
+    assert script.returncode == 0
 
 
 def test_a_new_session_does_not_take_the_interrupts() -> None:

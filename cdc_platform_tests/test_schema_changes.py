@@ -74,7 +74,7 @@ def play(bank: BankSettings, steps: tuple[str | tuple[str, ...], ...]) -> None:
             write(bank, step)
         else:
             with open_database(bank) as database:
-                database.update_ddl([step]).result(60)
+                database.update_ddl([step]).result(300)
 
 
 def test_tables_follow_the_schema_and_equal_the_source(
@@ -84,7 +84,7 @@ def test_tables_follow_the_schema_and_equal_the_source(
     bank = BankSettings(still_emulator, database="evolving")
     with open_client(bank) as client:
         create_instance(bank, client)
-        client.instance(bank.instance).database(bank.database, ddl_statements=BEGINNING).create().result(60)
+        client.instance(bank.instance).database(bank.database, ddl_statements=BEGINNING).create().result(300)
     whole, partial = (follow(still_emulator, session_lake, stream) for stream in ("everything", "named"))
     for pipeline in (whole, partial):
         catch_up(pipeline, spark)

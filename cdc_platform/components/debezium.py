@@ -40,13 +40,26 @@ class Kafka(dg.Model, dg.Resolvable):
 class Engine(dg.Model, dg.Resolvable):
     """Debezium's engine, which runs beside the pipeline; needs the extra `debezium`."""
 
-    postgres: Annotated[str, says_text("The database, as `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.")]
-    slot: Annotated[str, says_text("Replication slot; made where it is missing.")]
-    publication: Annotated[str, says_text("Publication; made where it is missing.")]
-    tables: Annotated[list[str], says_names("Tables as SCHEMA.TABLE; without it all.")] = Field(
-        default_factory=list
-    )
-    options: Annotated[dict[str, str], says_texts("Further options of the connector.")] = Field(
+    host: Annotated[str, says_text("Database server.")]
+    database: Annotated[str, says_text("Database.")]
+    user: Annotated[str, says_text("Role with LOGIN and REPLICATION that may read the tables.")]
+    spool: Annotated[
+        str,
+        says(
+            "Folder into which the engine writes what it captures, until the lake has it; one for each "
+            "pipeline, and kept: it knows the position in the database's log. Relative to the folder of "
+            "this file."
+        ),
+    ]
+    password: Annotated[str, says_text("The role's password, such as `{{ env.PGPASSWORD }}`.")] = ""
+    port: Annotated[int, says("Port of the server.")] = 5432
+    tables: Annotated[
+        list[str] | None, says_names("Regular expressions of SCHEMA.TABLE; without it all tables.")
+    ] = None
+    slot: Annotated[str, says_text("Replication slot, made where it is missing.")] = "cdc_platform"
+    publication: Annotated[str, says_text("Publication, made where it is missing.")] = "cdc_platform"
+    topic_prefix: Annotated[str, says_text("First part of every topic's name.")] = "cdc"
+    properties: Annotated[dict[str, str], says_texts("Further properties of the connector.")] = Field(
         default_factory=dict
     )
 
@@ -132,5 +145,9 @@ class DebeziumPipeline(PipelineComponent):
         files = given["input"].get("files")
         if files is not None:
             files["path"] = resolve_path(folder, files["path"])
+        engine = given["input"].get("engine")
+        if engine is not None:
+            engine["spool"] = resolve_path(folder, engine["spool"])
+            engine["tables"] = engine["tables"] or []
         given["full_identity"] = given["full_identity"] or []
         return DebeziumSettings.from_fields(given)

@@ -111,7 +111,7 @@ attributes:
     input:
       files: {{path: events}}
       # kafka: {{bootstrap_servers: "localhost:9092", topics_pattern: "shop[.].*"}}
-      # engine: {{postgres: "postgresql://USER:PASSWORD@HOST/DATABASE", slot: cdc, publication: cdc}}
+      # engine: {{host: localhost, database: shop, user: cdc, spool: spool}}
     # Whether the connector has `provide.transaction.metadata`, so that transactions stay whole.
     has_transaction_topic: true
     # What becomes of large values that the source did not send: omit, veto or enrich.

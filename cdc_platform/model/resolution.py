@@ -116,7 +116,7 @@ def resolve(
 
 
 def needed_rows(changes: Iterable[RowChange]) -> frozenset[RowId]:
-    """Return the rows that must be looked up: those that a value may be found in, at most two for a change."""
+    """Return the rows that must be looked up: those in which a value may be found, at most one a change."""
     return frozenset(_needed(changes))
 
 

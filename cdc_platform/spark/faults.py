@@ -40,7 +40,7 @@ def fault_of(tables: Sequence[TableSchema], traits: SourceTraits = CHANGE_STREAM
     """
     by_table = [(table.name, _table_faults(table)) for table in tables]
     branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
-    unfit = f" ELSE CASE table_name {branches} END" if branches else ""
+    unfit = f" WHEN mod_type <> 'TRUNCATE' THEN CASE table_name {branches} END" if branches else ""
     shape = _HAS_TRANSACTION if traits.keeps_transactions else _HAS_SHAPE
     return F.expr(f"CASE WHEN NOT coalesce({shape}, false) THEN {quote_text(SHAPE_FAULT)}{unfit} END")
 

@@ -182,7 +182,7 @@ def test_a_run_follows_the_source(bench: Bench) -> None:
 
     source_of(bench.pipeline).now_micros = begun + SECOND
     source_of(bench.pipeline).answer = answer
-    result = bench.run(bench.assets.all_keys, config=bench.cut_config(6.0))
+    result = bench.run(bench.assets.all_keys, config=bench.cut_config(2.0))
     assert result.success
     cuts = list_cuts(bench.pipeline.lake)
     assert len(cuts) > 1

@@ -13,7 +13,7 @@ from cdc_platform_tests.programs import ENVIRONMENT, free_port, start
 MODULE: Final = "moto.server"
 REGION: Final = "us-east-1"
 BUCKET: Final = "lakes"
-READY_S: Final = 60.0
+READY_S: Final = 300.0
 FREE_REQUESTS: Final = 3
 """As many as `_make_user` needs; every later one is judged by its signature and its user's policy."""
 JUDGING: Final = {**ENVIRONMENT, "INITIAL_NO_AUTH_ACTION_COUNT": str(FREE_REQUESTS)}

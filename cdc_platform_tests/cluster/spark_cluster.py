@@ -18,7 +18,7 @@ SPARK_CLASS: Final = str(SPARK_HOME / "bin" / "spark-class")
 MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 WORKERS: Final = 2
-READY_S: Final = 60.0
+READY_S: Final = 300.0
 PRIVATE: Final = "-Dspark.authenticate=true -Dspark.master.rest.enabled=false"
 """Who does not know the cluster's secret is refused; the way in that knows no secrets is closed."""
 KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "JAVA_HOME", "TMPDIR")

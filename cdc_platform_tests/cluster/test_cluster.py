@@ -22,7 +22,7 @@ from cdc_platform_tests.cluster.spark_cluster import SparkCluster, spark_cluster
 from cdc_platform_tests.programs import COMMAND_LINE, ENVIRONMENT, start
 from cdc_platform_tests.spark_fixtures import require_java
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 WITHIN_S: Final = 600.0
 """A busy machine is slow, not wrong."""

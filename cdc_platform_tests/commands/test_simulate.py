@@ -18,7 +18,7 @@ from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.programs import COMMAND_LINE, start
 from cdc_platform_tests.simulator.histories import ORIGIN
 
-WITHIN_S = 60.0
+WITHIN_S = 300.0
 
 
 @pytest.mark.integration

@@ -19,7 +19,7 @@ from cdc_platform_tests.emulator_fixtures import make_bank
 
 pytestmark = pytest.mark.integration
 
-LEAST_RATE = 50.0
+LEAST_RATE = 10.0
 """Transactions a second that even a machine with much else to do writes."""
 
 
@@ -46,10 +46,10 @@ def test_rate_is_kept(emulator: str) -> None:
     bank = make_bank(emulator, "quick-bank").bank
 
     fast = write_transfers(bank, seconds=2.0)
-    slow = write_transfers(bank, seconds=2.0, rate=20.0)
+    slow = write_transfers(bank, seconds=2.0, rate=LEAST_RATE / 2)
 
     assert fast.transactions / fast.seconds > LEAST_RATE
-    assert slow.transactions <= 41
+    assert slow.transactions <= 11
 
 
 def test_bank_is_made_once(emulator: str) -> None:
@@ -72,11 +72,11 @@ def test_program_writes_until_it_is_told_to_stop(emulator: str) -> None:
     root = Path(__file__).parents[2]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root)
     with open_database(bank) as database:
-        give_up_at_s = time.monotonic() + 60.0
+        give_up_at_s = time.monotonic() + 300.0
         while count_of_transfers(database) == 0 and time.monotonic() < give_up_at_s:
             time.sleep(0.1)
         program.send_signal(signal.SIGTERM)
-        said, _ = program.communicate(timeout=30)
+        said, _ = program.communicate(timeout=120)
         written = json.loads(said)["transactions"]
 
         assert program.returncode == 0

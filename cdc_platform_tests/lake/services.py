@@ -67,7 +67,7 @@ def _java_gateway(jars: Sequence[Path], log: Path) -> Iterator[Any]:
     finally:
         gateway.close()
         process.stdin.close()
-        process.wait(30)
+        process.wait(120)
         process.stdout.close()
 
 

@@ -167,7 +167,7 @@ def check_named(name: str) -> Check:
 
 def undo_damage(pipeline: Pipeline, spark: "SparkSession", heads: dict[str, int]) -> None:
     """Take the platform's tables back to their snapshots."""
-    for name, snapshot_id in heads.items():
+    for name, snapshot_id in heads.items() - heads_of(pipeline).items():
         table = f"{pipeline.lake.system_namespace}.{name}"
         spark.sql(f"CALL lake.system.set_current_snapshot('{table}', {snapshot_id})")
 

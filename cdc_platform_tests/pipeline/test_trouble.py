@@ -54,7 +54,7 @@ class Bench:
             origin_micros=ORIGIN,
         )
         with Simulator(settings, clock=lambda: self.now_micros) as simulator:
-            source = SpannerSettings(**simulator.names(), stuck_after_s=0.5, heartbeat_ms=100)  # type: ignore[arg-type] # mypy takes the texts for any of the fields
+            source = SpannerSettings(**simulator.names(), stuck_after_s=2, heartbeat_ms=100)  # type: ignore[arg-type] # mypy takes the texts for any of the fields
             pipeline = open_pipeline(
                 PipelineSettings(f"trouble_{self.dialect.value}_{id(self)}", source, self.lake)
             )

@@ -26,7 +26,8 @@ from cdc_platform_tests.fake_stream import read_control
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.simulator.histories import ORIGIN, Simulated
 
-SILENCE_S: Final = 0.15
+SILENCE_S: Final = 0.5
+"""Longer than a busy machine makes a thread wait for its turn."""
 MOST_TICKS: Final = 300
 """A reader that needs more than this to catch up with a few seconds makes no progress."""
 

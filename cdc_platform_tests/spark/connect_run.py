@@ -15,8 +15,16 @@ from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.spark.config import spark_config
 from cdc_platform.spark.settings import SparkSettings
 from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, feed_tick, opening
-from cdc_platform_tests.pipelines import START, run_steps, slice_row, source_of
+from cdc_platform_tests.pipeline.bank import SECOND, balances, feed_tick, opening
+from cdc_platform_tests.pipelines import (
+    ACCOUNTS,
+    START,
+    TRANSFERS,
+    make_pipeline,
+    run_steps,
+    slice_row,
+    source_of,
+)
 
 
 def main(lake_path: str, remote: str) -> None:
@@ -24,7 +32,7 @@ def main(lake_path: str, remote: str) -> None:
     lake = LakeSettings(lake_path)
     conf = spark_config(SparkSettings(remote=remote), lake)
     spark = SparkSession.builder.config(map={**conf}).getOrCreate()
-    pipeline = bank_pipeline(lake)
+    pipeline = make_pipeline(lake, (ACCOUNTS, TRANSFERS), name="connect")
     for number in (1, 2):
         feed_tick(pipeline, number)
         run_steps(pipeline, spark)

@@ -1,11 +1,10 @@
-"""The same ticks on a Spark Connect server that the platform starts."""
+"""The same ticks on a Spark Connect server; the demo's UI is tested on one that the platform starts."""
 
 import json
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -14,35 +13,28 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.spark.connect_server import start_connect_server, wait_until_ready
 from cdc_platform.spark.settings import SparkSettings
 from cdc_platform_tests.pipeline.bank import expected_balances
-from cdc_platform_tests.spark_fixtures import TEST_SPARK, require_java
+from cdc_platform_tests.programs import free_port
+from cdc_platform_tests.spark_fixtures import require_java
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectService"
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """A server for a lake in a temporary folder; gives its address."""
-    require_java()
-    port, log = free_port(), tmp_path / "server.log"
-    process = start_connect_server(TEST_SPARK, LakeSettings(str(tmp_path / "lake")), port, log)
-    try:
-        wait_until_ready(process, port, log)
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
+def server(spark: "SparkSession") -> str:
+    """A server in the JVM of the tests, on their lake, which ends with the JVM; gives its address."""
+    service = getattr(spark._jvm, f"{SERVICE}$").__getattr__("MODULE$")  # noqa: SLF001  there is no other way
+    service.start(spark._jsc.sc())  # noqa: SLF001  nor here
+    return f"sc://127.0.0.1:{service.localPort()}"
 
 
 @pytest.mark.integration
-def test_ticks_run_on_a_connect_server(server: str, tmp_path: Path) -> None:
+def test_ticks_run_on_a_connect_server(server: str, session_lake: LakeSettings) -> None:
     """Reading, ordering, merging, publishing, rebuilding and maintenance use nothing that Connect lacks."""
-    command = [sys.executable, "-m", "cdc_platform_tests.spark.connect_run", str(tmp_path / "lake"), server]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, "-m", "cdc_platform_tests.spark.connect_run", session_lake.path, server]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stderr[-5000:]
     found = {int(account): balance for account, balance in json.loads(run.stdout.splitlines()[-1]).items()}
     assert {**expected_balances(2), 5: 500} == found

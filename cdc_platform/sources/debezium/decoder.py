@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.envelope import (
@@ -26,7 +26,7 @@ from cdc_platform.sources.debezium.identity import ADVICE as IDENTITY_ADVICE
 from cdc_platform.sources.debezium.identity import shows_full, shows_unusable
 from cdc_platform.sources.debezium.messages import Message, RawMessage, parse_line, parse_raw
 from cdc_platform.sources.debezium.pairing import key_text
-from cdc_platform.sources.debezium.plans import Planner
+from cdc_platform.sources.debezium.plans import Planner, check_masks
 from cdc_platform.sources.debezium.positions import is_snapshot, order_key
 from cdc_platform.sources.debezium.rows import RowDecoder
 from cdc_platform.sources.debezium.settings import DebeziumSettings
@@ -50,14 +50,22 @@ class Checkpoint:
     position: int
 
 
+_BAD: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+"""What an event that is not as documented makes of the code that reads it; `Unreadable` is one of them."""
+
 Control = Tombstone | TransactionBegin | TransactionEnd | Checkpoint | Heartbeat | Signal
 Decoded = SourceEvent | FaultyEvent | Control
 
 
 class Decoder:
-    """Reads messages; what it has to know of earlier ones is its state, which later decoders go on with."""
+    """Reads messages; what it has to know of earlier ones is its state, which later decoders go on with.
+
+    Raises:
+        SettingError: the settings describe a marker in a way that is not known.
+    """
 
     def __init__(self, settings: DebeziumSettings, state: DecoderState | None = None) -> None:
+        check_masks(settings)
         self.settings = settings
         self.state = state or DecoderState()
         self._rows = RowDecoder(settings, Planner(settings), self.state)
@@ -81,11 +89,11 @@ class Decoder:
             return [message]
         try:
             told = read_envelope(message) or read_flattened(message)
-        except (Unreadable, ValueError, TypeError, KeyError) as error:
+        except _BAD as error:
             return [_fault(message, error)]
         try:
             return self._decode_told(told, message)
-        except (Unreadable, ValueError, TypeError) as error:
+        except _BAD as error:
             return [_fault(message, error, told if isinstance(told, DataEvent) else None)]
 
     def _decode_told(self, told: Told, message: Message) -> list[Decoded]:

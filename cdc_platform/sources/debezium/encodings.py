@@ -6,8 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cdc_platform.model.table_schema import ARRAY, DECIMAL, PG_NUMERIC, ColumnType
-from cdc_platform.sources.debezium.postgres_types import STRING_ARRAY, TEXT, PostgresType
-from cdc_platform.sources.debezium.settings import (
+from cdc_platform.sources.debezium.connector import (
     BinaryMode,
     ConnectorModes,
     DecimalMode,
@@ -15,6 +14,7 @@ from cdc_platform.sources.debezium.settings import (
     IntervalMode,
     TimeMode,
 )
+from cdc_platform.sources.debezium.postgres_types import STRING_ARRAY, TEXT, PostgresType
 
 MILLIS: Final = 3
 MICROS: Final = 6
@@ -181,12 +181,12 @@ def _told_bits(parameters: Mapping[str, Any]) -> Encoding:
     return Encoding(Kind.BITS, ColumnType("STRING"), "bit" if length < UNBOUNDED else "varbit", length)
 
 
+_VARIABLE: Final = Encoding(Kind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
 _TOLD: Final[Mapping[str, Callable[[Mapping[str, Any]], Encoding]]] = {
     "org.apache.kafka.connect.data.Decimal": _told_decimal,
     "io.debezium.data.VariableScaleDecimal": lambda _parameters: _VARIABLE,
     "io.debezium.data.Bits": _told_bits,
 }
-_VARIABLE: Final = Encoding(Kind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
 
 
 def _decimal_type(precision: int, scale: int) -> ColumnType:

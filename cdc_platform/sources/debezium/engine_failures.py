@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cdc_platform.errors import (
@@ -18,59 +19,77 @@ from cdc_platform.errors import (
 from cdc_platform.sources.debezium.engine_settings import EngineSettings
 from cdc_platform.sources.debezium.engine_source import place_of
 
-MEANINGS: Final[tuple[tuple[str, type[SourceError], str], ...]] = (
-    # pattern in the text of any exception of the chain: what it is, what to do
-    (
-        r"no longer available on the server|offset is behind|behind the (replication )?slot",
+
+@dataclass(frozen=True)
+class Meaning:
+    """What an exception means.
+
+    Args:
+        pattern: regular expression, found in the text of any exception of the chain.
+        kind: the platform's error.
+        advice: what to do.
+    """
+
+    pattern: str
+    kind: type[SourceError]
+    advice: str
+
+
+MEANINGS: Final = (
+    Meaning(
+        r"no longer available on the server|slot is ahead|ahead of the",
         SlotOutrun,
-        "The slot is gone, or was made anew: the changes between are lost to it. Begin with a new spool and a "
-        "new lake, or set `snapshot` to `when_needed`, which reads all rows again.",
+        "The slot is gone, or was made anew: the changes between are lost to it. Begin with a new spool and "
+        "a new lake, or set `snapshot` to `when_needed`, which reads all rows again.",
     ),
-    (r"slot \S+ is active", SlotInUse, "Another engine or connector reads the slot: stop it."),
-    (
+    Meaning(r"slot \S+ is active", SlotInUse, "Another engine or connector reads the slot: stop it."),
+    Meaning(
         r"wal_level|logical decoding requires",
         ReplicationRefused,
         "Set `wal_level = logical` in the server's configuration and restart it.",
     ),
-    (
+    Meaning(
         r"replication role|start (WAL|wal) ?sender|permission denied to (create|use) replication",
         ReplicationRefused,
-        "The role needs the right to replicate: `ALTER ROLE ... REPLICATION`, or what the provider has for it.",
+        "The role needs the right to replicate: `ALTER ROLE ... REPLICATION`, or what the provider has for "
+        "it.",
     ),
-    (
-        r"max_replication_slots|all replication slots are in use|max_wal_senders",
+    Meaning(
+        r"all replication slots are in use|max_wal_senders",
         ReplicationRefused,
         "The server has no replication slot left: drop one that is not used, or raise "
         "`max_replication_slots` and `max_wal_senders`.",
     ),
-    (
+    Meaning(
         r"No table filters found",
         SourceNotFound,
         "No table of the database is one of `tables`: check their names, `SCHEMA.TABLE`.",
     ),
-    (
+    Meaning(
         r"[Pp]ublication",
         ReplicationRefused,
-        "The publication cannot be made or used: let an owner of the tables create it (`CREATE PUBLICATION ... "
-        "FOR TABLE ...`), and set the property `publication.autocreate.mode` to `disabled`.",
+        "The publication cannot be made or used: let the owner of the tables create it (`CREATE PUBLICATION "
+        "... FOR TABLE ...`), and set the property `publication.autocreate.mode` to `disabled`.",
     ),
-    (r"password authentication|no pg_hba\.conf entry", AccessDenied, "Check `user` and `password`."),
-    (r"permission denied", AccessDenied, "Grant the role USAGE on the schemas and SELECT on the tables."),
-    (
+    Meaning(r"password authentication|no pg_hba\.conf entry", AccessDenied, "Check `user` and `password`."),
+    Meaning(
+        r"permission denied",
+        AccessDenied,
+        "Grant the role USAGE on the schemas and SELECT on the tables.",
+    ),
+    Meaning(
         r"Failed to properly convert|null used for required field",
         CaptureStopped,
-        "The engine cannot tell the value of a column that an update left alone, since its type has no marker: "
-        "`ALTER TABLE ... REPLICA IDENTITY FULL`, exclude the column with `column.exclude.list`, or, where the "
-        "column may be null, set `event.converting.failure.handling.mode` to `warn`. The table needs a new "
-        "snapshot after the first.",
+        "The engine cannot tell the value of a column that an update left alone, since its type has no "
+        "marker: exclude the column with `column.exclude.list`, or, where it may be null, set "
+        "`event.converting.failure.handling.mode` to `warn`. `ALTER TABLE ... REPLICA IDENTITY FULL` keeps "
+        "it from happening again.",
     ),
-    (
-        r"configuration is not valid",
-        CaptureStopped,
-        "The engine refuses a property: check `properties`.",
+    Meaning(
+        r"configuration is not valid", CaptureStopped, "The engine refuses a property: check `properties`."
     ),
-    (
-        r"terminating connection|Connection (to \S+ )?refused|connection attempt failed|I/O error|EOFException"
+    Meaning(
+        r"terminating connection|[Cc]onnection.*refused|connection attempt failed|I/O error|EOFException"
         r"|Connection reset|closed",
         SourceUnreachable,
         "The connection broke and could not be made again.",
@@ -84,9 +103,9 @@ def failure_of(failure: Any, settings: EngineSettings) -> CdcError:
     if isinstance(failure, CdcError):
         return failure
     chain = list(dict.fromkeys(texts_of(failure)))
-    for pattern, kind, advice in MEANINGS:
-        if any(re.search(pattern, text) for text in chain):
-            return kind(f"{advice} Source: {place_of(settings)}: {chain[-1]}")
+    for meaning in MEANINGS:
+        if any(re.search(meaning.pattern, text) for text in chain):
+            return meaning.kind(f"{meaning.advice} Source: {place_of(settings)}: {chain[-1]}")
     return CaptureStopped(f"The engine has stopped. Source: {place_of(settings)}: {' / '.join(chain)}")
 
 

@@ -84,12 +84,7 @@ class EngineSettings:
 
     def identity(self) -> dict[str, str]:
         """Return what must stay the same while a spool lives."""
-        return {
-            "server": f"{self.host}:{self.port}",
-            "database": self.database,
-            "slot": self.slot,
-            "topic_prefix": self.topic_prefix,
-        }
+        return {"database": self.database, "slot": self.slot, "topic_prefix": self.topic_prefix}
 
     def to_json(self) -> str:
         """Return the settings as a line of JSON; it holds the password."""

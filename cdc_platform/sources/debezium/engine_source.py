@@ -97,8 +97,8 @@ def _check_slot(connection: Any, settings: EngineSettings) -> None:
         if (plugin, database) != ("pgoutput", settings.database):
             raise SettingError(
                 "engine.slot",
-                f"names a slot of something else, of the plugin `{plugin}` and the database `{database}`: take "
-                f"another name. Source: {place_of(settings)}",
+                f"names a slot of something else, of the plugin `{plugin}` and the database `{database}`: "
+                f"take another name. Source: {place_of(settings)}",
             )
         if wal_status == "lost":
             raise SlotOutrun(

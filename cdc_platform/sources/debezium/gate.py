@@ -88,12 +88,15 @@ class TransactionGate:
             self._take_event(told, arrival)
 
     def _take_event(self, event: SourceEvent | FaultyEvent, arrival: Arrival) -> None:
-        is_faulty = isinstance(event, FaultyEvent)
-        transaction = self._current if is_faulty else event.transaction_id
-        if not transaction or (is_faulty and not self._is_one_stream):
+        if isinstance(event, SourceEvent):
+            transaction, order_key = event.transaction_id, event.order_key
+        else:
+            # What comes between its boundaries belongs to it, where everything comes in one order.
+            transaction, order_key = self._current if self._is_one_stream else "", None
+        if not transaction:
             self._free.append((event, arrival.origin, arrival.position))
             return
-        self._count(transaction, arrival, None if is_faulty else event.order_key)
+        self._count(transaction, arrival, order_key)
         self._of(transaction).members.append((event, arrival.origin))
 
     def _count(self, transaction: str, arrival: Arrival, order_key: str | None = None) -> None:

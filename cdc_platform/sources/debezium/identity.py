@@ -11,7 +11,7 @@ ADVICE: Final = (
 )
 
 
-_EMPTY: Final = (
+_EMPTY: Final[tuple[Any, ...]] = (
     *("", 0, False, [], {}),
     # as JSON, decimal, UUID and moment
     *("{}", "AA==", "0", "00000000-0000-0000-0000-000000000000", "1970-01-01T00:00:00Z"),

@@ -11,6 +11,8 @@ from cdc_platform.sources.debezium.positions import is_snapshot
 _REMEMBERED: Final = 1000
 """Between the halves of a key change come only the tombstone, and messages of other partitions."""
 
+_PREFIX: Final = "__debezium."
+
 Identity = tuple[str, str, int, int]
 
 
@@ -27,7 +29,7 @@ class Pairer:
     def remember(self, event: DataEvent) -> None:
         """Take note of a delete."""
         identity = _identity(event)
-        if event.op is not Op.DELETE or identity is None or event.key is None:
+        if event.op is not Op.DELETE or identity is None or event.key is None or _has_headers(event):
             return
         self._deleted.pop(identity, None)
         self._deleted[identity] = event.key
@@ -52,6 +54,11 @@ class Pairer:
     def from_fields(cls, fields: Iterable[Any]) -> "Pairer":
         """Return the pairer that `to_fields` told of."""
         return cls({(server, table, tx_id, lsn): key for server, table, tx_id, lsn, key in fields})
+
+
+def _has_headers(event: DataEvent) -> bool:
+    """Whether the connector's headers were kept, among which a key change would have one."""
+    return any(name.startswith(_PREFIX) for name in event.message.headers or ())
 
 
 def _identity(event: DataEvent) -> Identity | None:

@@ -154,6 +154,17 @@ class Planner:
         return NullPolicy.ERROR
 
 
+def check_masks(settings: DebeziumSettings) -> None:
+    """Check how the settings describe markers.
+
+    Raises:
+        SettingError: one is described in a way that is not known.
+    """
+    for table, masks in settings.column_placeholders.items():
+        for name, mask in masks.items():
+            masked_markers(f"column_placeholders.{table}.{name}", mask, settings.connector.placeholder_bytes)
+
+
 def _form(row: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
     return tuple((name, isinstance(value, bool)) for name, value in row.items())
 

@@ -19,7 +19,7 @@ from cdc_platform.sources.archives import trust_archives
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.gate import Arrival, Passed, TransactionGate
 from cdc_platform.sources.debezium.progress import STATE, FileProgress
-from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.source import SUFFIXES
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
@@ -74,11 +74,10 @@ class _Reading:
     """One tick's reading: files in the order of their names, until there is enough that may pass."""
 
     def __init__(self, settings: DebeziumSettings, inputs: Mapping[str, Any]) -> None:
-        assert isinstance(settings.input, FilesInput)
-        self.store = FileStore(settings.input.path, SUFFIXES)
+        self.store = FileStore(settings.folder, SUFFIXES)
         self.decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
         self.gate = TransactionGate(is_one_stream=True)
-        self.has_gate = settings.has_transaction_topic
+        self.has_gate = settings.tells_transactions
         self.unread = files_from_json(inputs["files"])
         self.begun: Mapping[str, int] = inputs["lines"]
         self.ends: dict[str, int] = {}

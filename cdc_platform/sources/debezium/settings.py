@@ -3,15 +3,15 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.traits import SourceTraits
+from cdc_platform.sources.debezium.connector import MODES, ConnectorModes, check_member
+from cdc_platform.sources.debezium.engine_settings import EngineSettings
 
-DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
-"""What stands for a value that was not sent, unless the connector is told another text."""
 DEDUP_WINDOW_MAX_S: Final = 31 * 86_400.0
 _TEMPLATE_WORDS: Final = re.compile(r"\{(\w*)\}")
 _TEMPLATE_NAMES: Final = frozenset({"database", "schema", "table"})
@@ -48,105 +48,6 @@ class NullPolicy(StrEnum):
     """The event goes to quarantine until somebody chooses."""
 
 
-class DecimalMode(StrEnum):
-    """The connector's `decimal.handling.mode`."""
-
-    PRECISE = "precise"
-    """Unscaled numbers in base64, the scale in the schema block or in the declared type."""
-    STRING = "string"
-    """Texts."""
-    DOUBLE = "double"
-    """JSON numbers, which lose digits."""
-
-
-class TimeMode(StrEnum):
-    """The connector's `time.precision.mode`."""
-
-    ADAPTIVE = "adaptive"
-    """Milliseconds for a precision up to 3, else microseconds."""
-    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
-    """The same, but times of day always in microseconds."""
-    CONNECT = "connect"
-    """All in milliseconds: microseconds are lost."""
-    ISOSTRING = "isostring"
-    """Texts of ISO 8601."""
-    MICROSECONDS = "microseconds"
-    """All in microseconds."""
-    NANOSECONDS = "nanoseconds"
-    """All in nanoseconds."""
-
-
-class BinaryMode(StrEnum):
-    """The connector's `binary.handling.mode`."""
-
-    BYTES = "bytes"
-    """Base64, made by the JSON converter."""
-    BASE64 = "base64"
-    """Base64, made by the connector: an unavailable value arrives as null."""
-    BASE64_URL_SAFE = "base64-url-safe"
-    """The same with the alphabet of addresses."""
-    HEX = "hex"
-    """Hexadecimal digits; the marker of an unavailable value is not in hex."""
-
-
-class IntervalMode(StrEnum):
-    """The connector's `interval.handling.mode`."""
-
-    NUMERIC = "numeric"
-    """Microseconds, a month being 30.4375 days."""
-    STRING = "string"
-    """A text of ISO 8601, exact."""
-
-
-class HstoreMode(StrEnum):
-    """The connector's `hstore.handling.mode`."""
-
-    JSON = "json"
-    """A text that is a JSON object."""
-    MAP = "map"
-    """A JSON object."""
-
-
-@dataclass(frozen=True)
-class ConnectorModes:
-    """How the connector was set up, as far as its events do not say it themselves."""
-
-    decimals: DecimalMode = DecimalMode.PRECISE
-    times: TimeMode = TimeMode.ADAPTIVE
-    binary: BinaryMode = BinaryMode.BYTES
-    intervals: IntervalMode = IntervalMode.NUMERIC
-    hstore: HstoreMode = HstoreMode.JSON
-    placeholder: str = DEFAULT_PLACEHOLDER
-
-    def __post_init__(self) -> None:
-        for name, kind in _MODES.items():
-            _check_member(f"connector.{name}", getattr(self, name), kind)
-        if not self.placeholder:
-            raise SettingError("connector.placeholder", "is empty; write what the connector is told")
-        if self.placeholder.startswith("hex:"):
-            try:
-                bytes.fromhex(self.placeholder[4:])
-            except ValueError as error:
-                problem = f"must have pairs of hexadecimal digits after `hex:`, but is: {self.placeholder!r}"
-                raise SettingError("connector.placeholder", problem) from error
-
-    @property
-    def placeholder_bytes(self) -> bytes:
-        """The octets of the placeholder."""
-        if self.placeholder.startswith("hex:"):
-            return bytes.fromhex(self.placeholder[4:])
-        return self.placeholder.encode()
-
-
-_MODES: Final[Mapping[str, type[StrEnum]]] = {
-    "decimals": DecimalMode,
-    "times": TimeMode,
-    "binary": BinaryMode,
-    "intervals": IntervalMode,
-    "hstore": HstoreMode,
-}
-
-
 @dataclass(frozen=True)
 class FilesInput:
     """JSON-line files, gzip or not, whose lines are in the order of arrival."""
@@ -165,13 +66,37 @@ class KafkaInput:
 
 @dataclass(frozen=True)
 class EngineInput:
-    """The engine embedded in Python, straight from PostgreSQL; `tables` are SCHEMA.TABLE, none means all."""
+    """The engine, straight from PostgreSQL.
 
-    postgres: str
-    slot: str
-    publication: str
+    Args:
+        host: the database server.
+        database: the database.
+        user: a role with LOGIN and REPLICATION that may read the tables.
+        spool: folder into which the engine writes what it captures, until the lake has it.
+        password: the role's.
+        port: of the server.
+        tables: regular expressions of SCHEMA.TABLE; none means all.
+        slot: replication slot, made where it is missing.
+        publication: made where it is missing.
+        topic_prefix: first part of every topic's name.
+        properties: further properties of the connector.
+    """
+
+    host: str
+    database: str
+    user: str
+    spool: str
+    password: str = field(default="", repr=False)
+    port: int = 5432
     tables: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
+    slot: str = "cdc_platform"
+    publication: str = "cdc_platform"
+    topic_prefix: str = "cdc"
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def engine_settings(self) -> EngineSettings:
+        """Return what the engine is told."""
+        return EngineSettings(**{name: getattr(self, name) for name in self.__dataclass_fields__})
 
 
 _INPUTS: Final[Mapping[str, type[FilesInput | KafkaInput | EngineInput]]] = {
@@ -210,6 +135,7 @@ class DebeziumSettings:
         partitions: regular expressions of `SCHEMA.TABLE`, each with the SCHEMA.TABLE that it belongs to.
         signal_table: SCHEMA.TABLE of the connector's signals, which never becomes a table.
         dedup_window_s: for how long an event may come again.
+        captures: whether an engine is started where one is asked for; whoever only looks does without.
     """
 
     input: Input
@@ -227,12 +153,13 @@ class DebeziumSettings:
     partitions: Mapping[str, str] = field(default_factory=dict)
     signal_table: str | None = None
     dedup_window_s: float = 86_400.0
+    captures: bool = True
 
     def __post_init__(self) -> None:
-        _check_member("strategy", self.strategy, Strategy)
-        _check_member("snapshots", self.snapshots, SnapshotPolicy)
+        check_member("strategy", self.strategy, Strategy)
+        check_member("snapshots", self.snapshots, SnapshotPolicy)
         for name, policy in self.null_policies.items():
-            _check_member(f"null_policies.{name}", policy, NullPolicy)
+            check_member(f"null_policies.{name}", policy, NullPolicy)
         _check_template(self.table_name)
         for pattern, target in self.partitions.items():
             _check_partition(pattern, target)
@@ -245,20 +172,30 @@ class DebeziumSettings:
         """What the connector promises: one order, and whole transactions where it provides their metadata."""
         return SourceTraits(
             hands_out_events=True,
-            keeps_transactions=self.has_transaction_topic,
+            keeps_transactions=self.tells_transactions,
             comes_in_order=True,
             trusts_inserts=False,
             can_be_compared=False,
             can_be_copied=False,
             repeats_within_s=self.dedup_window_s,
             leaves_values_out=True,
-            completes_log=self.strategy is Strategy.ENRICH,
+            completes_log=self.strategy == Strategy.ENRICH,
         )
+
+    @property
+    def tells_transactions(self) -> bool:
+        """Whether it is known which transactions are whole; our own engine always tells."""
+        return self.has_transaction_topic or isinstance(self.input, EngineInput)
+
+    @property
+    def folder(self) -> str:
+        """Where the files of events are."""
+        return self.input.spool if isinstance(self.input, EngineInput) else getattr(self.input, "path", "")
 
     @property
     def title(self) -> str:
         """Name of the source as messages say it."""
-        return f"Debezium events of {self.input}"
+        return f"Debezium events of {_title(self.input)}"
 
     @property
     def begins_at_present(self) -> bool:
@@ -266,8 +203,14 @@ class DebeziumSettings:
         return False
 
     def impatient(self, deadline_s: float) -> "DebeziumSettings":  # noqa: ARG002  listing has no deadline
-        """Return the same: a listing is not tried again."""
-        return self
+        """Return the same without an engine of its own."""
+        return replace(self, captures=False)
+
+    def without_password(self) -> "DebeziumSettings":
+        """Return what tasks need to know."""
+        if not isinstance(self.input, EngineInput):
+            return self
+        return replace(self, input=replace(self.input, password=""))
 
     def to_options(self) -> str:
         """Return the settings as JSON text, equal for equal settings."""
@@ -294,6 +237,14 @@ class DebeziumSettings:
         return cls(**read)
 
 
+def _title(found: Input) -> str:
+    if isinstance(found, KafkaInput):
+        return f"the topics {found.topics_pattern} of {found.bootstrap_servers}"
+    if isinstance(found, EngineInput):
+        return f"the database {found.database} on {found.host}:{found.port}"
+    return f"the files in {found.path}"
+
+
 def _as_is(value: Any) -> Any:
     return value
 
@@ -304,7 +255,7 @@ def _read_input(value: Any) -> Input:
     ((name, fields),) = value.items()
     kind = _INPUTS[name]
     _check_names(f"input.{name}.", fields, kind)
-    read = {key: tuple(item) if key == "tables" else item for key, item in fields.items()}
+    read: dict[str, Any] = {key: tuple(item) if key == "tables" else item for key, item in fields.items()}
     missing = [key for key in _REQUIRED[name] if not str(read.get(key) or "").strip()]
     if missing:
         raise SettingError(f"input.{name}.{missing[0]}", "is missing or empty")
@@ -314,17 +265,17 @@ def _read_input(value: Any) -> Input:
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "files": ("path",),
     "kafka": ("bootstrap_servers", "topics_pattern"),
-    "engine": ("postgres", "slot", "publication"),
+    "engine": ("host", "database", "user", "spool"),
 }
 
 
 def _read_modes(value: Any) -> ConnectorModes:
     _check_names("connector.", value, ConnectorModes)
-    read = {}
+    read: dict[str, Any] = {}
     for name, text in value.items():
-        kind = _MODES.get(name)
+        kind = MODES.get(name)
         if kind is not None:
-            _check_member(f"connector.{name}", text, kind)
+            check_member(f"connector.{name}", text, kind)
         read[name] = text if kind is None else kind(text)
     return ConnectorModes(**read)
 
@@ -335,17 +286,17 @@ def _read_names(value: Any) -> dict[str, tuple[str, ...]]:
 
 def _read_policies(value: Any) -> dict[str, NullPolicy]:
     for name, policy in value.items():
-        _check_member(f"null_policies.{name}", policy, NullPolicy)
+        check_member(f"null_policies.{name}", policy, NullPolicy)
     return {name: NullPolicy(policy) for name, policy in value.items()}
 
 
 def _read_strategy(value: Any) -> Strategy:
-    _check_member("strategy", value, Strategy)
+    check_member("strategy", value, Strategy)
     return Strategy(value)
 
 
 def _read_snapshots(value: Any) -> SnapshotPolicy:
-    _check_member("snapshots", value, SnapshotPolicy)
+    check_member("snapshots", value, SnapshotPolicy)
     return SnapshotPolicy(value)
 
 
@@ -366,12 +317,6 @@ def _check_names(prefix: str, fields: Mapping[str, Any], kind: type) -> None:
     for name in fields:
         if name not in known:
             raise SettingError(f"{prefix}{name}", f"is not known; there are: {', '.join(known)}")
-
-
-def _check_member(setting: str, value: object, kind: type[StrEnum]) -> None:
-    known = [member.value for member in kind]
-    if value not in known:
-        raise SettingError(setting, f"must be one of {', '.join(known)}, but is: {value!r}")
 
 
 def _check_template(template: str) -> None:

@@ -2,20 +2,21 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import SourceFile, files_to_json
 from cdc_platform.model.lineage import Lineage, plan_slices
 from cdc_platform.model.sightings import Look, SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.sources.debezium.capture import Capture
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.progress import STATE, FileProgress
-from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.settings import DebeziumSettings, EngineInput
 from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
 
@@ -47,8 +48,15 @@ class DebeziumSource:
     @cached_property
     def store(self) -> FileStore:
         """The folder with the files."""
-        assert isinstance(self.settings.input, FilesInput)
-        return FileStore(self.settings.input.path, SUFFIXES)
+        return FileStore(self.settings.folder, SUFFIXES)
+
+    @cached_property
+    def capture(self) -> Capture | None:
+        """What fills the folder, where that is our own engine."""
+        found = self.settings.input
+        if not isinstance(found, EngineInput) or not self.settings.captures:
+            return None
+        return Capture(found.engine_settings())
 
     def describe(self) -> EventsDescription:
         """Return the tables that the beginnings of the files tell of."""
@@ -74,7 +82,6 @@ class DebeziumSource:
 
     def start_micros(self) -> int:
         """Return the beginning of time: whatever has been written belongs to the first cut."""
-        _ = self.store
         return 1
 
     def plan(
@@ -84,15 +91,31 @@ class DebeziumSource:
 
         They are read in the order of their names, which is the order of arrival.
         """
+        if self.capture is not None:
+            self.capture.keep_going()
         known = ledger()
         unread = [file for file in self._files() if FileProgress.of(known.get(file.path)).lacks(file)]
         is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
-        if not (unread or is_unread):
+        # Only the engine knows whether the database has something new.
+        may_capture = isinstance(self.settings.input, EngineInput) and self.capture is None
+        if not (unread or is_unread or may_capture or request.has_replay):
             return ReadPlan(())
         slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
         lines = {file.path: FileProgress.of(known.get(file.path)).lines for file in unread}
         inputs = {"files": files_to_json(unread), "lines": lines, "state": known.get(STATE)}
         return ReadPlan(slices, json.dumps(inputs))
+
+    def readable(self, _origins: Collection[str]) -> frozenset[str]:
+        """Return none: a stream is read once, in its order, and the texts of its events are enough."""
+        return frozenset()
+
+    def decode_again(
+        self, _origin: str, text: str, position: int | None
+    ) -> Iterator[SourceEvent | FaultyEvent]:
+        """Yield what the text of a faulty event tells by the present settings, and of no event before it."""
+        for told in Decoder(self.settings).decode_lines([text], position or 0):
+            if isinstance(told, SourceEvent | FaultyEvent):
+                yield told
 
     def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
         """Return a column as it is."""
@@ -104,7 +127,7 @@ class DebeziumSource:
         from cdc_platform.sources.loading import load_with
 
         options = {
-            reader.SETTINGS_OPTION: self.settings.to_options(),
+            reader.SETTINGS_OPTION: self.settings.without_password().to_options(),
             reader.TICK_OPTION: str(tick),
             reader.SLICE_OPTION: json.dumps(asdict(plan.slices[0])),
             reader.INPUTS_OPTION: plan.inputs,
@@ -116,5 +139,8 @@ class DebeziumSource:
         raise NotImplementedError(f"{table_name} at {micros}")
 
     def close(self) -> None:
-        """Forget the connection."""
+        """Forget the connection, and end the engine."""
+        capture = self.__dict__.pop("capture", None)
+        if capture is not None:
+            capture.stop()
         self.__dict__.pop("store", None)

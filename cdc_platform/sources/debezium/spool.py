@@ -75,10 +75,8 @@ class Spool:
             for path in self.folder.glob(f"*{SUFFIX}")
             if path.stem.isdigit() and len(path.stem) == DIGITS
         )
-        ended = [
-            here for here, after in zip(found, found[1:], strict=False) if after.first_offset <= from_offset
-        ]
-        return found[len(ended) :]
+        ended = sum(1 for after in found[1:] if after.first_offset <= from_offset)
+        return found[ended:]
 
     def delete_before(self, offset_exclusive: int) -> int:
         """Delete the files whose events all lie before an offset; return how many those are.
@@ -131,14 +129,12 @@ class Spool:
                 for leftover in self.folder.glob(f"*{PART}"):
                     leftover.unlink()
                 self.failure.unlink(missing_ok=True)
-                writer = SpoolWriter(self, self.next_offset())
+                writer = SpoolWriter(self, identity, self.next_offset())
             yield writer
 
     def _check_identity(self, identity: Mapping[str, str]) -> None:
         path = self.folder / "spool.json"
-        given = {"format_version": FORMAT_VERSION, **identity}
         if not path.exists():
-            write_whole(path, json.dumps(given))
             return
         known = json.loads(path.read_text(encoding="utf-8"))
         if known.get("format_version") != FORMAT_VERSION:
@@ -146,7 +142,7 @@ class Spool:
                 f"The spool was written by a newer version, with the format {known.get('format_version')}: "
                 f"install that version. Folder: {self.folder}"
             )
-        for name, value in given.items():
+        for name, value in identity.items():
             if known.get(name) != value:
                 raise SettingError(
                     "engine.spool",
@@ -158,8 +154,8 @@ class Spool:
 class SpoolWriter:
     """Writes events into a spool, a whole file for each batch."""
 
-    def __init__(self, spool: Spool, next_offset: int) -> None:
-        self._spool, self.next_offset = spool, next_offset
+    def __init__(self, spool: Spool, identity: Mapping[str, str], next_offset: int) -> None:
+        self._spool, self._identity, self.next_offset = spool, identity, next_offset
 
     def write(self, events: Sequence[str], timestamp_millis: int) -> Path:
         """Write a batch of events as one file, and return it once the disk has it.
@@ -177,9 +173,16 @@ class SpoolWriter:
             for offset, event in enumerate(events, self.next_offset)
         ]
         with told_as_unusable(self._spool.folder):
+            self._keep_identity()
             write_whole(path, "".join(lines))
         self.next_offset += len(events)
         return path
+
+    def _keep_identity(self) -> None:
+        """Write down where the events come from, once there are any: a first start may be a mistake."""
+        path = self._spool.folder / "spool.json"
+        if not path.exists():
+            write_whole(path, json.dumps({"format_version": FORMAT_VERSION, **self._identity}))
 
     def keep_offsets(self) -> None:
         """Copy the engine's file of offsets, which it has just written."""

@@ -3,7 +3,8 @@
 from typing import Final
 
 from cdc_platform.sources.debezium.engine_settings import Snapshot
-from cdc_platform_tests.sources.debezium.captured_cases import ITEMS, Case, Step, big, insert_item
+from cdc_platform_tests.sources.debezium.captured_cases import ITEMS, Case, big, insert_item
+from cdc_platform_tests.sources.debezium.databases import Step
 
 ACCOUNTS: Final[list[Step]] = [
     "CREATE TABLE accounts (id int PRIMARY KEY, balance int)",
@@ -162,8 +163,8 @@ KINDS: Final = [
         "Quoted names, mixed case, dots, and a key of two columns",
         [
             'CREATE SCHEMA "My Schema"',
-            'CREATE TABLE "My Schema"."Mixed.Case" ("Id" int, "a.b" text, "Ü c" int,'
-            ' PRIMARY KEY ("Id", "a.b"))',
+            'CREATE TABLE "My Schema"."Mixed.Case" ("Id" int, "a.b" text, "Ü c" int)',
+            'ALTER TABLE "My Schema"."Mixed.Case" ADD PRIMARY KEY ("Id", "a.b")',
         ],
         [
             'INSERT INTO "My Schema"."Mixed.Case" VALUES (1, \'x\', 1)',
@@ -255,8 +256,10 @@ SNAPSHOTS: Final = [
         ],
         [
             "UPDATE items SET n = 1 WHERE id = 1",
-            "INSERT INTO signals VALUES ('s1', 'execute-snapshot', "
-            '\'{"data-collections": ["public.items"], "type": "incremental"}\')',
+            (
+                "INSERT INTO signals VALUES ('s1', 'execute-snapshot', %s)",
+                ('{"data-collections": ["public.items"], "type": "incremental"}',),
+            ),
             "UPDATE items SET n = 2 WHERE id = 2",
         ],
         {

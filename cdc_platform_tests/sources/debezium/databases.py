@@ -31,10 +31,10 @@ TABLES: Final = """
 """
 
 
-def connect(server: Cluster, database: str) -> Any:
-    """Return a connection that commits each statement, until one says BEGIN."""
+def connect(server: Cluster, database: str, *, by_statement: bool = True) -> Any:
+    """Return a connection; it commits each statement, until one says BEGIN, unless told otherwise."""
     connection = psycopg2.connect(host="127.0.0.1", port=server.port, user=SUPERUSER, dbname=database)
-    connection.autocommit = True
+    connection.autocommit = by_statement
     return connection
 
 

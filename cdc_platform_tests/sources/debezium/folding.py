@@ -31,7 +31,7 @@ def fold(events: Sequence[SourceEvent], batch: int) -> tuple[Tables, list[Unreso
     """Return the rows after all changes, taken in batches, and what was unresolved on the way."""
     tables: Tables = {}
     departed: Mapping[RowId, Values] = {}
-    unresolved = []
+    unresolved: list[Unresolved] = []
     for start in range(0, len(events), batch):
         changes = [row_change(event) for event in events[start : start + batch]]
         stored = {row_id: tables.get(row_id) for row_id in needed_rows(changes)}

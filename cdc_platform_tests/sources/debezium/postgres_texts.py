@@ -22,7 +22,7 @@ def canonical(type_name: str, text: str | None) -> Any:
 
 
 def _elements(text: str) -> list[str | None]:
-    found = []
+    found: list[str | None] = []
     for match in _TOKEN.finditer(text):
         quoted, plain = match.groups()
         if plain is None:

@@ -1,17 +1,23 @@
 """What a real connector sends of a real database, read to the end, is what the database has."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
+from random import Random
 from typing import Any, Final
+from zlib import crc32
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.records import ModType
-from cdc_platform.sources.debezium.decoder import Checkpoint
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.decoder import Checkpoint, Decoded, Decoder
 from cdc_platform.sources.debezium.envelope import TransactionBegin, TransactionEnd
-from cdc_platform.sources.debezium.settings import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.messages import Message, read_lines
 from cdc_platform_tests.sources.debezium.captures_read import (
+    GOLDEN,
     decode,
     events_in,
     faults_in,
@@ -24,9 +30,9 @@ WHOLE: Final = ("keys", "incremental_snapshot", "names", "transactions", "trunca
 """Captures of tables that the stream tells everything of."""
 
 
-def changes_of(name: str, *, without_headers: bool = False, **settings: Any) -> list[SourceEvent]:
+def changes_of(name: str, *, without_headers: bool = False, **chosen: Any) -> list[SourceEvent]:
     """Return the changes of a capture of which nothing is refused."""
-    found = decode(name, settings_for(truth_of(name), **settings), without_headers=without_headers)
+    found = decode(name, settings_for(truth_of(name), **chosen), without_headers=without_headers)
     assert not faults_in(found)
     return events_in(found)
 
@@ -40,6 +46,25 @@ def test_tables_are_the_database_s(name: str, *, without_headers: bool) -> None:
         tables, _ = fold(events, batch)
         for table, truth in truth_of(name).items():
             assert true_rows(truth) == rows_of(tables, table)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 5))
+def test_partitions_of_a_topic_may_be_read_in_any_order(random: Random, partitions: int) -> None:
+    """Halves of a key change lie in different partitions; order keys put all changes in one order again."""
+    queues: dict[int, list[Message]] = defaultdict(list)
+    for message in read_lines(GOLDEN / "keys.jsonl.gz"):
+        assert isinstance(message, Message)
+        queues[crc32(str(message.key).encode()) % partitions].append(message)
+    decoder, found = Decoder(settings_for(truth_of("keys"))), list[Decoded]()
+    while queues:
+        chosen = random.choice(sorted(queues))
+        found += decoder.decode(queues[chosen].pop(0))
+        if not queues[chosen]:
+            del queues[chosen]
+    tables, _ = fold(events_in(found), 10)
+    for table, truth in truth_of("keys").items():
+        assert true_rows(truth) == rows_of(tables, table)
 
 
 def test_only_a_literal_marker_stays() -> None:

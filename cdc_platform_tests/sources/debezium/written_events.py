@@ -19,9 +19,18 @@ def settings_with(**rest: Any) -> DebeziumSettings:
 def envelope(op: str, **rest: Any) -> dict[str, Any]:
     """Return the value of an event of the table."""
     source = {
-        **{"version": "3.6.3.Final", "connector": "postgresql", "name": "s", "db": "d", "schema": "public"},
-        **{"table": "orders", "txId": 7, "lsn": 500, "sequence": '["400","500"]', "snapshot": "false"},
-        **{"ts_ms": 1_700_000_000_000, **rest.pop("source", {})},
+        "version": "3.6.3.Final",
+        "connector": "postgresql",
+        "name": "s",
+        "db": "d",
+        "schema": "public",
+        "table": "orders",
+        "txId": 7,
+        "lsn": 500,
+        "sequence": '["400","500"]',
+        "snapshot": "false",
+        "ts_ms": 1_700_000_000_000,
+        **rest.pop("source", {}),
     }
     return {"op": op, "before": None, "after": None, "source": source, "transaction": None, **rest}
 

@@ -106,7 +106,7 @@ class Server:
                 sql or self.stream_sql(),
                 params=dict(zip(("p1", "p2", "p3", "p4"), (start, end, token, heartbeat_ms), strict=True)),
                 param_types=dict(zip(("p1", "p2", "p3", "p4"), types, strict=True)),
-                timeout=60,
+                timeout=300,
             )
             for row in rows:
                 yield _record(row[0])
@@ -254,9 +254,9 @@ def open_on_emulator(host: str, dialect: Dialect) -> Iterator[Server]:
             else DatabaseDialect.POSTGRESQL,
         )
         created = datetime.now(UTC)
-        database.create().result(60)
+        database.create().result(300)
         if not is_googlesql:
-            database.update_ddl(POSTGRESQL_DDL).result(60)
+            database.update_ddl(POSTGRESQL_DDL).result(300)
         server = Server(EMULATOR, dialect, host, database, 0)
         server.created_micros = from_datetime(server.now())
         _write_some(database)

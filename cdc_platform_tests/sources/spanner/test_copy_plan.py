@@ -47,7 +47,7 @@ def settings(emulator: str) -> SpannerSettings:
     bank = BankSettings(emulator, database="pieces")
     with open_client(bank) as client:
         create_instance(bank, client)
-        client.instance(bank.instance).database(bank.database, DDL).create().result(60)
+        client.instance(bank.instance).database(bank.database, DDL).create().result(300)
     with open_database(bank) as database, database.batch() as batch:
         for name, rows in ((name, rows) for name, rows in ROWS.items() if rows):
             batch.insert(name, [column.name for column in SCHEMAS[name].columns], rows)

@@ -82,8 +82,8 @@ def database(request: pytest.FixtureRequest, emulator: str) -> Database:
     with open_client(bank) as client:
         create_instance(bank, client)
         created = client.instance(bank.instance).database(bank.database, **options)
-        created.create().result(60)
-        created.update_ddl([table, "CREATE CHANGE STREAM s FOR t"]).result(60)
+        created.create().result(300)
+        created.update_ddl([table, "CREATE CHANGE STREAM s FOR t"]).result(300)
     settings = SpannerSettings(bank.project, bank.instance, bank.database, "s", emulator_host=emulator)
     reader = SpannerClient(settings)
     clock = reader.fetch_texts(Query("SELECT CURRENT_TIMESTAMP"))[0][0]
@@ -274,10 +274,12 @@ def test_definition_that_is_refused(
         there = client.instance(database.bank.instance).database(database.bank.database)
         if "u DROP" in statements[0]:
             columns = "bigint PRIMARY KEY, v text)" if is_postgresql else "INT64, v INT64) PRIMARY KEY (id)"
-            there.update_ddl([f"CREATE TABLE u (id {columns}", "CREATE CHANGE STREAM su FOR u(v)"]).result(60)
+            there.update_ddl([f"CREATE TABLE u (id {columns}", "CREATE CHANGE STREAM su FOR u(v)"]).result(
+                300
+            )
         written = [statement.format(retention=retention) for statement in statements]
         with pytest.raises(GoogleAPICallError) as caught:
-            there.update_ddl(written).result(60)
+            there.update_ddl(written).result(300)
     assert_refused(translated(caught.value), DefinitionRefused, said, advice)
 
 

@@ -42,7 +42,7 @@ def create_database(host: str, name: str, ddl: tuple[str, ...], **options: objec
     with open_client(bank) as client:
         create_instance(bank, client)
         instance = client.instance(bank.instance)
-        instance.database(name, **options, ddl_statements=() if options else ddl).create().result(60)
+        instance.database(name, **options, ddl_statements=() if options else ddl).create().result(300)
     return SpannerSettings(bank.project, bank.instance, name, "everything", emulator_host=host)
 
 
@@ -128,7 +128,7 @@ def postgresql(emulator: str) -> SpannerSettings:
     settings = create_database(emulator, "pg-streams", (), database_dialect=DatabaseDialect.POSTGRESQL)
     bank = BankSettings(emulator, database="pg-streams")
     with open_client(bank) as client:
-        client.instance(bank.instance).database(bank.database).update_ddl(POSTGRESQL_DDL).result(60)
+        client.instance(bank.instance).database(bank.database).update_ddl(POSTGRESQL_DDL).result(300)
     return settings
 
 

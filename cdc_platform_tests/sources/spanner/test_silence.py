@@ -9,7 +9,8 @@ import pytest
 from cdc_platform.errors import PartitionStuck
 from cdc_platform.sources.spanner.silence import unless_silent
 
-LIMIT_S = 0.05
+LIMIT_S = 0.5
+"""Longer than a busy machine makes a thread wait for its turn."""
 
 
 class Call:
@@ -50,16 +51,16 @@ def test_a_silent_call_is_cancelled(breaks: bool) -> None:
 
 def test_a_call_that_answers_now_and_then_goes_on() -> None:
     """Only a pause between two messages counts, not how long the call takes as a whole."""
-    assert list(range(12)) == list(unless_silent(Call(*[LIMIT_S / 4] * 12), LIMIT_S, stuck))
+    assert list(range(6)) == list(unless_silent(Call(*[LIMIT_S / 5] * 6), LIMIT_S, stuck))
 
 
 def test_a_slow_caller_is_no_silence() -> None:
     """A caller may take any time for a message."""
     found = []
-    for number in unless_silent(Call(0, 0, 0), LIMIT_S, stuck):
-        time.sleep(LIMIT_S * 2)
+    for number in unless_silent(Call(0, 0), LIMIT_S, stuck):
+        time.sleep(LIMIT_S * 1.5)
         found.append(number)
-    assert found == [0, 1, 2]
+    assert found == [0, 1]
 
 
 def test_an_error_of_the_call_stays_what_it_is() -> None:

@@ -279,4 +279,4 @@ def test_unreachable_host_fails_soon(host: str) -> None:
     with pytest.raises(SourceUnreachable, match="Check the network"):
         SpannerClient(settings).fetch(Query("SELECT 1"))
 
-    assert time.monotonic() - begin_s < 30.0
+    assert time.monotonic() - begin_s < 120.0

@@ -48,7 +48,7 @@ def test_counts_are_those_of_the_stream(still_emulator: str) -> None:
     with open_client(bank) as client:
         create_instance(bank, client)
         database = client.instance(bank.instance).database(bank.database, ddl_statements=DDL)
-        database.create().result(60)
+        database.create().result(300)
         start = clock_micros(SpannerClient(settings))
         with database.batch() as batch:
             batch.insert("one", ("id",), [(1,)])

@@ -1,0 +1,137 @@
+"""What a real connector sent of a real database, through all steps of a tick: the lake is the database."""
+
+import gzip
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.table_options import IS_CURRENT, TableOptions
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
+from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
+from cdc_platform_tests.pipelines import log_rows, rows_of
+from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, Truth, settings_for, truth_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+_serial: Final = itertools.count(1)
+
+
+def lines_of(capture: str) -> list[str]:
+    """Return the messages of a capture, each a line."""
+    with gzip.open(GOLDEN / f"{capture}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return list(lines)
+
+
+def append(file: Path, lines: Sequence[str]) -> None:
+    """Let a file grow, as a program does that writes what it receives."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as opened:
+        opened.writelines(lines)
+
+
+def make_pipeline(
+    lake: LakeSettings,
+    folder: Path,
+    capture: str,
+    options: dict[str, TableOptions] | None = None,
+    **rest: Any,
+) -> Pipeline:
+    """Return a pipeline over a folder with messages of a capture, whose columns are declared."""
+    told: DebeziumSettings = settings_for(
+        truth_of(capture), input=FilesInput(str(folder)), has_transaction_topic=True, **rest
+    )
+    settings = PipelineSettings(f"debezium_{next(_serial)}", told, lake, table_options=options or {})
+    return open_pipeline(settings)
+
+
+def texts(rows: Sequence[dict[str, Any]], truth: Truth) -> list[tuple[str | None, ...]]:
+    """Return rows as texts, sorted, with the columns that the database has."""
+    shown = [
+        tuple(
+            None if row[name] is None else str(row[name])
+            for name in truth.types
+            if name not in truth.generated
+        )
+        for row in rows
+    ]
+    return sorted(shown, key=str)
+
+
+def assert_equal(pipeline: Pipeline, capture: str) -> None:
+    """Compare every table with what the database had at the end."""
+    for name, truth in truth_of(capture).items():
+        assert texts(truth.rows, truth) == texts(rows_of(pipeline, name), truth)
+
+
+@pytest.mark.parametrize("strategy", ["omit", "enrich"])
+def test_values_that_were_not_sent(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str
+) -> None:
+    """Rows are whole in every tick, through chains, swaps and shifts of keys, and after a second delivery."""
+    pipeline = make_pipeline(session_lake, tmp_path, "keys", strategy=strategy)
+    lines = lines_of("keys")
+    for begun, end in ((0, 60), (60, 131), (40, 200), (200, len(lines))):
+        append(tmp_path / "events.jsonl", lines[begun:end])
+        pipeline = sync(pipeline, spark)
+    assert_equal(pipeline, "keys")
+    assert failed_checks(pipeline, spark) == {}
+    marked = [row for row in log_rows(pipeline) if DEFAULT_PLACEHOLDER in (row["new_values"] or "")]
+    assert {"700"} == {str(row["keys"]).split(":")[1].strip(" }") for row in marked}
+    left_out = [row for row in log_rows(pipeline) if row["unavailable_columns"]]
+    assert (strategy == "enrich") == (not left_out)
+
+
+def test_truncates_and_transactions(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A truncate empties tables in its place among the changes, and ends the versions of their histories."""
+    options = {name: TableOptions(history=True) for name in ("public.accounts", "public.notes")}
+    options["public.entries"] = TableOptions(soft_delete=True)
+    pipeline = make_pipeline(session_lake, tmp_path, "truncates", options)
+    lines = lines_of("truncates")
+    half = len(lines) // 2
+    append(tmp_path / "events.jsonl", lines[:half])
+    pipeline = sync(pipeline, spark)
+    append(tmp_path / "events.jsonl", lines[half:])
+    pipeline = sync(pipeline, spark)
+    truth = truth_of("truncates")
+    for name in ("public.accounts", "public.notes"):
+        assert texts(truth[name].rows, truth[name]) == texts(rows_of(pipeline, name), truth[name])
+        current = [row for row in rows_of(pipeline, f"{name}__history") if row[IS_CURRENT]]
+        assert texts(truth[name].rows, truth[name]) == texts(current, truth[name])
+    assert all(row["__deleted"] for row in rows_of(pipeline, "public.entries"))
+    assert failed_checks(pipeline, spark) == {}
+
+
+def test_a_transaction_waits_until_it_is_whole(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """At every cut the books balance, wherever the messages were cut off."""
+    pipeline = make_pipeline(session_lake, tmp_path, "transactions")
+    lines = lines_of("transactions")
+    file = tmp_path / "events.jsonl"
+    for begun, end in itertools.pairwise((0, 25, 41, len(lines))):
+        append(file, lines[begun:end])
+        pipeline = sync(pipeline, spark)
+        transactions = {row["transaction_id"] for row in log_rows(pipeline)}
+        whole = {name for name in transactions if name and _is_whole(pipeline, name)}
+        assert {name for name in transactions if name} - whole <= {
+            row["transaction_id"] for row in log_rows(pipeline) if row["records_in_transaction"] == 1
+        }
+    assert_equal(pipeline, "transactions")
+    assert failed_checks(pipeline, spark) == {}
+
+
+def _is_whole(pipeline: Pipeline, transaction: str) -> bool:
+    rows = [row for row in log_rows(pipeline) if row["transaction_id"] == transaction]
+    return len(rows) == rows[0]["records_in_transaction"]

@@ -1,0 +1,115 @@
+"""What a spool tells: its events, and the tables that a naive replay makes of them."""
+
+import json
+from base64 import b64decode
+from typing import Any, Final
+
+from cdc_platform.sources.debezium.spool import Spool
+from cdc_platform_tests.sources.debezium.workload import PREFIX, Checkpoint
+
+MARKER: Final = "__debezium_unavailable_value"
+KEYS: Final = {"items": ("id",), "lines": ("item", "line"), "accounts": ("id",), "whole": ("id",)}
+COMPARED: Final = {
+    "items": ("id", "n", "big", "tags", "doc"),
+    "lines": ("item", "line", "big"),
+    "accounts": ("id", "balance"),
+    "whole": ("id", "n", "big"),
+}
+"""Columns whose values are the same text in an event and on the server, but for arrays."""
+
+Table = dict[tuple[Any, ...], dict[str, Any]]
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+def events_in(spool: Spool) -> list[dict[str, Any]]:
+    """Return all events, and look whether their offsets are without gaps."""
+    found = [json.loads(line) for file in spool.files() for line in file.lines()]
+    first = [json.loads(next(file.lines()))["offset"] for file in spool.files()]
+    assert list(range(len(found))) == [event["offset"] for event in found]
+    assert first == [file.first_offset for file in spool.files()]
+    return found
+
+
+def rows_in(spool: Spool) -> list[tuple[str, int | None, int | None]]:
+    """Return op, key and old key of the changes of rows."""
+    return [
+        (
+            event["value"]["op"],
+            (event["key"] or {}).get("id"),
+            event["headers"].get("__debezium.oldkey", {}).get("id"),
+        )
+        for event in events_in(spool)
+        if event["value"] is not None and event["value"].get("op") in {"r", "c", "u", "d", "t"}
+    ]
+
+
+def replayed(events: list[dict[str, Any]]) -> dict[str, Rows]:
+    """Return the tables at each checkpoint: events applied one after another, duplicates not."""
+    tables: dict[str, Table] = {name: {} for name in KEYS}
+    found: dict[str, Rows] = {}
+    seen = set()
+    for event in events:
+        value = event["value"]
+        if value is None or "op" not in value:
+            continue
+        source = value["source"]
+        order = (value.get("transaction") or {}).get("total_order")
+        identity = (source["txId"], source["lsn"], order, event["topic"], str(event["key"]), value["op"])
+        if identity in seen:
+            continue
+        seen.add(identity)
+        if value["op"] == "m" and value["message"]["prefix"] == PREFIX:
+            number = b64decode(value["message"]["content"]).decode()
+            found[number] = {name: _texts(name, table.values()) for name, table in tables.items()}
+        elif value["op"] != "m":
+            _apply(tables[source["table"]], KEYS[source["table"]], event)
+    return found
+
+
+def _apply(
+    rows: dict[tuple[Any, ...], dict[str, Any]], names: tuple[str, ...], event: dict[str, Any]
+) -> None:
+    """Apply one event; a row that has moved is found by its old key, which its delete has just emptied."""
+    value = event["value"]
+    if value["op"] == "t":
+        rows.clear()
+        return
+    key = tuple(event["key"][name] for name in names)
+    if value["op"] == "d":
+        rows[key] = rows[key] | {"gone": True}
+        return
+    old = event["headers"].get("__debezium.oldkey")
+    before = rows.get(tuple(old[name] for name in names) if old else key, {})
+    known = {name: before.get(name) if _is_marked(item) else item for name, item in value["after"].items()}
+    rows[key] = known
+
+
+def _is_marked(item: Any) -> bool:
+    return item in (MARKER, [MARKER], "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
+
+
+def _texts(table: str, rows: Any) -> list[tuple[Any, ...]]:
+    return sorted(
+        (tuple(_text(row.get(name)) for name in COMPARED[table]) for row in rows if not row.get("gone")),
+        key=str,
+    )
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, list):
+        return "{" + ",".join("NULL" if item is None else _quoted(item) for item in value) + "}"
+    return None if value is None else str(value)
+
+
+def _quoted(item: str) -> str:
+    return f'"{item}"' if " " in item else item
+
+
+def rows_of(checkpoint: Checkpoint) -> Rows:
+    """Return the compared columns of the truth."""
+    found = {}
+    for table, told in checkpoint.tables.items():
+        names = [column["name"] for column in told["columns"]]
+        rows = [dict(zip(names, row, strict=True)) for row in told["rows"]]
+        found[table] = sorted((tuple(row[name] for name in COMPARED[table]) for row in rows), key=str)
+    return found

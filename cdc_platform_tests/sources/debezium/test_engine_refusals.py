@@ -1,0 +1,118 @@
+"""What a source or the engine refuses is told as the platform's error, with what to do."""
+
+import json
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.errors import (
+    AccessDenied,
+    CaptureStopped,
+    LibraryMissing,
+    ReplicationRefused,
+    SettingError,
+    SlotInUse,
+    SlotOutrun,
+    SourceNotFound,
+    SourceUnreachable,
+)
+from cdc_platform.sources.debezium.engine import Order
+from cdc_platform.sources.debezium.engine_failures import failure_of
+from cdc_platform.sources.debezium.engine_process import read_failure
+from cdc_platform.sources.debezium.engine_settings import EngineSettings
+from cdc_platform_tests.programs import free_port
+from cdc_platform_tests.servers.postgresql import Cluster
+from cdc_platform_tests.sources.debezium.databases import connect, database, settings_for
+
+SETTINGS = EngineSettings(spool="s", host="h", database="d", user="u")
+SETUP = (
+    "CREATE TABLE t (id int PRIMARY KEY)",
+    "SELECT pg_create_logical_replication_slot('elsewhere', 'test_decoding')",
+)
+
+
+@pytest.mark.integration
+def test_a_source_that_cannot_be_captured_says_why(capturing: Cluster, tmp_path: Path) -> None:
+    """Before anything is captured, and with the words for what to change."""
+    with database(capturing, "refused") as name, closing(connect(capturing, name)) as connection:
+        cursor = connection.cursor()
+        for statement in SETUP:
+            cursor.execute(statement)
+        good = settings_for(capturing, name, tmp_path / "spool")
+        expected = {
+            "SourceUnreachable": replace(good, port=free_port()),
+            "AccessDenied": replace(good, user="nobody_of_this_name"),
+            "SourceNotFound": replace(good, database="no_such_database"),
+            "SettingError": replace(good, slot="elsewhere"),
+            "ReplicationRefused": replace(good, properties={"publication.autocreate.mode": "disabled"}),
+            "CaptureStopped": replace(good, properties={"binary.handling.mode": "nonsense"}),
+        }
+        lines = "".join(Order(settings).to_json() + "\n" for settings in expected.values())
+        told = ask(lines)
+    assert list(expected) == [error for error, _ in told], told
+    assert "Value must be one of bytes, base64, hex" in told[-1][1]
+
+
+def ask(lines: str) -> list[tuple[str, str]]:
+    """Return error and text for each order."""
+    command = [sys.executable, "-m", "cdc_platform_tests.sources.debezium.refusals_run"]
+    run = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr[-3000:]
+    return [(error, text) for error, text in map(json.loads, run.stdout.splitlines())]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # what engines and servers have said
+        (
+            "The connector is trying to read [...], but this is no longer available on the server.",
+            SlotOutrun,
+        ),
+        ('ERROR: replication slot "s" is active for PID 32609', SlotInUse),
+        ("ERROR: logical decoding requires wal_level >= logical", ReplicationRefused),
+        ("FATAL: must be superuser or replication role to start walsender", ReplicationRefused),
+        ("FATAL: permission denied to start WAL sender", ReplicationRefused),
+        ("ERROR: all replication slots are in use", ReplicationRefused),
+        ("No table filters found for filtered publication p10", SourceNotFound),
+        ('Unable to create filtered publication p1 for "public"."a"', ReplicationRefused),
+        ("ERROR: permission denied for table t", AccessDenied),
+        (
+            "Failed to properly convert data value for 'public.floats.v' of type _float8",
+            CaptureStopped,
+        ),
+        ('Invalid value: null used for required field: "v", schema type: ARRAY', CaptureStopped),
+        ("FATAL: terminating connection due to administrator command", SourceUnreachable),
+        ("java.lang.NullPointerException", CaptureStopped),
+    ],
+)
+def test_what_the_engine_says_has_a_meaning(text: str, expected: type[Exception]) -> None:
+    """The text may be that of a cause; it is told with the error."""
+    failure = RuntimeError("An exception occurred in the change event producer.")
+    failure.__cause__ = RuntimeError(text)
+    told = failure_of(failure, SETTINGS)
+    assert expected is type(told)
+    assert text in str(told)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"error": "SlotInUse", "message": "m"}, SlotInUse("m")),
+        ({"error": "LibraryMissing", "message": "m"}, LibraryMissing("m")),
+        ({"error": "SettingError", "message": "", "setting": "s", "problem": "p"}, SettingError("s", "p")),
+        ({"error": "ValueError", "message": "m"}, CaptureStopped("m")),  # none of ours
+    ],
+)
+def test_an_error_comes_over_from_the_engines_process(
+    tmp_path: Path, told: dict[str, str], expected: Exception
+) -> None:
+    """It has the same kind and text on this side."""
+    path = tmp_path / "failure.json"
+    path.write_text(json.dumps(told))
+    found = read_failure(path)
+    assert (type(expected), str(expected)) == (type(found), str(found))
