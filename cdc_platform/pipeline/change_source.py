@@ -199,6 +199,6 @@ def _copied_value(column: Column) -> str:
     before = column.life.before if column.life is not None else None
     if before is None:
         return quote_spark(column.name)
-    converted = convert_expression(_copied_value(before), column.type)
+    converted = convert_expression(_copied_value(before), before.type, column.type)
     # A copy that was made after the change has the value itself.
     return f"coalesce({quote_spark(column.name)}, {converted})"
