@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from cdc_platform.model.schema_policy import SchemaPolicy
+
 
 @dataclass(frozen=True)
 class SourceTraits:
@@ -22,6 +24,8 @@ class SourceTraits:
         tombstones_s: for how long deletions leave tombstones.
         leaves_values_out: whether changes may lack values that have not changed.
         completes_log: whether the log has these values all the same, found where they were seen last.
+        schema_policies: tables whose columns do not follow the source's, with what becomes of events that
+            have others; `*` stands for all that are not named.
     """
 
     hands_out_events: bool
@@ -34,6 +38,12 @@ class SourceTraits:
     tombstones_s: float | None = None
     leaves_values_out: bool = False
     completes_log: bool = False
+    schema_policies: tuple[tuple[str, SchemaPolicy], ...] = ()
+
+    def schema_policy_of(self, table: str) -> SchemaPolicy:
+        """Return what becomes of events whose table had other columns."""
+        policies = dict(self.schema_policies)
+        return policies.get(table, policies.get("*", SchemaPolicy.EVOLVE))
 
 
 CHANGE_STREAM = SourceTraits(
