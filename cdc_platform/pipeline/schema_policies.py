@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -15,6 +16,7 @@ from cdc_platform.model.table_schema import ColumnType
 from cdc_platform.pipeline.pipeline import Pipeline
 
 Columns = Mapping[str, SeenColumn]
+_SELECTED: Final = ("kind", "record_timestamp", "table_name", "column_types", "record_order")
 
 
 @dataclass(frozen=True)
@@ -36,19 +38,13 @@ def kept_shapes(pipeline: Pipeline, window: str) -> list[KeptShape]:
     """
     if not pipeline.traits.schema_policies:
         return []
-    scan = pipeline.lake.system_table(RAW).scan(
-        row_filter=window,
-        selected_fields=("kind", "record_timestamp", "table_name", "column_types", "record_order"),
-    )
+    scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
+    rows = scan.to_arrow().group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
     found: list[KeptShape] = []
-    grouped = scan.to_arrow().group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
-    for row in grouped.to_pylist():
+    for row in rows.to_pylist():
         table, columns = row["table_name"], parse_column_types(row["column_types"])
-        if (
-            table is not None
-            and columns
-            and pipeline.traits.schema_policy_of(table) is not SchemaPolicy.EVOLVE
-        ):
+        is_kept = pipeline.traits.schema_policy_of(table or "") is not SchemaPolicy.EVOLVE
+        if table is not None and columns and is_kept:
             found.append(KeptShape(table, row["column_types"], columns, row["record_order_min"]))
     return sorted(found, key=lambda shape: (shape.table, shape.order_key, shape.text))
 
