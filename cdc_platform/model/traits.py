@@ -24,6 +24,7 @@ class SourceTraits:
         tombstones_s: for how long deletions leave tombstones.
         leaves_values_out: whether changes may lack values that have not changed.
         completes_log: whether the log has these values all the same, found where they were seen last.
+        knows_addresses: whether deletes may know their row by its physical address only.
         schema_policies: tables whose columns do not follow the source's, with what becomes of events that
             have others; `*` stands for all that are not named.
     """
@@ -38,6 +39,7 @@ class SourceTraits:
     tombstones_s: float | None = None
     leaves_values_out: bool = False
     completes_log: bool = False
+    knows_addresses: bool = False
     schema_policies: tuple[tuple[str, SchemaPolicy], ...] = ()
 
     def schema_policy_of(self, table: str) -> SchemaPolicy:

@@ -33,6 +33,7 @@ from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import TIMESTAMP
 from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.addresses import with_found_keys
 from cdc_platform.pipeline.evolve import between_positions, data_changes_between, evolve_tables, known_through
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.resolve import complete_changes
@@ -147,8 +148,10 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
     if pipeline.traits.repeats_within_s is not None:
         log, replayed = spark.table(lake.spark_system_table(LOG)), load_replays(lake).origins
         records = without_repeated(records, log, pipeline.traits, replayed)
+    condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
+    if pipeline.traits.knows_addresses:
+        records = with_found_keys(pipeline, records, raw, condition)
     if pipeline.traits.schema_policies:
-        condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
         records = with_refusals(pipeline, records, condition, known_through(pipeline, window.mark.tick))
     ordered = order_records(
         records, window.mark.next_ordinal, expected, pipeline.known_tables, pipeline.traits
