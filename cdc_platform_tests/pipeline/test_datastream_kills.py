@@ -63,9 +63,10 @@ def test_a_kill_after_each_commit_changes_nothing(
         ]
         folder.write(events[-5:])
         folder.put(folder.path / f"shop_users/2027/01/15/08/00/bad{number}.jsonl", b'{"uuid": \n')
-        with monkeypatch.context() as patched, pytest.raises(Killed):
+        with monkeypatch.context() as patched:
             patched.setattr(module, name, fatal(getattr(module, name)))
-            run_tick(open_pipeline(pipeline.settings), spark)
+            with pytest.raises(Killed):
+                run_tick(open_pipeline(pipeline.settings), spark)
     pipeline = sync(pipeline, spark)
     expected = sorted(end_state(events).values(), key=lambda row: int(row["id"]))
     assert expected == found_rows(pipeline, "users")
