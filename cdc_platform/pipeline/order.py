@@ -35,6 +35,7 @@ from cdc_platform.model.schemas import TIMESTAMP
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.addresses import with_found_keys
 from cdc_platform.pipeline.evolve import between_positions, data_changes_between, evolve_tables, known_through
+from cdc_platform.pipeline.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.schema_policies import with_refusals
@@ -150,6 +151,7 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
         records = without_repeated(records, log, pipeline.traits, replayed)
     condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
     if pipeline.traits.knows_addresses:
+        records = with_shifted_keys(pipeline, records, condition)
         records = with_found_keys(pipeline, records, raw, condition)
     if pipeline.traits.schema_policies:
         records = with_refusals(pipeline, records, condition, known_through(pipeline, window.mark.tick))

@@ -1,4 +1,4 @@
-"""Oracle's rollbacks of inserts, which know their row by its ROWID only."""
+"""Oracle: rollbacks that know their row by its ROWID only, and statements that shift keys."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 FOLDER: Final = "HR_JOBS/2027/01/15/08/00"
 
 
-def line(uuid: str, change: str, scn: int, row_id: str, row: dict[str, Any]) -> bytes:
+def line(uuid: str, change: str, scn: int, row_id: str, row: dict[str, Any], tx_id: str = "") -> bytes:
     """Return the line of an event of the table `JOBS`."""
     moment = to_rfc3339(ORIGIN + scn * 1_000_000)
     event = {
@@ -88,3 +88,33 @@ def test_a_rollback_finds_the_row_that_it_takes_away(
     assert found_rows(pipeline, "JOBS") == [{"id": 3}]
     assert [held.record_id[:2] for held in load_held(pipeline.lake)] == ["f-"]
     assert failed_checks(pipeline, spark) == {}
+
+
+def test_keys_that_shift_belong_to_the_rows_that_have_them(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A key that is written before it is freed has its new row, in one file and over several ticks."""
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path, {}, source="oracle")
+    rows = [
+        line(f"i{key}", "INSERT", 100, f"R{key}", {"id": key, "name": f"R{key}"}) for key in (1, 2, 11, 12)
+    ]
+    folder.put(tmp_path / FOLDER / "one.jsonl", b"".join(rows))
+    # UPDATE t SET id = id + 1, twice.
+    up, later = ([shift(begin, place) for place in range(4)] for begin in (1, 11))
+    folder.put(tmp_path / FOLDER / "two.jsonl", b"".join(up))
+    folder.put(tmp_path / FOLDER / "three.jsonl", later[2] + later[0])
+    pipeline = sync(pipeline, spark)
+    folder.put(tmp_path / FOLDER / "four.jsonl", later[1] + later[3])
+    pipeline = sync(pipeline, spark)
+    expected = {2: "R1", 3: "R2", 12: "R11", 13: "R12"}
+    assert [{"id": key, "name": name} for key, name in expected.items()] == found_rows(pipeline, "JOBS")
+    assert failed_checks(pipeline, spark) == {}
+
+
+def shift(begin: int, place: int) -> bytes:
+    """Return the half at a place of a statement that gives two rows the next keys."""
+    key, row_id = begin + (place + 1) // 2, f"R{begin + place // 2}"
+    change = "UPDATE-INSERT" if place % 2 else "UPDATE-DELETE"
+    row = {"id": key, "name": row_id}
+    return line(f"s{begin}-{place}", change, 200 + place, row_id, row, tx_id=f"t{begin}")
