@@ -44,7 +44,8 @@ def line(uuid: str, change: str, scn: int, row_id: str, row: dict[str, Any], tx_
             "ssn": 0,
             "primary_keys": ["id"],
             "change_type": change,
-            "is_deleted": change == "DELETE",
+            "is_deleted": "DELETE" in change,
+            "tx_id": tx_id or uuid,
         },
         "payload": row,
     }
