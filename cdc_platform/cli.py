@@ -9,6 +9,7 @@ from cdc_platform.commands.check import check
 from cdc_platform.commands.cuts import cuts
 from cdc_platform.commands.demo import demo
 from cdc_platform.commands.explain import explain
+from cdc_platform.commands.quarantine import quarantine
 from cdc_platform.commands.simulate import simulate
 from cdc_platform.commands.status import status
 from cdc_platform.commands.sync import sync
@@ -36,6 +37,9 @@ Ask how a row came to be, and which moments of the past can be read:
   cdc-platform explain examples/my_bank/defs.yaml accounts 42
   cdc-platform cuts examples/my_bank/defs.yaml
 \b
+See what could not be used, and try it again:
+  cdc-platform quarantine list examples/my_bank/defs.yaml
+\b
 Run it with Dagster's UI and the pipeline's sensor:
   CDC_PLATFORM_DEFS=examples/my_bank/defs.yaml dagster dev -w workspace.yaml
 """
@@ -59,7 +63,7 @@ def main() -> None:
     """Change data of Spanner, Datastream and Debezium as lakehouse tables that are right at every moment."""
 
 
-for command in (demo, simulate, sync, status, check, explain, cuts):
+for command in (demo, simulate, sync, status, check, explain, cuts, quarantine):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -70,11 +70,12 @@ def _describe_step(found: "Explanation", step: "Step") -> list[str]:
     partition = found.partitions.get(change.partition_token, change.partition_token)
     shown = f"first shown by cut {cut.cut} at {to_rfc3339(cut.position_micros)}" if cut else "in no cut yet"
     lines = [
-        f"#{step.number} {change.kind.value} at {to_rfc3339(change.commit_micros)}",
+        f"#{step.number} {change.kind.value} at {to_rfc3339(change.made_micros)}",
         f"     transaction {change.transaction_id}",
         f"     partition   {partition}",
         f"     record      {change.record_id}, mod {change.mod_ordinal}",
         f"     tick        {change.tick}, {shown}",
+        *([f"     key before  {change.previous_keys}"] if change.previous_keys else []),
     ]
     width = max((len(column.column) for column in step.columns), default=0)
     for column in step.columns:

@@ -34,6 +34,8 @@ from cdc_platform.spark.typed import (
 
 COPIED: Final = -2
 """Ordinal of what an initial copy has: it comes before all changes."""
+COPIED_KEY: Final = ""
+"""The same where the order is that of order keys."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,13 @@ def read_changes(
         log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(source.since_micros)))
     if source.span.after_micros is not None:
         log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(source.span.after_micros)))
+    words = LogWords.of(pipeline.traits, is_late=source.span.is_late)
     if source.span.has_truncates:
-        log = with_truncated_rows(log) if source.keeps_truncated else after_truncates(log)
+        without = with_truncated_rows if source.keeps_truncated else after_truncates
+        log = without(log, words.position)
     if not pipeline.traits.comes_in_order:
         log = with_tombstones(log, _buried(pipeline, spark, source))
     has_patches = source.span.has_patches
-    words = LogWords.of(pipeline.traits)
     changes = type_changes(log, source.schema, has_patches=has_patches, has_origin=has_origin, words=words)
     if source.copy is None or source.copy.head is None:
         return changes
@@ -145,7 +148,7 @@ def read_changes(
     flags = [F.lit(True).alias(named(column.name)) for column in source.schema.value_columns]
     copied = rows.select(
         F.lit(ChangeKind.INSERT.value).alias(KIND),
-        F.lit(COPIED).cast("bigint").alias(ORDINAL),
+        (F.lit(COPIED_KEY) if source.span.is_late else F.lit(COPIED).cast("bigint")).alias(ORDINAL),
         *(origin if has_origin else []),
         *(F.expr(_copied_value(column)).alias(column.name) for column in source.schema.columns),
         *(flags if has_patches else []),

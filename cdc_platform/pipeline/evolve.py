@@ -124,9 +124,14 @@ def _find(
 
 
 def data_changes_between(after_micros: int | None, until_micros: int) -> str:
-    """Return the filter of the raw records that lie between two positions of the log."""
+    """Return the filter of the raw data change records that lie between two positions of the log."""
+    return between_positions(RecordKind.DATA_CHANGE, after_micros, until_micros)
+
+
+def between_positions(kind: RecordKind, after_micros: int | None, until_micros: int) -> str:
+    """Return the filter of the raw records of a kind that lie between two positions of the log."""
     until = to_datetime(until_micros).isoformat()
-    condition = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp <= '{until}'"
+    condition = f"kind = '{kind.value}' and record_timestamp <= '{until}'"
     if after_micros is None:
         return condition
     return f"{condition} and record_timestamp > '{to_datetime(after_micros).isoformat()}'"

@@ -11,6 +11,7 @@ from cdc_platform.lake.commits import POSITION, ancestors_of, fact, head, read_m
 from cdc_platform.lake.control import load_lineage, load_stuck
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.quarantine import has_replays, replayed_records
 from cdc_platform.model.lineage import violations, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_datetime
@@ -32,16 +33,21 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     if scope.after_micros is not None:
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
     read = raw.select(F.expr(RECORD_ID).alias("record_id"))
-    # What comes again was logged before.
-    around = EVERYTHING if pipeline.traits.repeats_within_s is not None else scope
+    # What comes again was logged before, and what is replayed is logged later.
+    is_apart = pipeline.traits.repeats_within_s is not None or has_replays(pipeline.lake)
+    around = EVERYTHING if is_apart else scope
+    held = _quarantine(pipeline, spark, around)
     places = {
         "read": read,
         "logged": _log(pipeline, spark, around).select("record_id"),
-        "held": _quarantine(pipeline, spark, around).select("record_id"),
+        "held": held.where("replayed_at is null").select("record_id"),
+        "replayed": held.where("replayed_at is not null").select("record_id"),
     }
     if around is not scope:
         asked = read.distinct()
-        places |= {name: places[name].join(asked, "record_id", "left_semi") for name in ("logged", "held")}
+        places |= {
+            name: places[name].join(asked, "record_id", "left_semi") for name in places if name != "read"
+        }
     total, distinct, in_log, in_quarantine, lost = _count_places(places)
     return Verdict(
         passed=lost == 0 and distinct == in_log + in_quarantine,
@@ -58,20 +64,24 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
 
 
 def _count_places(places: Mapping[str, DataFrame]) -> tuple[int, ...]:
-    """Return how many records were read, with and without duplicates, are in the log, held, and neither."""
+    """Return how many records were read, with and without duplicates, are in the log, held, and neither.
+
+    What was replayed is held as long as the log does not have it, be it under another identity.
+    """
     marked = [
         found.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
         for name, found in places.items()
     ]
     records = reduce(DataFrame.unionByName, marked).groupBy("record_id")
-    read, logged, held = (F.col(name) for name in places)
+    read, logged, held, replayed = (F.col(name) for name in places)
+    is_held = (held > 0) | (replayed > 0) & (logged == 0)
     return _first(
         records.agg(*(F.sum(name).alias(name) for name in places)).agg(
             F.sum(read),
             F.count_if(read > 0),
             F.count_if(logged > 0),
-            F.count_if(held > 0),
-            F.count_if((read > 0) & (logged == 0) & (held == 0)),
+            F.count_if(is_held),
+            F.count_if((read > 0) & (logged == 0) & ~is_held),
         )
     )
 
@@ -109,6 +119,10 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         .where(F.col("order_key") <= F.col("before"))
         .count()
     )
+    if has_replays(pipeline.lake):
+        # What is replayed keeps its commit timestamp.
+        replayed = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
+        changes = changes.join(replayed, "record_id", "left_anti")
     overlapping = _count_overlaps(changes)
     return Verdict(
         cut_up == 0 and displaced == 0 and overlapping == 0,

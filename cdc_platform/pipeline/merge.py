@@ -143,6 +143,10 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
         span = whole_span(pipeline, table, find_copy(pipeline, found, table))
     else:
         span = _pending(pipeline, found, table, cut, handover)
+    # What belongs before the changes that the table has already cannot be merged upon them.
+    is_late = span.is_late and handover is None and not is_anew
+    if is_late:
+        span = whole_span(pipeline, table, find_copy(pipeline, found, table))
     # Readers of a cut see the columns that its snapshots were made with.
     has_its_columns = base is not None and base.schema_id == found.metadata.current_schema_id
     # The first version of a copied table is built even where the log has nothing upon the copy.
@@ -159,6 +163,7 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
         return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
     if is_anew:
         tell_of_rebuild(schema)
+    if is_anew or is_late:
         base = first_version(pipeline, spark, found, table)
     return plan_build(pipeline, spark, schema, require_base(base, table), span)
 

@@ -1,7 +1,7 @@
 """Files of a folder, local or of an object store, by a file system of Arrow."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -45,6 +45,22 @@ class FileStore:
                     size_bytes=info.size,
                     modified_micros=(info.mtime_ns or 0) // 1000,
                 )
+
+    def existing(self, paths: Collection[str]) -> frozenset[str]:
+        """Return those of these files that are there.
+
+        Raises:
+            AccessDenied: they may not be read.
+            SourceUnreachable: the store does not answer.
+        """
+        within = sorted(paths)
+        try:
+            found = self._system.get_file_info([path.removeprefix(self._scheme) for path in within])
+        except (OSError, pa.ArrowException) as error:
+            raise told_error(error, self.location) from error
+        return frozenset(
+            path for path, info in zip(within, found, strict=True) if info.type is fs.FileType.File
+        )
 
     def read(self, path: str) -> bytes:
         """Return what a file holds.

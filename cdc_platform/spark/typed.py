@@ -35,9 +35,9 @@ class LogWords:
     kind: str
 
     @classmethod
-    def of(cls, traits: SourceTraits) -> "LogWords":
-        """Return the words for the log of a source."""
-        position = "ordinal" if traits.comes_in_order else "order_key"
+    def of(cls, traits: SourceTraits, *, is_late: bool = False) -> "LogWords":
+        """Return the words for the log of a source, where some changes entered it late or none."""
+        position = "ordinal" if traits.comes_in_order and not is_late else "order_key"
         if not traits.hands_out_events:
             return cls(position, "commit_timestamp", "change_kind")
         # An event with a whole row tells that the row exists, whatever was known of it.

@@ -2,20 +2,20 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CdcError
-from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import SourceFile, choose_files, files_to_json
 from cdc_platform.model.lineage import Lineage, live, plan_slices
 from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.sightings import Look, SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.sources.datastream.file_events import decode_file
+from cdc_platform.sources.datastream.file_events import decode_file, decode_text
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
@@ -106,10 +106,20 @@ class DatastreamSource:
         is_root_read = any(piece.token == ROOT_TOKEN for piece in slices)
         fresh = sorted({file.folder for file in listed} - known) if is_root_read else []
         is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
-        if not (choice.files or fresh or is_unread):
+        if not (choice.files or fresh or is_unread or request.has_replay):
             return ReadPlan(())
         inputs = {"files": files_to_json(choice.files if slices else ()), "announced": fresh}
         return ReadPlan(slices, json.dumps(inputs))
+
+    def readable(self, origins: Collection[str]) -> frozenset[str]:
+        """Return those of these files that are still there."""
+        return self.store.existing(origins)
+
+    def decode_again(
+        self, origin: str, text: str, _position: int | None
+    ) -> Iterator[SourceEvent | FaultyEvent]:
+        """Yield what the text of a faulty event tells by the present settings."""
+        return decode_text(self.settings, origin, text)
 
     def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
         """Return a column as it is."""
