@@ -86,7 +86,7 @@ def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings,
 
 
 def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
-    """Where files are gone, the event's text or raw record is judged anew; of a broken one nothing is left."""
+    """Where files are gone, the event's text or raw record is judged anew; of a broken one nothing is."""
     folder = StreamFolder(tmp_path)
     path = tmp_path / "shop_visits/2027/01/15/08/00/one.jsonl"
     pipeline = with_source(make_pipeline(session_lake, tmp_path), keyless={"*": "refuse"})
