@@ -22,6 +22,7 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
             **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(RAW_CHANGE_RECORDS)},
         ),
         partitions_def=change_stream_partitions(assets.pipeline),
+        deps=list(assets.upstream),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description="Change records as the source sent them, with the control records and one row for each "
         "slice and each file.\n\nA partition here is a live partition of the source: one of a change stream, "

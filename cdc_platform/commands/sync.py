@@ -10,6 +10,7 @@ import click
 
 from cdc_platform.commands.common import DEFS, NAME, examples, start_spark
 from cdc_platform.errors import CdcError
+from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.stopping import stop_signals
 
@@ -102,7 +103,11 @@ def _is_caught_up(outcome: "TickOutcome", target_micros: int, *, hands_out_event
     if outcome.copy.is_going_on:
         return False
     if hands_out_events:
-        return not outcome.read.committed
+        from cdc_platform.pipeline.follow import is_idle
+
+        # A file that cannot be read is asked for with every tick, and nothing more comes of it.
+        has_news = outcome.read.records.get(RecordKind.CHILD_PARTITIONS, 0) > 0
+        return not outcome.read.committed or (is_idle(outcome) and not has_news)
     return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
 
 

@@ -108,19 +108,22 @@ def _find(
 ) -> tuple[SchemaEvent, ...]:
     assert mark.position_micros is not None
     window = data_changes_between(history.position_micros, mark.position_micros)
+    widens = not pipeline.traits.comes_in_order
     shapes = {shape for batch in _batches(pipeline, window) for shape in _shapes(batch)}
     parsed = {shape: _parse(pipeline, shape) for shape in shapes}
     tables = {
         found.table
         for found in parsed.values()
-        if found is not None and is_news(history, found.table, found.columns, is_whole=found.is_whole)
+        if found is not None
+        and is_news(history, found.table, found.columns, is_whole=found.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
     sightings = _sightings(pipeline, window, tables) if tables else {}
     for name in tables & copies.keys():
         told = [*sightings.get(name, ()), copies[name]]
         sightings[name] = sorted(told, key=lambda sighting: sighting.micros)
-    return find_events(history, mark.tick, sightings, pipeline.source.look(mark.position_micros))
+    look = pipeline.source.look(mark.position_micros)
+    return find_events(history, mark.tick, sightings, look, widens=widens)
 
 
 def data_changes_between(after_micros: int | None, until_micros: int) -> str:

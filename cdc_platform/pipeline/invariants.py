@@ -16,6 +16,7 @@ from cdc_platform.model.lineage import violations, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.model.traits import SourceTraits
+from cdc_platform.pipeline.file_checks import check_files
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.source_checks import check_schema, check_source
 from cdc_platform.pipeline.table_checks import check_fold, check_histories, check_keys
@@ -227,6 +228,16 @@ CHECKS: tuple[Check, ...] = (
         "A finished partition has children; a child starts once, after all its parents finished.",
         every_tick=True,
         run=check_lineage,
+    ),
+    Check(
+        "files_readable",
+        "partition_lineage",
+        "Every file that the newest tick was to read could be read. A warning names those that could not "
+        "and why; the others are read all the same, and these are asked for again with every tick.",
+        every_tick=True,
+        run=check_files,
+        applies=lambda traits: traits.hands_out_events,
+        is_warning=True,
     ),
     Check(
         "partitions_alive",
