@@ -26,7 +26,7 @@ class Marker:
 
 
 def list_markers(lake: Lake, after_tick: int = 0, until_tick: int | None = None) -> tuple[Marker, ...]:
-    """Return the markers that ticks `(after_tick, until_tick]` have read, in the source's order; each once."""
+    """Return the markers that ticks `(after_tick, until_tick]` have read, in order; each once."""
     window = f"kind = '{RecordKind.MESSAGE.value}' and tick > {after_tick}"
     if until_tick is not None:
         window += f" and tick <= {until_tick}"

@@ -75,7 +75,7 @@ class EventBatches:
         )
         self._rows.append(row)
 
-    def report_file(  # noqa: PLR0913  a report has many parts, and most files have none of the last three
+    def report_file(
         self,
         piece: Slice,
         file: SourceFile,

@@ -125,7 +125,7 @@ def _sorted(rows: Iterable[Row]) -> list[Row]:
 def test_the_lake_is_the_database(
     spark: "SparkSession", session_lake: LakeSettings, capturing: Cluster, tmp_path: Path
 ) -> None:
-    """It is at the end, and its log at each checkpoint, though engine and pipeline were stopped and killed."""
+    """It is at the end, and its log at each checkpoint, though the engine was stopped and killed."""
     with database(capturing, "engine_to_lake") as name:
         settings = settings_of(capturing, name, tmp_path / "spool", session_lake)
         work = Workload(
@@ -145,15 +145,15 @@ def test_the_lake_is_the_database(
                 run_tick(pipeline, spark)
             checkpoints += run
             sync(pipeline, spark)
-    assert [] == quarantined_rows(pipeline)
+    assert quarantined_rows(pipeline) == []
     for table in TABLES:
         assert true_rows(checkpoints[-1], table) == stored_rows(pipeline, checkpoints[-1], table), table
     markers = {marker.content: marker for marker in list_markers(pipeline.lake) if marker.prefix == PREFIX}
-    assert ["1", "2", "3"] == list(markers)
+    assert list(markers) == ["1", "2", "3"]
     log = log_rows(pipeline)
     for checkpoint in checkpoints:
         limit = markers[str(checkpoint.number)].order_key
         before = [change for change in log if change["order_key"] < limit]
         for table in TABLES:
             assert true_rows(checkpoint, table) == folded_rows(before, checkpoint, table), checkpoint.number
-    assert {} == failed_checks(pipeline, spark)
+    assert failed_checks(pipeline, spark) == {}

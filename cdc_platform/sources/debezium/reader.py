@@ -92,6 +92,8 @@ class _Reading:
             if total_bytes > MOST_BYTES and self.gate.has_whole:
                 break
             self._read_file(file)
+            if self.failed:
+                break  # what comes later must not enter the log before it
             total_bytes += file.size_bytes
         yield from self._give_out(self._open_up(), batches, piece)
 
