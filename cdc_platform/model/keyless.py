@@ -17,6 +17,7 @@ COPY: Final = "__copy"
 UNNUMBERED: Final = 0
 """What a source writes for the number, which only who knows the rows before can tell."""
 
+_BEGINNING: Final = f'{{"{COPY}":'
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
@@ -32,6 +33,11 @@ def keyless_keys(values: Mapping[str, Any]) -> str:
 def keys_text(row: str, copy: int) -> str:
     """Return a key as the log writes it."""
     return f'{{"{COPY}":{copy},"{ROW}":"{row}"}}'
+
+
+def is_keyless(keys: str) -> bool:
+    """Whether a key of the log is one that its row has got here."""
+    return keys.startswith(_BEGINNING)
 
 
 def keyless_columns() -> list[dict[str, Any]]:

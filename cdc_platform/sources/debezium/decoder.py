@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
+from cdc_platform.model.keyless import is_keyless
 from cdc_platform.sources.debezium.envelope import (
     DataEvent,
     Heartbeat,
@@ -30,7 +31,7 @@ from cdc_platform.sources.debezium.pairing import key_text
 from cdc_platform.sources.debezium.plans import Planner, check_masks
 from cdc_platform.sources.debezium.positions import is_snapshot, order_key
 from cdc_platform.sources.debezium.rows import RowDecoder
-from cdc_platform.sources.debezium.settings import BinaryMode, DebeziumSettings
+from cdc_platform.sources.debezium.settings import BinaryMode, DebeziumSettings, SnapshotPolicy
 from cdc_platform.sources.debezium.state import DecoderState
 
 
@@ -145,7 +146,12 @@ class Decoder:
         self._check_identity(event)
         self.state.pairer.remember(event)
         table = self._table(event)
-        return list(self._rows.decode(event, table, self._is_full(event, table)))
+        changes = list(self._rows.decode(event, table, self._is_full(event, table)))
+        is_replaced = self.settings.snapshots is SnapshotPolicy.REPLACE or any(
+            is_keyless(change.keys) for change in changes
+        )
+        position = event.message.position
+        return [*self.state.snapshots.take(event.source, changes, position, replaces=is_replaced)]
 
     def _table(self, event: DataEvent) -> str:
         """Return the table's name in the lake, which that of a partition is not.

@@ -100,7 +100,8 @@ class TransactionGate:
             ended = self._of(told.transaction_id)
             ended.expected = told.event_count
             ended.take_place(arrival)
-            self._current = ""
+            if self._current == told.transaction_id:
+                self._current = ""
         elif isinstance(told, Checkpoint):
             self._take_note(told, arrival)
         elif isinstance(told, Signal):

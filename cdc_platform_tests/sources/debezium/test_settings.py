@@ -21,7 +21,7 @@ from cdc_platform.sources.debezium.settings import (
 INPUTS: list[Input] = [
     FilesInput("events/*.jsonl"),
     KafkaInput("localhost:9092", r"s\..*", {"kafka.security.protocol": "SSL"}),
-    EngineInput("postgresql://localhost/d", "slot", "publication", ("public.a",), {"a": "b"}),
+    EngineInput("localhost", "d", "reader", "spool", tables=("public.a",), properties={"a": "b"}),
 ]
 
 
@@ -47,7 +47,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"input": {"files": {}}}, "input.files.path"),
     ({"input": {"files": {"path": "x"}, "kafka": {}}}, "input"),
     ({"input": {"files": {"path": "x", "paths": "y"}}}, "input.files.paths"),
-    ({"input": {"engine": {"postgres": "p", "slot": "s", "publication": ""}}}, "input.engine.publication"),
+    ({"input": {"engine": {"host": "h", "database": "d", "user": "u", "spool": ""}}}, "input.engine.spool"),
     ({"strategy": "guess"}, "strategy"),
     ({"connector": {"times": "micro"}}, "connector.times"),
     ({"connector": {"placeholder": "hex:F"}}, "connector.placeholder"),
