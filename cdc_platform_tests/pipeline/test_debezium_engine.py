@@ -21,6 +21,7 @@ from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.sources.debezium.settings import DebeziumSettings, EngineInput, Strategy
 from cdc_platform.sources.debezium.source import DebeziumSource
+from cdc_platform.sources.debezium.spool import Spool
 from cdc_platform_tests.pipeline.test_datastream import failed_checks
 from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
@@ -43,7 +44,14 @@ def settings_of(server: Cluster, name: str, spool: Path, lake: LakeSettings) -> 
     """Return the settings of a pipeline that captures a database."""
     everything = {"publication.autocreate.mode": "all_tables"}
     place = EngineInput(
-        "127.0.0.1", name, SUPERUSER, str(spool), port=server.port, slot=name, properties=everything
+        "127.0.0.1",
+        name,
+        SUPERUSER,
+        str(spool),
+        port=server.port,
+        slot=name,
+        properties=everything,
+        keep_spool_s=0,
     )
     return PipelineSettings(name, DebeziumSettings(place, strategy=Strategy.ENRICH), lake)
 
@@ -157,6 +165,7 @@ def test_the_lake_is_the_database(
             checkpoints += run
             sync(pipeline, spark)
     assert quarantined_rows(pipeline) == []
+    assert Spool(tmp_path / "spool").files()[0].first_offset > 0
     for table in TABLES:
         last = checkpoints[-1]
         assert difference(true_rows(last, table), stored_rows(pipeline, last, table)) == []
