@@ -37,6 +37,7 @@ from cdc_platform.pipeline.evolve import between_positions, data_changes_between
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.spark.keyless import IS_UNNUMBERED, number_copies
 from cdc_platform.spark.order import (
     SINGLE_TASK_RECORDS,
     TRANSACTION,
@@ -150,6 +151,8 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
     ordered = order_records(
         records, window.mark.next_ordinal, expected, pipeline.known_tables, pipeline.traits
     ).persist()
+    if pipeline.traits.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
+        ordered = number_copies(ordered, spark.table(lake.spark_system_table(LOG)))
     if pipeline.traits.leaves_values_out:
         ordered = complete_changes(pipeline, spark, ordered, window.mark.tick)
     try:
