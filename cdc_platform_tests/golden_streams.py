@@ -1,8 +1,9 @@
 """Golden streams: recorded change streams as files, with the log and the tables that they must become.
 
-Each folder of `golden/change_streams/` holds `README.md`, `raw.jsonl` (rows of RAW_CHANGE_RECORDS, columns that are not
-named are null), `log.jsonl` (the essential columns of the change log, in order), `tables/TABLE.jsonl` (rows
-by key, values as the source writes them) and, where something cannot be decoded, `quarantine.jsonl`.
+Each folder of `golden/change_streams/` holds `README.md`, `raw.jsonl` (rows of RAW_CHANGE_RECORDS, in which
+columns that are not named are null), `log.jsonl` (the essential columns of the change log, in order),
+`tables/TABLE.jsonl` (rows by key, values as the source writes them) and, where something cannot be decoded,
+`quarantine.jsonl`.
 """
 
 import json
