@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.components import connected
+from cdc_platform.model.connected_rows import connected
 from cdc_platform.model.records import ModType
 from cdc_platform.model.resolution import RowChange, RowId, StoredRows, Values, needed_rows, resolve
 from cdc_platform.pipeline.pipeline import Pipeline
