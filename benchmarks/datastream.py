@@ -1,9 +1,9 @@
 """Files of Datastream: a pipeline beside Spark's own reading of the same files, and ticks with nothing new.
 
-A million events of MySQL lie in 2,000 files of JSON lines: inserts, updates and deletes of a table with ten
-columns. The pipeline reads, orders, merges and publishes them; beside it, `spark.read.json` reads the same
-files and counts them by table. Then the ledger is told of 100,000 files that lie there and have been read, and
-ticks are timed that find nothing new.
+A million events of MySQL lie in 2,000 files of JSON lines: inserts, updates and deletes of one table of
+ten columns. The pipeline reads, orders, merges and publishes them; beside it, `spark.read.json` reads the
+same files, every value of them. Then the ledger is told of 100,000 files that lie there and have been read,
+and ticks are timed that find nothing new.
 """
 
 import argparse

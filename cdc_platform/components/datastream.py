@@ -112,7 +112,10 @@ class Source(dg.Model, dg.Resolvable):
         float, says("Seconds for which a deleted row is remembered, so that no late event brings it back.")
     ] = 7 * DAY_S
     late_files_s: Annotated[
-        float, says("Seconds back in time for which folders are looked through for files that came late.")
+        float,
+        says(
+            "Seconds for which files and events may come late, or again: repeated ones are known within it."
+        ),
     ] = 3 * DAY_S
     most_files: Annotated[int, says("Files that one tick reads at most.")] = 10_000
     most_bytes: Annotated[int, says("Bytes that one tick reads at most.")] = 2 * 1024**3

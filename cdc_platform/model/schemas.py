@@ -30,7 +30,7 @@ SLICE: Final = pa.struct(
 RAW_CHANGE_RECORDS: Final = pa.schema(
     [
         ("tick", pa.int64()),
-        # data_change, heartbeat, child_partitions or slice: model/records.py, RecordKind
+        # data_change, heartbeat, child_partitions, file, message or slice: model/records.py, RecordKind
         ("kind", pa.string()),
         # "" is the query without a token that a stream begins with
         ("partition_token", pa.string()),

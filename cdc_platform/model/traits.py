@@ -23,6 +23,7 @@ class SourceTraits:
             comes again comes within one tick.
         tombstones_s: for how long deletions leave tombstones.
         leaves_values_out: whether changes may lack values that have not changed.
+        has_keyless_tables: whether tables may have no key, so that their rows get one: see model/keyless.py.
         completes_log: whether the log has these values all the same, found where they were seen last.
         knows_addresses: whether deletes may know their row by its physical address only.
         schema_policies: tables whose columns do not follow the source's, with what becomes of events that
@@ -38,6 +39,7 @@ class SourceTraits:
     repeats_within_s: float | None = None
     tombstones_s: float | None = None
     leaves_values_out: bool = False
+    has_keyless_tables: bool = False
     completes_log: bool = False
     knows_addresses: bool = False
     schema_policies: tuple[tuple[str, SchemaPolicy], ...] = ()

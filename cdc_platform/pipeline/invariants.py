@@ -16,6 +16,7 @@ from cdc_platform.model.lineage import violations, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.model.traits import SourceTraits
+from cdc_platform.pipeline.event_checks import check_arrival, check_snapshots, check_values
 from cdc_platform.pipeline.file_checks import check_files
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.source_checks import check_schema, check_source
@@ -221,6 +222,36 @@ CHECKS: tuple[Check, ...] = (
         every_tick=True,
         run=check_transactions,
         applies=lambda traits: traits.keeps_transactions and not traits.hands_out_events,
+    ),
+    Check(
+        "transactions_arrive",
+        "change_log",
+        "Every transaction has come whole. A warning names the one that holds back what comes after it, with "
+        "how much of it has come.",
+        every_tick=True,
+        run=check_arrival,
+        applies=lambda traits: traits.keeps_transactions and traits.hands_out_events,
+        is_warning=True,
+    ),
+    Check(
+        "values_resolved",
+        "change_log",
+        "Every value that the source did not send is known from before. A warning tells which are not, and "
+        "what else events leave in doubt.",
+        every_tick=False,
+        run=check_values,
+        applies=lambda traits: traits.leaves_values_out,
+        is_warning=True,
+    ),
+    Check(
+        "snapshots_agree",
+        "change_log",
+        "Every row is in the newest snapshot of its table, or has been changed since. A warning counts rows "
+        "that a repeated snapshot does not have.",
+        every_tick=False,
+        run=check_snapshots,
+        applies=lambda traits: traits.leaves_values_out,
+        is_warning=True,
     ),
     Check(
         "lineage_sound",

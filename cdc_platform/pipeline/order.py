@@ -40,6 +40,7 @@ from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.spark.keyless import IS_UNNUMBERED, number_copies
 from cdc_platform.spark.order import (
     SINGLE_TASK_RECORDS,
     TRANSACTION,
@@ -147,7 +148,8 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
     if window.late:
         records = records.unionByName(_judged_anew(raw, window.late))
     if pipeline.traits.repeats_within_s is not None:
-        log, replayed = spark.table(lake.spark_system_table(LOG)), load_replays(lake).origins
+        replayed = load_replays(lake).origins
+        log = _remembered(pipeline, spark, window, everything=bool(replayed))
         records = without_repeated(records, log, pipeline.traits, replayed)
     condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
     if pipeline.traits.knows_addresses:
@@ -158,6 +160,8 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
     ordered = order_records(
         records, window.mark.next_ordinal, expected, pipeline.known_tables, pipeline.traits
     ).persist()
+    if pipeline.traits.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
+        ordered = number_copies(ordered, spark.table(lake.spark_system_table(LOG)))
     if pipeline.traits.leaves_values_out:
         ordered = complete_changes(pipeline, spark, ordered, window.mark.tick)
     try:
@@ -176,6 +180,15 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
     finally:
         ordered.unpersist()
     return stats
+
+
+def _remembered(pipeline: Pipeline, spark: SparkSession, window: _Window, *, everything: bool) -> DataFrame:
+    """Return the part of the log whose events may come again; the bound keeps older files unread."""
+    log = spark.table(pipeline.lake.spark_system_table(LOG))
+    if everything:
+        return log
+    oldest = (window.mark.position_micros or 0) - int((pipeline.traits.repeats_within_s or 0) * 1_000_000)
+    return log.where(F.col("commit_timestamp") >= F.lit(to_datetime(max(0, oldest))))
 
 
 def _bury(pipeline: Pipeline, ordered: DataFrame, window: _Window, step: TickStep) -> None:

@@ -1,7 +1,7 @@
 """Files of a folder, local or of an object store, by a file system of Arrow."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ class FileStore:
             SourceUnreachable: the store does not answer.
         """
         try:
-            found = self._list(self._root, is_recursive=True)
+            found: Iterable[fs.FileInfo] = self._list(self._root, is_recursive=True)
         except (OSError, pa.ArrowException):
             found = self._list_by_folder()
         for info in found:

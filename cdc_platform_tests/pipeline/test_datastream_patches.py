@@ -57,7 +57,7 @@ def row_of(events: Iterable[MadeEvent]) -> dict[str, Any] | None:
 def test_any_order_of_patches_gives_the_same_rows(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """A value that was not sent is that of the newest change before it which had one."""
+    """A value that was not sent is that of the newest change before it which had one, however late."""
     choice = random.Random(7)  # noqa: S311  no secret
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(

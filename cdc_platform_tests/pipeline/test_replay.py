@@ -10,15 +10,18 @@ import pytest
 from cdc_platform.lake.quarantine import count_quarantined, load_held
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.held import HeldFilter, ReplaySource
+from cdc_platform.model.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.invariants import check_nothing_lost
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.replay import replay_records
+from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
-from cdc_platform_tests.pipelines import log_rows
+from cdc_platform_tests.pipelines import log_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +89,7 @@ def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings,
 
 
 def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
-    """Where files are gone, the event's text or raw record is judged anew; of a broken one nothing is left."""
+    """Where a file is gone, texts and raw records are judged anew; of one that was broken nothing is left."""
     folder = StreamFolder(tmp_path)
     path = tmp_path / "shop_visits/2027/01/15/08/00/one.jsonl"
     pipeline = with_source(make_pipeline(session_lake, tmp_path), keyless={"*": "refuse"})
@@ -112,4 +115,58 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
         "the keys lack `id` of `visits`",
     }
     assert count_quarantined(pipeline.lake) == 3
+    assert failed_checks(pipeline, spark) == {}
+
+
+def message(op: str, key: int, value: str, lsn: int, *, has_key: bool = True) -> str:
+    """Return a line of the topic of PostgreSQL's `public.visits`."""
+    source = {"connector": "postgresql", "name": "db", "db": "shop", "schema": "public", "table": "visits"}
+    source |= {"snapshot": "false", "sequence": f'["{lsn - 1}","{lsn}"]'}
+    place: dict[str, Any] = {"ts_ms": lsn, "txId": lsn, "lsn": lsn}
+    told = {
+        "before": None,
+        "after": {"id": key, "v": value},
+        "source": source | place,
+        "op": op,
+        "ts_ms": lsn,
+    }
+    key_of = {"key": {"id": key}} if has_key else {}
+    return json.dumps({"topic": "db.public.visits", "value": told, **key_of}) + "\n"
+
+
+def test_events_of_a_log_in_order_enter_it_late(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """The tables and histories that they touch are built anew, as if they had come in time."""
+    columns = {"public.visits": {"id": "integer", "v": "text"}}
+    source = DebeziumSettings(FilesInput(str(tmp_path)), columns=columns)
+    options = {"public.visits": TableOptions(history=True)}
+    settings = PipelineSettings("late_events", source, session_lake, table_options=options)
+    lines = [
+        message("c", 1, "first", 100),
+        message("u", 1, "second", 200, has_key=False),
+        message("c", 2, "late", 250, has_key=False),
+        message("u", 1, "third", 300),
+    ]
+    (tmp_path / "events.jsonl").write_text("".join(lines), encoding="utf-8")
+    pipeline = sync(open_pipeline(settings), spark)
+    assert [(row["id"], row["v"]) for row in rows_of(pipeline, "public.visits")] == [(1, "third")]
+
+    keys = {"public.visits": ("id",)}
+    pipeline = open_pipeline(replace(settings, source=replace(source, keys=keys)))
+    assert len(replay_records(pipeline, HeldFilter(reason="without its key")).from_texts) == 2
+    run_tick(pipeline, spark)
+    assert [(row["id"], row["v"]) for row in rows_of(pipeline, "public.visits")] == [
+        (1, "third"),
+        (2, "late"),
+    ]
+    history = rows_of(pipeline, "public.visits__history")
+    versions = sorted((row["valid_from"], row["v"], row[IS_CURRENT]) for row in history)
+    assert [version[1:] for version in versions] == [
+        ("first", False),
+        ("second", False),
+        ("late", True),
+        ("third", True),
+    ]
+    assert load_held(pipeline.lake) == []
     assert failed_checks(pipeline, spark) == {}

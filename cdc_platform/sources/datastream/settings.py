@@ -49,7 +49,8 @@ class DatastreamSettings:
         columns: types of columns per table and column, where files do not tell them.
         schema_policy: policy per table for changes of its schema.
         tombstone_retention_s: how long a deleted row is remembered, so that no late event brings it back.
-        late_files_s: how far back in time folders are looked through for files that came late.
+        late_files_s: for how long files and events may come late or again: repeated events are recognised
+            within it.
         most_files: how many files one tick reads at most.
         most_bytes: how many bytes one tick reads at most, but always one file.
     """

@@ -7,7 +7,7 @@ yet, what was committed before it may pass, and the rest is read again by the ne
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.sources.debezium.decoder import Checkpoint, Decoded
 from cdc_platform.sources.debezium.envelope import Signal, TransactionBegin, TransactionEnd
 from cdc_platform.sources.event_batches import Released
@@ -23,14 +23,30 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """A transaction of which more is to come: ``seen`` of ``expected`` events, None where nothing tells.
+
+    ``since_micros`` is when it committed, None where nothing tells.
+    """
+
+    transaction_id: str
+    since_micros: int | None
+    seen: int
+    expected: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Passed:
     """What may enter the log, each with its origin.
 
     ``resume`` tells per origin from which position on it must be read again; the others have been read.
+    ``waiting`` are the transactions that hold back what comes after them.
     """
 
     events: tuple[tuple[Released, str], ...]
     resume: Mapping[str, int]
+    messages: tuple[tuple[SourceMessage, str], ...] = ()
+    waiting: tuple[Waiting, ...] = ()
 
 
 @dataclass(slots=True)
@@ -39,7 +55,9 @@ class _Transaction:
 
     members: list[tuple[SourceEvent | FaultyEvent, str]] = field(default_factory=list)
     messages: set[str] = field(default_factory=set)
+    notes: list[tuple[SourceMessage, str]] = field(default_factory=list)
     expected: int | None = None
+    since_micros: int | None = None
     first_order: str | None = None
     places: dict[str, int] = field(default_factory=dict)
 
@@ -63,6 +81,7 @@ class TransactionGate:
         self._is_one_stream = is_one_stream
         self._transactions: dict[str, _Transaction] = {}
         self._free: list[tuple[SourceEvent | FaultyEvent, str, int]] = []
+        self._free_notes: list[tuple[SourceMessage, str, int]] = []
         self._current = ""
 
     def take(self, arrivals: Iterable[Arrival]) -> None:
@@ -74,18 +93,29 @@ class TransactionGate:
         told = arrival.told
         if isinstance(told, TransactionBegin):
             self._current = told.transaction_id
-            self._of(told.transaction_id).take_place(arrival)
+            begun = self._of(told.transaction_id)
+            begun.take_place(arrival)
+            begun.since_micros = told.micros
         elif isinstance(told, TransactionEnd):
             ended = self._of(told.transaction_id)
             ended.expected = told.event_count
             ended.take_place(arrival)
-            self._current = ""
-        elif isinstance(told, Checkpoint) and told.is_transactional:
-            self._count(told.transaction_id, arrival, told.order_key)
+            if self._current == told.transaction_id:
+                self._current = ""
+        elif isinstance(told, Checkpoint):
+            self._take_note(told, arrival)
         elif isinstance(told, Signal):
             self._count(self._current, arrival)
         elif isinstance(told, SourceEvent | FaultyEvent):
             self._take_event(told, arrival)
+
+    def _take_note(self, told: Checkpoint, arrival: Arrival) -> None:
+        note = told.as_message()
+        if not note.transaction_id:
+            self._free_notes.append((note, arrival.origin, arrival.position))
+            return
+        self._count(note.transaction_id, arrival, note.order_key)
+        self._of(note.transaction_id).notes.append((note, arrival.origin))
 
     def _take_event(self, event: SourceEvent | FaultyEvent, arrival: Arrival) -> None:
         if isinstance(event, SourceEvent):
@@ -106,6 +136,8 @@ class TransactionGate:
         found.take_place(arrival)
         told = arrival.told
         identity = told.event_id if isinstance(told, SourceEvent) else None
+        if found.since_micros is None and isinstance(told, SourceEvent):
+            found.since_micros = told.source_micros
         found.messages.add(_message_of(identity) or f"{arrival.origin}#{arrival.position}")
         if order_key is not None and (found.first_order is None or order_key < found.first_order):
             found.first_order = order_key
@@ -122,34 +154,54 @@ class TransactionGate:
         """Return everything, each event by itself: nothing tells which transactions are whole."""
         members = [member for found in self._transactions.values() for member in found.members]
         events = [*members, *((event, origin) for event, origin, _ in self._free)]
-        return Passed(tuple((Released(event, "", 1), origin) for event, origin in events), {})
+        notes = [note for found in self._transactions.values() for note in found.notes]
+        notes += [(note, origin) for note, origin, _ in self._free_notes]
+        return Passed(tuple((Released(event, "", 1), origin) for event, origin in events), {}, tuple(notes))
 
     def open_up(self) -> Passed:
         """Return what may pass, in no particular order, and from where on the rest is to be read again."""
-        waiting = [found for found in self._transactions.values() if self._waits(found)]
-        orders = [found.first_order for found in waiting if found.first_order is not None]
+        waiting = {name: found for name, found in self._transactions.items() if self._waits(found)}
+        orders = [found.first_order for found in waiting.values() if found.first_order is not None]
         limit = min(orders, default=None)
         passed: list[tuple[Released, str]] = []
-        held: list[Mapping[str, int]] = [found.places for found in waiting]
+        notes: list[tuple[SourceMessage, str]] = []
+        held: list[Mapping[str, int]] = [found.places for found in waiting.values()]
         for event, origin, position in self._free:
-            if limit is not None and isinstance(event, SourceEvent) and event.order_key >= limit:
+            if _is_held(event.order_key if isinstance(event, SourceEvent) else None, limit):
                 held.append({origin: position})
             else:
                 passed.append((Released(event, "", 1), origin))
+        for note, origin, position in self._free_notes:
+            if _is_held(note.order_key, limit):
+                held.append({origin: position})
+            else:
+                notes.append((note, origin))
         for name, found in self._transactions.items():
-            if self._waits(found):
+            if name in waiting:
                 continue
-            if limit is not None and found.first_order is not None and found.first_order >= limit:
+            if _is_held(found.first_order, limit):
                 held.append(found.places)
             else:
                 passed += _released(name, found)
-        return Passed(tuple(passed), _earliest(held))
+                notes += found.notes
+        return Passed(tuple(passed), _earliest(held), tuple(notes), _told(waiting))
 
     def _waits(self, found: _Transaction) -> bool:
         """Whether more of a transaction is to come."""
         if found.expected is None:
             return True
         return not self._is_one_stream and not found.is_whole
+
+
+def _is_held(order_key: str | None, limit: str | None) -> bool:
+    return order_key is not None and limit is not None and order_key >= limit
+
+
+def _told(waiting: Mapping[str, _Transaction]) -> tuple[Waiting, ...]:
+    return tuple(
+        Waiting(name, found.since_micros, len(found.messages), found.expected)
+        for name, found in waiting.items()
+    )
 
 
 def _message_of(event_id: str | None) -> str | None:

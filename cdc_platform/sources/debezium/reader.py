@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
 from cdc_platform.sources.archives import trust_archives
 from cdc_platform.sources.debezium.decoder import Decoder
+from cdc_platform.sources.debezium.engine_settings import MARKER_PREFIX
 from cdc_platform.sources.debezium.gate import Arrival, Passed, TransactionGate
 from cdc_platform.sources.debezium.progress import STATE, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings
@@ -90,6 +92,8 @@ class _Reading:
             if total_bytes > MOST_BYTES and self.gate.has_whole:
                 break
             self._read_file(file)
+            if self.failed:
+                break  # what comes later must not enter the log before it
             total_bytes += file.size_bytes
         yield from self._give_out(self._open_up(), batches, piece)
 
@@ -117,13 +121,17 @@ class _Reading:
             batches.add_whole(released, piece, files[origin])
             _count(counts[origin], released)
             yield from batches.take_full()
+        for note, origin in passed.messages:
+            if not note.prefix.startswith(MARKER_PREFIX):
+                batches.add_message(note, piece, files[origin])
         for path, end in self.ends.items():
             progress = FileProgress(files[path].version, min(end, passed.resume.get(path, end)))
             batches.report_file(piece, files[path], counts[path], version=progress.to_text())
         for path, error in self.failed.items():
             batches.report_file(piece, files[path], counts[path], error)
         state = SourceFile(STATE, "", 0, 0, self.decoder.state.to_json())
-        batches.report_file(piece, state, FileCounts())
+        waiting = [asdict(one) for one in passed.waiting]
+        batches.report_file(piece, state, FileCounts(), waiting=waiting)
         report = SliceReport(
             piece.token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
         )

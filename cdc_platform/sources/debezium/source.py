@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
@@ -17,6 +18,7 @@ from cdc_platform.sources.debezium.capture import Capture
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.progress import STATE, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings, EngineInput
+from cdc_platform.sources.debezium.spool import Spool
 from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
 
@@ -94,6 +96,7 @@ class DebeziumSource:
         if self.capture is not None:
             self.capture.keep_going()
         known = ledger()
+        self._clear_spool(known)
         unread = [file for file in self._files() if FileProgress.of(known.get(file.path)).lacks(file)]
         is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
         # Only the engine knows whether the database has something new.
@@ -116,6 +119,16 @@ class DebeziumSource:
         for told in Decoder(self.settings).decode_lines([text], position or 0):
             if isinstance(told, SourceEvent | FaultyEvent):
                 yield told
+
+    def _clear_spool(self, known: Mapping[str, str]) -> None:
+        """Delete what the lake has had for long; whoever only looks deletes nothing."""
+        found = self.settings.input
+        if self.capture is None or not isinstance(found, EngineInput):
+            return
+        lines = {
+            Path(path).name: FileProgress.of(text).lines for path, text in known.items() if path != STATE
+        }
+        Spool(Path(found.spool)).delete_read(lines, time.time() - found.keep_spool_s)
 
     def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
         """Return a column as it is."""
