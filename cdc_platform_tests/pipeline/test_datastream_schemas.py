@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.pipeline.file_checks import check_files
+from cdc_platform.pipeline.follow import is_idle
+from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
 from cdc_platform_tests.pipelines import quarantined_rows
@@ -83,3 +88,29 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     is_wider = "`amount` is DECIMAL(10,2), and in the table INT64"
     assert [("frozen", is_wider), ("held", "`added` is new"), ("held", is_wider)] == reasons
     assert failed_checks(pipeline, spark) == {}
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """The others are read, nothing more is expected of it, and it is read once it can be."""
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path)
+    write_schemas(folder)
+    bad = folder.put(folder.path / "schemas/b1.avsc", b"{")
+    write(folder, "free", "a1", 100, 1, 5, "n1")
+    event = MadeEvent("u", "free", "INSERT", 110, {"id": 2})
+    unread = folder.write([event], name="b1_mysql-cdc-binlog_1.jsonl")
+    outcome = run_tick(pipeline, spark)
+    verdict = check_files(pipeline, spark, EVERYTHING)
+    assert (verdict.passed, verdict.facts) == (False, {"unread_files": 1})
+    assert str(unread) in verdict.summary
+    assert str(bad) in verdict.summary
+    outcome = run_tick(open_pipeline(pipeline.settings), spark)
+    # So `sync` ends although a tick would ask for the file again.
+    assert (outcome.read.committed, is_idle(outcome)) == (True, True)
+    assert [row["id"] for row in found_rows(pipeline, "free")] == [1]
+    bad.unlink()
+    pipeline = sync(pipeline, spark)
+    assert [row["id"] for row in found_rows(pipeline, "free")] == [1, 2]
+    assert check_files(pipeline, spark, EVERYTHING).passed
