@@ -14,6 +14,7 @@ from cdc_platform.model.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY, Addre
 from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.pipeline.pipeline import Pipeline
 
+_GLANCED: Final = ("kind", "record_timestamp", "event.metadata")
 _SELECTED: Final = (
     *("kind", "record_timestamp", "record_sequence", "table_name"),
     *("event.fault", "event.metadata"),
@@ -22,6 +23,13 @@ _FOUND: Final = pa.schema(
     [("found_event", pa.string()), ("found_keys", pa.string()), ("found_order", pa.string())]
 )
 _ASKED: Final = pa.schema([(name, pa.string()) for name in ("event_id", "of_table", "address", "order_key")])
+
+
+def tells_addresses(pipeline: Pipeline, window: str) -> bool:
+    """Whether an event of a window tells the address of its row; needs no Spark."""
+    scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_GLANCED)
+    found = (pc.struct_field(batch.column("event"), "metadata") for batch in scan.to_arrow_batch_reader())
+    return any(pc.any(pc.match_substring(metadata, f'"{ADDRESS}"')).as_py() for metadata in found)
 
 
 def with_found_keys(pipeline: Pipeline, records: DataFrame, raw: DataFrame, window: str) -> DataFrame:
