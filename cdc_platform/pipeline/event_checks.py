@@ -34,7 +34,7 @@ PAYS_FROM_UPDATES: Final = 100
 def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
     """Count values that the source did not send and nobody knows, and what its events leave in doubt."""
     log = spark.table(pipeline.lake.spark_system_table(LOG))
-    unresolved = unresolved_values(log)
+    unresolved = unresolved_values(log, comes_in_order=pipeline.traits.comes_in_order)
     total = unresolved.count()
     shown = unresolved.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
     doubts = _findings(pipeline, spark)

@@ -17,7 +17,7 @@ _TELLS: Final = f"""
 """
 
 
-def unresolved_values(log: DataFrame) -> DataFrame:
+def unresolved_values(log: DataFrame, *, comes_in_order: bool = True) -> DataFrame:
     """Return the values that rows have, and that the log does not tell.
 
     A value is unresolved from the change on that left it out, where no change of the row had told it since
@@ -25,28 +25,29 @@ def unresolved_values(log: DataFrame) -> DataFrame:
 
     Args:
         log: rows of the change log; of a row all changes, or none.
+        comes_in_order: whether the order of the log is that of the source; else that is told by order keys.
 
     Returns:
         `table_name`, `keys` and `column_name`.
     """
+    place, lowest = ("ordinal", "-1") if comes_in_order else ("order_key", "''")
     left_out = log.where(LACKS_VALUES).select(
         "table_name", "keys", F.explode("unavailable_columns").alias("column_name")
     )
     asked = left_out.distinct()
     told = asked.join(log.where(f"change_kind <> {_TRUNCATE}"), ["table_name", "keys"])
     rows = told.groupBy("table_name", "keys", "column_name").agg(
-        F.expr(f"max(if({_TELLS}, ordinal, null))").alias("told_at"),
-        F.expr(f"max(if(change_kind in ({_BEGINS}), ordinal, null))").alias("begun_at"),
-        F.expr(f"max_by(change_kind, ordinal) = {_DELETE}").alias("is_gone"),
-        F.max("ordinal").alias("newest"),
+        F.expr(f"max(if({_TELLS}, {place}, null))").alias("told_at"),
+        F.expr(f"max(if(change_kind in ({_BEGINS}), {place}, null))").alias("begun_at"),
+        F.expr(f"max_by(change_kind, {place}) = {_DELETE}").alias("is_gone"),
+        F.max(place).alias("newest"),
     )
     truncated = (
-        log.where(f"change_kind = {_TRUNCATE}")
-        .groupBy("table_name")
-        .agg(F.max("ordinal").alias("truncated_at"))
+        log.where(f"change_kind = {_TRUNCATE}").groupBy("table_name").agg(F.max(place).alias("truncated_at"))
     )
     living = rows.join(F.broadcast(truncated), "table_name", "left").where(
-        "NOT is_gone AND newest > coalesce(truncated_at, -1)"
+        f"NOT is_gone AND newest > coalesce(truncated_at, {lowest})"
     )
-    unknown = "told_at IS NULL OR told_at < greatest(coalesce(begun_at, 0), coalesce(truncated_at, 0))"
+    begun = f"greatest(coalesce(begun_at, {lowest}), coalesce(truncated_at, {lowest}))"
+    unknown = f"told_at IS NULL OR told_at < {begun}"
     return living.where(unknown).select("table_name", "keys", "column_name")
