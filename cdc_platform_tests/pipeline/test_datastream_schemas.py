@@ -56,7 +56,7 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     policies = {"frozen": "freeze", "held": "quarantine"}
     pipeline = make_pipeline(session_lake, tmp_path, schema_policy=policies)
     write_schemas(folder)
-    write(folder, "free", "a3", 150, 3, "7.25", "n3")
+    write(folder, "free", "a2", 250, 5, 8, "x", "n5")
     write(folder, "free", "a1", 100, 1, 5, "n1")
     for table in policies:
         write(folder, table, "a2", 200, 2, 6, "x", "n2")
@@ -64,7 +64,7 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     pipeline = sync(pipeline, spark)
     write(folder, "free", "a1", 120, 2, 6, "n2")
     write(folder, "free", "a4", 300, 4, "1.50", "c4")
-    write(folder, "free", "a2", 250, 5, 8, "x", "n5")
+    write(folder, "free", "a3", 150, 3, "7.25", "n3")
     for table in policies:
         write(folder, table, "a3", 300, 3, "7.25", "n3")
         write(folder, table, "a1", 120, 4, 8, "n4")
