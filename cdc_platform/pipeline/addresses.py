@@ -1,8 +1,8 @@
 """Finding the keys of rows that deletes know by their addresses only."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -72,9 +72,9 @@ def _asked(pipeline: Pipeline, window: str) -> list[Addressed]:
     return list(found.values())
 
 
-def _faulty(batch: pa.Table) -> Sequence[Mapping[str, Mapping[str, str]]]:
+def _faulty(batch: pa.Table) -> list[dict[str, Any]]:
     fault = pc.struct_field(batch["event"].combine_chunks(), "fault")
-    rows: list[Mapping[str, Mapping[str, str]]] = batch.filter(
+    rows: list[dict[str, Any]] = batch.filter(
         pc.fill_null(pc.starts_with(fault, ADDRESS_ONLY), False)
     ).to_pylist()
     return rows
