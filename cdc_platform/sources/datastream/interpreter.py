@@ -11,7 +11,7 @@ from cdc_platform.model.records import ModType
 from cdc_platform.sources.datastream.envelope import Envelope
 from cdc_platform.sources.datastream.envelope_texts import to_text
 from cdc_platform.sources.datastream.kinds import SourceKind, is_backfill, source_kind
-from cdc_platform.sources.datastream.layouts import Layout, Layouts
+from cdc_platform.sources.datastream.layouts import ROWID, Layout, Layouts
 from cdc_platform.sources.datastream.order_keys import OrderRules, Standing, order_key, sequence_key
 from cdc_platform.sources.datastream.policies import BackfillPolicy
 from cdc_platform.sources.datastream.positions import PositionRules
@@ -188,7 +188,7 @@ def _is_row_id_only(envelope: Envelope, kind: SourceKind, layout: Layout) -> boo
 
 
 def _known_by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEvent:
-    row_id = envelope.values.get("ROWID") or envelope.source_metadata.get(ADDRESS)
+    row_id = envelope.values.get(ROWID) or envelope.source_metadata.get(ADDRESS)
     metadata = {**envelope.source_metadata, ADDRESS: row_id, ORDER_KEY: key}
     return FaultyEvent(
         reason=f"{ADDRESS_ONLY}: {row_id}",

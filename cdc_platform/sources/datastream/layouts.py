@@ -17,6 +17,9 @@ from cdc_platform.sources.datastream.table_names import table_name
 DOCUMENT_ID: Final = "_id"
 """Key of MongoDB's documents."""
 
+ROWID: Final = "ROWID"
+"""No column of Oracle's, but what the payload of a rollback tells instead of its row."""
+
 NamePair: TypeAlias = tuple[str, str]
 """Name of a column in the lake, and at the source."""
 
@@ -63,6 +66,8 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
     if kind is SourceKind.MONGODB and DOCUMENT_ID in columns:
         columns[DOCUMENT_ID] = _TEXT  # one collection may have identifiers of several types
     told = _key_names(kind, envelope.source_metadata, settings, table)
+    if kind is SourceKind.ORACLE and ROWID not in told:
+        columns.pop(ROWID, None)
     key_names = [_find(name, columns) for name in told]
     found = [name for name in key_names if name is not None]
     names = lake_names(columns, found, settings.schema_policy_of(table))
