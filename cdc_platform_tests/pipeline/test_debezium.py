@@ -190,4 +190,4 @@ def test_what_events_leave_in_doubt(
 
 def _is_whole(pipeline: Pipeline, transaction: str) -> bool:
     rows = [row for row in log_rows(pipeline) if row["transaction_id"] == transaction]
-    return len(rows) == rows[0]["records_in_transaction"]
+    return bool(len(rows) == rows[0]["records_in_transaction"])
