@@ -11,9 +11,10 @@ shorten_starts()
 
 pytest_plugins = [
     "cdc_platform_tests.emulator_fixtures",
-    "cdc_platform_tests.postgresql_fixtures",
     "cdc_platform_tests.server_fixtures",
     "cdc_platform_tests.spark_fixtures",
+    # Uses the former, and so comes after it.
+    "cdc_platform_tests.postgresql_fixtures",
 ]
 
 # A busy machine is slow, not wrong.

@@ -102,8 +102,8 @@ class EventBatches:
         row["event"] = _event(origin=file.path, metadata=json.dumps(told))
         self._rows.append(row)
 
-    def report_slice(self, report: SliceReport, records: int) -> None:
-        """Take the report on a slice."""
+    def report_slice(self, report: SliceReport, records: int, announced: int = 0) -> None:
+        """Take the report on a slice: how many events it had, and how many partitions came up in it."""
         piece = Slice(report.token, report.start_exclusive_micros, report.end_inclusive_micros)
         row = self._row(RecordKind.SLICE, piece)
         row["slice"] = {
@@ -112,7 +112,7 @@ class EventBatches:
             "outcome": report.outcome.value,
             "data_change_records": records,
             "heartbeat_records": 0,
-            "child_partitions_records": 0,
+            "child_partitions_records": announced,
             "error": report.error,
         }
         self._rows.append(row)

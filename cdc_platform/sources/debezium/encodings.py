@@ -6,8 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cdc_platform.model.table_schema import ARRAY, DECIMAL, PG_NUMERIC, ColumnType
-from cdc_platform.sources.debezium.postgres_types import STRING_ARRAY, TEXT, PostgresType
-from cdc_platform.sources.debezium.settings import (
+from cdc_platform.sources.debezium.connector import (
     BinaryMode,
     ConnectorModes,
     DecimalMode,
@@ -15,6 +14,7 @@ from cdc_platform.sources.debezium.settings import (
     IntervalMode,
     TimeMode,
 )
+from cdc_platform.sources.debezium.postgres_types import STRING_ARRAY, TEXT, PostgresType
 
 MILLIS: Final = 3
 MICROS: Final = 6

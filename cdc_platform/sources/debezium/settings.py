@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.traits import SourceTraits
+from cdc_platform.sources.debezium.connector import MODES, ConnectorModes, check_member
 from cdc_platform.sources.debezium.engine_settings import EngineSettings
 
-DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
-"""What stands for a value that was not sent, unless the connector is told another text."""
 DEDUP_WINDOW_MAX_S: Final = 31 * 86_400.0
 _TEMPLATE_WORDS: Final = re.compile(r"\{(\w*)\}")
 _TEMPLATE_NAMES: Final = frozenset({"database", "schema", "table"})
@@ -47,105 +46,6 @@ class NullPolicy(StrEnum):
     """The value is NULL: a value that was not sent is lost."""
     ERROR = "error"
     """The event goes to quarantine until somebody chooses."""
-
-
-class DecimalMode(StrEnum):
-    """The connector's `decimal.handling.mode`."""
-
-    PRECISE = "precise"
-    """Unscaled numbers in base64, the scale in the schema block or in the declared type."""
-    STRING = "string"
-    """Texts."""
-    DOUBLE = "double"
-    """JSON numbers, which lose digits."""
-
-
-class TimeMode(StrEnum):
-    """The connector's `time.precision.mode`."""
-
-    ADAPTIVE = "adaptive"
-    """Milliseconds for a precision up to 3, else microseconds."""
-    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
-    """The same, but times of day always in microseconds."""
-    CONNECT = "connect"
-    """All in milliseconds: microseconds are lost."""
-    ISOSTRING = "isostring"
-    """Texts of ISO 8601."""
-    MICROSECONDS = "microseconds"
-    """All in microseconds."""
-    NANOSECONDS = "nanoseconds"
-    """All in nanoseconds."""
-
-
-class BinaryMode(StrEnum):
-    """The connector's `binary.handling.mode`."""
-
-    BYTES = "bytes"
-    """Base64, made by the JSON converter."""
-    BASE64 = "base64"
-    """Base64, made by the connector: an unavailable value arrives as null."""
-    BASE64_URL_SAFE = "base64-url-safe"
-    """The same with the alphabet of addresses."""
-    HEX = "hex"
-    """Hexadecimal digits; the marker of an unavailable value is not in hex."""
-
-
-class IntervalMode(StrEnum):
-    """The connector's `interval.handling.mode`."""
-
-    NUMERIC = "numeric"
-    """Microseconds, a month being 30.4375 days."""
-    STRING = "string"
-    """A text of ISO 8601, exact."""
-
-
-class HstoreMode(StrEnum):
-    """The connector's `hstore.handling.mode`."""
-
-    JSON = "json"
-    """A text that is a JSON object."""
-    MAP = "map"
-    """A JSON object."""
-
-
-@dataclass(frozen=True)
-class ConnectorModes:
-    """How the connector was set up, as far as its events do not say it themselves."""
-
-    decimals: DecimalMode = DecimalMode.PRECISE
-    times: TimeMode = TimeMode.ADAPTIVE
-    binary: BinaryMode = BinaryMode.BYTES
-    intervals: IntervalMode = IntervalMode.NUMERIC
-    hstore: HstoreMode = HstoreMode.JSON
-    placeholder: str = DEFAULT_PLACEHOLDER
-
-    def __post_init__(self) -> None:
-        for name, kind in _MODES.items():
-            _check_member(f"connector.{name}", getattr(self, name), kind)
-        if not self.placeholder:
-            raise SettingError("connector.placeholder", "is empty; write what the connector is told")
-        if self.placeholder.startswith("hex:"):
-            try:
-                bytes.fromhex(self.placeholder[4:])
-            except ValueError as error:
-                problem = f"must have pairs of hexadecimal digits after `hex:`, but is: {self.placeholder!r}"
-                raise SettingError("connector.placeholder", problem) from error
-
-    @property
-    def placeholder_bytes(self) -> bytes:
-        """The octets of the placeholder."""
-        if self.placeholder.startswith("hex:"):
-            return bytes.fromhex(self.placeholder[4:])
-        return self.placeholder.encode()
-
-
-_MODES: Final[Mapping[str, type[StrEnum]]] = {
-    "decimals": DecimalMode,
-    "times": TimeMode,
-    "binary": BinaryMode,
-    "intervals": IntervalMode,
-    "hstore": HstoreMode,
-}
 
 
 @dataclass(frozen=True)
@@ -263,10 +163,10 @@ class DebeziumSettings:
     captures: bool = True
 
     def __post_init__(self) -> None:
-        _check_member("strategy", self.strategy, Strategy)
-        _check_member("snapshots", self.snapshots, SnapshotPolicy)
+        check_member("strategy", self.strategy, Strategy)
+        check_member("snapshots", self.snapshots, SnapshotPolicy)
         for name, policy in self.null_policies.items():
-            _check_member(f"null_policies.{name}", policy, NullPolicy)
+            check_member(f"null_policies.{name}", policy, NullPolicy)
         _check_template(self.table_name)
         for pattern, target in self.partitions.items():
             _check_partition(pattern, target)
@@ -381,9 +281,9 @@ def _read_modes(value: Any) -> ConnectorModes:
     _check_names("connector.", value, ConnectorModes)
     read: dict[str, Any] = {}
     for name, text in value.items():
-        kind = _MODES.get(name)
+        kind = MODES.get(name)
         if kind is not None:
-            _check_member(f"connector.{name}", text, kind)
+            check_member(f"connector.{name}", text, kind)
         read[name] = text if kind is None else kind(text)
     return ConnectorModes(**read)
 
@@ -394,17 +294,17 @@ def _read_names(value: Any) -> dict[str, tuple[str, ...]]:
 
 def _read_policies(value: Any) -> dict[str, NullPolicy]:
     for name, policy in value.items():
-        _check_member(f"null_policies.{name}", policy, NullPolicy)
+        check_member(f"null_policies.{name}", policy, NullPolicy)
     return {name: NullPolicy(policy) for name, policy in value.items()}
 
 
 def _read_strategy(value: Any) -> Strategy:
-    _check_member("strategy", value, Strategy)
+    check_member("strategy", value, Strategy)
     return Strategy(value)
 
 
 def _read_snapshots(value: Any) -> SnapshotPolicy:
-    _check_member("snapshots", value, SnapshotPolicy)
+    check_member("snapshots", value, SnapshotPolicy)
     return SnapshotPolicy(value)
 
 
@@ -425,12 +325,6 @@ def _check_names(prefix: str, fields: Mapping[str, Any], kind: type) -> None:
     for name in fields:
         if name not in known:
             raise SettingError(f"{prefix}{name}", f"is not known; there are: {', '.join(known)}")
-
-
-def _check_member(setting: str, value: object, kind: type[StrEnum]) -> None:
-    known = [member.value for member in kind]
-    if value not in known:
-        raise SettingError(setting, f"must be one of {', '.join(known)}, but is: {value!r}")
 
 
 def _check_template(template: str) -> None:

@@ -11,15 +11,15 @@ from typing import Any, Final
 from uuid import UUID
 
 from cdc_platform.errors import SettingError
-from cdc_platform.sources.debezium.postgres_types import STRING_ARRAY
-from cdc_platform.sources.debezium.settings import (
+from cdc_platform.sources.debezium.connector import (
     BinaryMode,
     ConnectorModes,
     DecimalMode,
     HstoreMode,
-    NullPolicy,
     TimeMode,
 )
+from cdc_platform.sources.debezium.postgres_types import STRING_ARRAY
+from cdc_platform.sources.debezium.settings import NullPolicy
 
 Version = tuple[int, ...]
 NEWEST: Final[Version] = (9999,)

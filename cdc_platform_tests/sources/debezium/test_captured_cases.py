@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.keyless import keyless_keys
 from cdc_platform.model.records import ModType
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.decoder import Checkpoint, Decoded, Decoder
 from cdc_platform.sources.debezium.envelope import TransactionBegin, TransactionEnd
 from cdc_platform.sources.debezium.messages import Message, read_lines
-from cdc_platform.sources.debezium.settings import DEFAULT_PLACEHOLDER
 from cdc_platform_tests.sources.debezium.captures_read import (
     GOLDEN,
     decode,

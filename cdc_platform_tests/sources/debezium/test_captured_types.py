@@ -10,16 +10,15 @@ import pytest
 
 from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.records import ModType
-from cdc_platform.sources.debezium.settings import (
+from cdc_platform.sources.debezium.connector import (
     BinaryMode,
     ConnectorModes,
-    DebeziumSettings,
     DecimalMode,
     HstoreMode,
     IntervalMode,
-    NullPolicy,
     TimeMode,
 )
+from cdc_platform.sources.debezium.settings import DebeziumSettings, NullPolicy
 from cdc_platform_tests.sources.debezium.captures_read import (
     decode,
     events_in,

@@ -8,9 +8,10 @@ import pytest
 from cdc_platform.errors import SettingError
 from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.records import ModType
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.decoder import Checkpoint, Decoder
 from cdc_platform.sources.debezium.envelope import Heartbeat, Signal, TransactionBegin, TransactionEnd
-from cdc_platform.sources.debezium.settings import DEFAULT_PLACEHOLDER, NullPolicy
+from cdc_platform.sources.debezium.settings import NullPolicy
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from cdc_platform.errors import SettingError
+from cdc_platform.sources.debezium.connector import BinaryMode, ConnectorModes
 from cdc_platform.sources.debezium.settings import (
-    BinaryMode,
-    ConnectorModes,
     DebeziumSettings,
     EngineInput,
     FilesInput,

@@ -5,15 +5,15 @@ from typing import Final
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.sources.debezium.settings import (
+from cdc_platform.sources.debezium.connector import (
     DEFAULT_PLACEHOLDER,
     BinaryMode,
     ConnectorModes,
     DecimalMode,
     HstoreMode,
-    NullPolicy,
     TimeMode,
 )
+from cdc_platform.sources.debezium.settings import NullPolicy
 from cdc_platform.sources.debezium.unavailable import (
     Shape,
     Verdict,

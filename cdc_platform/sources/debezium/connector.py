@@ -1,0 +1,121 @@
+"""How a connector was set up, as far as its events do not say it themselves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from cdc_platform.errors import SettingError
+
+DEFAULT_PLACEHOLDER: Final = "__debezium_unavailable_value"
+"""What stands for a value that was not sent, unless the connector is told another text."""
+
+
+class DecimalMode(StrEnum):
+    """The connector's `decimal.handling.mode`."""
+
+    PRECISE = "precise"
+    """Unscaled numbers in base64, the scale in the schema block or in the declared type."""
+    STRING = "string"
+    """Texts."""
+    DOUBLE = "double"
+    """JSON numbers, which lose digits."""
+
+
+class TimeMode(StrEnum):
+    """The connector's `time.precision.mode`."""
+
+    ADAPTIVE = "adaptive"
+    """Milliseconds for a precision up to 3, else microseconds."""
+    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"
+    """The same, but times of day always in microseconds."""
+    CONNECT = "connect"
+    """All in milliseconds: microseconds are lost."""
+    ISOSTRING = "isostring"
+    """Texts of ISO 8601."""
+    MICROSECONDS = "microseconds"
+    """All in microseconds."""
+    NANOSECONDS = "nanoseconds"
+    """All in nanoseconds."""
+
+
+class BinaryMode(StrEnum):
+    """The connector's `binary.handling.mode`."""
+
+    BYTES = "bytes"
+    """Base64, made by the JSON converter."""
+    BASE64 = "base64"
+    """Base64, made by the connector: an unavailable value arrives as null."""
+    BASE64_URL_SAFE = "base64-url-safe"
+    """The same with the alphabet of addresses."""
+    HEX = "hex"
+    """Hexadecimal digits; the marker of an unavailable value is not in hex."""
+
+
+class IntervalMode(StrEnum):
+    """The connector's `interval.handling.mode`."""
+
+    NUMERIC = "numeric"
+    """Microseconds, a month being 30.4375 days."""
+    STRING = "string"
+    """A text of ISO 8601, exact."""
+
+
+class HstoreMode(StrEnum):
+    """The connector's `hstore.handling.mode`."""
+
+    JSON = "json"
+    """A text that is a JSON object."""
+    MAP = "map"
+    """A JSON object."""
+
+
+@dataclass(frozen=True)
+class ConnectorModes:
+    """How the connector was set up, as far as its events do not say it themselves."""
+
+    decimals: DecimalMode = DecimalMode.PRECISE
+    times: TimeMode = TimeMode.ADAPTIVE
+    binary: BinaryMode = BinaryMode.BYTES
+    intervals: IntervalMode = IntervalMode.NUMERIC
+    hstore: HstoreMode = HstoreMode.JSON
+    placeholder: str = DEFAULT_PLACEHOLDER
+
+    def __post_init__(self) -> None:
+        for name, kind in MODES.items():
+            check_member(f"connector.{name}", getattr(self, name), kind)
+        if not self.placeholder:
+            raise SettingError("connector.placeholder", "is empty; write what the connector is told")
+        if self.placeholder.startswith("hex:"):
+            try:
+                bytes.fromhex(self.placeholder[4:])
+            except ValueError as error:
+                problem = f"must have pairs of hexadecimal digits after `hex:`, but is: {self.placeholder!r}"
+                raise SettingError("connector.placeholder", problem) from error
+
+    @property
+    def placeholder_bytes(self) -> bytes:
+        """The octets of the placeholder."""
+        if self.placeholder.startswith("hex:"):
+            return bytes.fromhex(self.placeholder[4:])
+        return self.placeholder.encode()
+
+
+MODES: Final[Mapping[str, type[StrEnum]]] = {
+    "decimals": DecimalMode,
+    "times": TimeMode,
+    "binary": BinaryMode,
+    "intervals": IntervalMode,
+    "hstore": HstoreMode,
+}
+
+
+def check_member(setting: str, value: object, kind: type[StrEnum]) -> None:
+    """Refuse a value that an enumeration does not have.
+
+    Raises:
+        SettingError: it is none of them.
+    """
+    known = [member.value for member in kind]
+    if value not in known:
+        raise SettingError(setting, f"must be one of {', '.join(known)}, but is: {value!r}")
