@@ -22,12 +22,8 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline.pipeline import open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.sources.debezium.settings import (
-    DEFAULT_PLACEHOLDER,
-    DebeziumSettings,
-    FilesInput,
-    Strategy,
-)
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput, Strategy
 from cdc_platform.spark.settings import SparkSettings
 
 WHOLE: Final = "all values sent, omit"

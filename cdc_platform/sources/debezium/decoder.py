@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.model.keyless import is_keyless
+from cdc_platform.sources.debezium.connector import BinaryMode
 from cdc_platform.sources.debezium.envelope import (
     DataEvent,
     Heartbeat,
@@ -31,7 +32,7 @@ from cdc_platform.sources.debezium.pairing import key_text
 from cdc_platform.sources.debezium.plans import Planner, check_masks
 from cdc_platform.sources.debezium.positions import is_snapshot, order_key
 from cdc_platform.sources.debezium.rows import RowDecoder
-from cdc_platform.sources.debezium.settings import BinaryMode, DebeziumSettings, SnapshotPolicy
+from cdc_platform.sources.debezium.settings import DebeziumSettings, SnapshotPolicy
 from cdc_platform.sources.debezium.state import DecoderState
 
 
