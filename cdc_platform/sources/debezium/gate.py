@@ -2,6 +2,9 @@
 
 A connector emits transactions one after the other, in the order of their commits. So when one is not whole
 yet, what was committed before it may pass, and the rest is read again by the next tick.
+
+Partitions of topics are read side by side, so that the end of a transaction may be read before its events
+are: there it waits for these. It does so until it is plain that they will not come.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +18,15 @@ from cdc_platform.sources.event_batches import Released
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What one message tells, and where the message lies: which file or partition, and how far in it."""
+    """What one message tells, and where the message lies: which file or partition, and how far in it.
+
+    ``micros`` is when it was sent, where messages of several partitions come in one stream.
+    """
 
     told: Decoded
     origin: str
     position: int
+    micros: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +34,12 @@ class Passed:
     """What may enter the log, each with its origin.
 
     ``resume`` tells per origin from which position on it must be read again; the others have been read.
+    ``until`` is the order key of the last event that has ever passed within its whole transaction.
     """
 
     events: tuple[tuple[Released, str], ...]
     resume: Mapping[str, int]
+    until: str = ""
 
 
 @dataclass(slots=True)
@@ -41,6 +50,9 @@ class _Transaction:
     messages: set[str] = field(default_factory=set)
     expected: int | None = None
     first_order: str | None = None
+    last_order: str = ""
+    begun_at: tuple[str, int] | None = None
+    last_micros: int = 0
     places: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -50,17 +62,32 @@ class _Transaction:
     def take_place(self, arrival: Arrival) -> None:
         known = self.places.setdefault(arrival.origin, arrival.position)
         self.places[arrival.origin] = min(known, arrival.position)
+        self.last_micros = max(self.last_micros, arrival.micros)
+
+    def take_order(self, order_key: str) -> None:
+        self.first_order = order_key if self.first_order is None else min(self.first_order, order_key)
+        self.last_order = max(self.last_order, order_key)
 
 
 class TransactionGate:
     """Collects what arrives in one tick.
 
-    ``is_one_stream`` tells that everything comes in the order in which the connector emitted it, so that
-    what a transaction lacks at its end will not come any more.
+    Args:
+        is_one_stream: whether everything comes in the order in which the connector emitted it, so that what
+            a transaction lacks at its end will not come any more.
+        passed_until: what `Passed.until` was last; a transaction of which nothing is behind it has passed
+            before, and was sent again, perhaps without its beginning.
+        patience_micros: a transaction that is not whole is given up once something was sent so long after
+            its last message; None means never.
     """
 
-    def __init__(self, *, is_one_stream: bool) -> None:
+    def __init__(
+        self, *, is_one_stream: bool, passed_until: str = "", patience_micros: int | None = None
+    ) -> None:
         self._is_one_stream = is_one_stream
+        self._passed_until = passed_until
+        self._patience_micros = patience_micros
+        self._newest_micros = 0
         self._transactions: dict[str, _Transaction] = {}
         self._free: list[tuple[SourceEvent | FaultyEvent, str, int]] = []
         self._current = ""
@@ -72,9 +99,12 @@ class TransactionGate:
 
     def _take(self, arrival: Arrival) -> None:
         told = arrival.told
+        self._newest_micros = max(self._newest_micros, arrival.micros)
         if isinstance(told, TransactionBegin):
             self._current = told.transaction_id
-            self._of(told.transaction_id).take_place(arrival)
+            begun = self._of(told.transaction_id)
+            begun.take_place(arrival)
+            begun.begun_at = begun.begun_at or (arrival.origin, arrival.position)
         elif isinstance(told, TransactionEnd):
             ended = self._of(told.transaction_id)
             ended.expected = told.event_count
@@ -92,7 +122,8 @@ class TransactionGate:
             transaction, order_key = event.transaction_id, event.order_key
         else:
             # What comes between its boundaries belongs to it, where everything comes in one order.
-            transaction, order_key = self._current if self._is_one_stream else "", None
+            transaction = event.transaction_id or (self._current if self._is_one_stream else "")
+            order_key = None
         if not transaction:
             self._free.append((event, arrival.origin, arrival.position))
             return
@@ -107,8 +138,8 @@ class TransactionGate:
         told = arrival.told
         identity = told.event_id if isinstance(told, SourceEvent) else None
         found.messages.add(_message_of(identity) or f"{arrival.origin}#{arrival.position}")
-        if order_key is not None and (found.first_order is None or order_key < found.first_order):
-            found.first_order = order_key
+        if order_key is not None:
+            found.take_order(order_key)
 
     def _of(self, transaction: str) -> _Transaction:
         return self._transactions.setdefault(transaction, _Transaction())
@@ -129,8 +160,10 @@ class TransactionGate:
         waiting = [found for found in self._transactions.values() if self._waits(found)]
         orders = [found.first_order for found in waiting if found.first_order is not None]
         limit = min(orders, default=None)
+        begun = _earliest({origin: position} for origin, position in _beginnings(waiting))
         passed: list[tuple[Released, str]] = []
         held: list[Mapping[str, int]] = [found.places for found in waiting]
+        until = self._passed_until
         for event, origin, position in self._free:
             if limit is not None and isinstance(event, SourceEvent) and event.order_key >= limit:
                 held.append({origin: position})
@@ -139,17 +172,43 @@ class TransactionGate:
         for name, found in self._transactions.items():
             if self._waits(found):
                 continue
-            if limit is not None and found.first_order is not None and found.first_order >= limit:
+            if _is_behind(found, limit, begun):
                 held.append(found.places)
             else:
-                passed += _released(name, found)
-        return Passed(tuple(passed), _earliest(held))
+                passed += _released(name, found, is_repeated=self._is_repeated(found))
+                until = max(until, found.last_order)
+        return Passed(tuple(passed), _earliest(held), until)
 
     def _waits(self, found: _Transaction) -> bool:
         """Whether more of a transaction is to come."""
+        if self._is_repeated(found) or self._is_given_up(found):
+            return False
         if found.expected is None:
             return True
         return not self._is_one_stream and not found.is_whole
+
+    def _is_repeated(self, found: _Transaction) -> bool:
+        return "" < found.last_order <= self._passed_until
+
+    def _is_given_up(self, found: _Transaction) -> bool:
+        if self._patience_micros is None:
+            return False
+        return self._newest_micros - found.last_micros > self._patience_micros
+
+
+def _beginnings(waiting: Iterable[_Transaction]) -> list[tuple[str, int]]:
+    """Return where those began of which nothing has come that tells their order."""
+    return [found.begun_at for found in waiting if found.first_order is None and found.begun_at is not None]
+
+
+def _is_behind(found: _Transaction, limit: str | None, begun: Mapping[str, int]) -> bool:
+    """Whether a transaction was committed after one that waits."""
+    if limit is not None and found.first_order is not None and found.first_order >= limit:
+        return True
+    if found.begun_at is None:
+        return False
+    origin, position = found.begun_at
+    return origin in begun and position > begun[origin]
 
 
 def _message_of(event_id: str | None) -> str | None:
@@ -157,14 +216,15 @@ def _message_of(event_id: str | None) -> str | None:
     return event_id.removesuffix("+") if event_id is not None else None
 
 
-def _released(name: str, found: _Transaction) -> list[tuple[Released, str]]:
+def _released(name: str, found: _Transaction, *, is_repeated: bool) -> list[tuple[Released, str]]:
     distinct = {event.event_id: (event, origin) for event, origin in found.members if event.event_id}
     nameless = [(event, origin) for event, origin in found.members if not event.event_id]
     members = [*distinct.values(), *nameless]
     fault = None
-    if not found.is_whole and found.members:
+    if not found.is_whole and not is_repeated:
+        announced = "an unknown number of" if found.expected is None else str(found.expected)
         fault = (
-            f"Its transaction {name} has {found.expected} events by the connector's word, of which "
+            f"Its transaction {name} has {announced} events by the connector's word, of which "
             f"{len(found.messages)} have come"
         )
     return [(Released(event, name, len(members), fault), origin) for event, origin in members]

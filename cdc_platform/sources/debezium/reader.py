@@ -11,18 +11,18 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cdc_platform.errors import SourceError
-from cdc_platform.model.events import FaultyEvent
 from cdc_platform.model.files import SourceFile, files_from_json
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
-from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.slices import Slice
 from cdc_platform.sources.archives import trust_archives
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.gate import Arrival, Passed, TransactionGate
+from cdc_platform.sources.debezium.given_out import Reading, give_out
 from cdc_platform.sources.debezium.progress import STATE, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.source import SUFFIXES
 from cdc_platform.sources.debezium.state import DecoderState
-from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
+from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.file_store import FileStore
 
 FORMAT_NAME: Final = "debezium_files"
@@ -91,7 +91,8 @@ class _Reading:
                 break
             self._read_file(file)
             total_bytes += file.size_bytes
-        yield from self._give_out(self._open_up(), batches, piece)
+        passed = self._open_up()
+        yield from give_out(passed, self._reading(passed), batches, piece)
 
     def _read_file(self, file: SourceFile) -> None:
         begun = self.begun[file.path]
@@ -110,32 +111,13 @@ class _Reading:
     def _open_up(self) -> Passed:
         return self.gate.open_up() if self.has_gate else self.gate.let_pass()
 
-    def _give_out(self, passed: Passed, batches: EventBatches, piece: Slice) -> Iterator[pa.RecordBatch]:
+    def _reading(self, passed: Passed) -> Reading:
         files = {file.path: file for file in self.unread}
-        counts: dict[str, FileCounts] = {path: FileCounts() for path in files}
-        for released, origin in passed.events:
-            batches.add_whole(released, piece, files[origin])
-            _count(counts[origin], released)
-            yield from batches.take_full()
-        for path, end in self.ends.items():
-            progress = FileProgress(files[path].version, min(end, passed.resume.get(path, end)))
-            batches.report_file(piece, files[path], counts[path], version=progress.to_text())
-        for path, error in self.failed.items():
-            batches.report_file(piece, files[path], counts[path], error)
-        state = SourceFile(STATE, "", 0, 0, self.decoder.state.to_json())
-        batches.report_file(piece, state, FileCounts())
-        report = SliceReport(
-            piece.token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
-        )
-        batches.report_slice(report, len(passed.events))
-        yield from batches.take()
-
-
-def _count(counts: FileCounts, released: Released) -> None:
-    if isinstance(released.event, FaultyEvent):
-        counts.faults += 1
-    else:
-        counts.events += 1
+        progress = {
+            path: FileProgress(files[path].version, min(end, passed.resume.get(path, end))).to_text()
+            for path, end in self.ends.items()
+        }
+        return Reading(files, progress, self.failed, {STATE: self.decoder.state.to_json()})
 
 
 def _lines(data: bytes) -> list[str]:
