@@ -95,7 +95,7 @@ class KafkaClient:
             raise self._meaning(error) from error
 
     def beginnings(self, most: int) -> Iterator[RawMessage]:
-        """Yield the first messages of the topics, so many at most of all together.
+        """Yield the first messages of each partition, about so many of all together.
 
         Raises:
             SourceUnreachable: no broker answers.
@@ -109,20 +109,25 @@ class KafkaClient:
         consumer = self._open(
             "Consumer", {"group.id": GROUP, "enable.auto.commit": False, "enable.partition.eof": True}
         )
+        share = max(1, most // max(1, len(left)))
         with closing(consumer):
             consumer.assign([Place(one.topic, one.partition, one.earliest) for one in left.values()])
-            while left and most > 0:
+            while left:
                 message = consumer.poll(self._timeout_s)
                 if message is None:
                     raise self._meaning(TimeoutError("no message came"))
                 place = message.topic(), message.partition()
                 if message.error() is not None and not _is_end(message.error()):
                     raise self._meaning(SourceError(message.error().str()))
-                if message.error() is not None or message.offset() + 1 >= left[place].end_exclusive:
-                    left.pop(place, None)
+                if place not in left:
+                    continue
+                one = left[place]
                 if message.error() is None:
-                    most -= 1
                     yield _raw(message)
+                last = min(one.end_exclusive, one.earliest + share) - 1
+                if message.error() is not None or message.offset() >= last:
+                    del left[place]
+                    consumer.incremental_unassign([Place(*place)])
 
     def _open(self, kind: str, properties: dict[str, object]) -> Any:
         try:

@@ -6,10 +6,8 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.lineage import Lineage, plan_slices
 from cdc_platform.model.slices import ReadPlan, ReadRequest
-from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
@@ -17,7 +15,6 @@ from cdc_platform.sources.debezium.progress import PASSED, STATE
 from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.source import DESCRIBED_MESSAGES, DebeziumSource, EventsDescription
 from cdc_platform.sources.debezium.topic_ranges import TopicRange, plan_ranges
-from cdc_platform.sources.event_tables import table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,11 +37,8 @@ class TopicsSource(DebeziumSource):
 
     def describe(self) -> EventsDescription:
         """Return the tables that the beginnings of the topics tell of."""
-        found: dict[str, TableSchema] = {}
-        for told in Decoder(self.settings).decode_raw(self.client.beginnings(DESCRIBED_MESSAGES)):
-            if isinstance(told, SourceEvent) and told.table not in found:
-                found[told.table] = table_of(told)
-        return EventsDescription(tuple(found[name] for name in sorted(found)))
+        beginnings = self.client.beginnings(DESCRIBED_MESSAGES)
+        return EventsDescription.of(Decoder(self.settings).decode_raw(beginnings))
 
     def plan(
         self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
