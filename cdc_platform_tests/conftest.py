@@ -11,6 +11,7 @@ shorten_starts()
 
 pytest_plugins = [
     "cdc_platform_tests.emulator_fixtures",
+    "cdc_platform_tests.kafka_fixtures",
     "cdc_platform_tests.postgresql_fixtures",
     "cdc_platform_tests.server_fixtures",
     "cdc_platform_tests.spark_fixtures",
