@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.order_key import SEPARATOR
 from cdc_platform.sources.debezium.decoder import Checkpoint, Decoded
 from cdc_platform.sources.debezium.envelope import Signal, TransactionBegin, TransactionEnd
 from cdc_platform.sources.event_batches import Released
@@ -30,16 +31,36 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedUntil:
+    """The last transaction that has passed: order key of its last event, and position of its commit."""
+
+    order_key: str = ""
+    commit_lsn: int = -1
+
+    def to_text(self) -> str:
+        """Return the text that `of` reads."""
+        return f"{self.commit_lsn}#{self.order_key}"
+
+    @classmethod
+    def of(cls, text: str | None) -> "PassedUntil":
+        """Return what `to_text` made a text of; None is the beginning."""
+        if text is None:
+            return cls()
+        commit_lsn, _, order_key = text.partition("#")
+        return cls(order_key, int(commit_lsn))
+
+
+@dataclass(frozen=True, slots=True)
 class Passed:
     """What may enter the log, each with its origin.
 
     ``resume`` tells per origin from which position on it must be read again; the others have been read.
-    ``until`` is the order key of the last event that has ever passed within its whole transaction.
+    ``until`` is how far transactions have passed, ever.
     """
 
     events: tuple[tuple[Released, str], ...]
     resume: Mapping[str, int]
-    until: str = ""
+    until: PassedUntil
 
 
 @dataclass(slots=True)
@@ -51,6 +72,7 @@ class _Transaction:
     expected: int | None = None
     first_order: str | None = None
     last_order: str = ""
+    commit_lsn: int | None = None
     begun_at: tuple[str, int] | None = None
     last_micros: int = 0
     places: dict[str, int] = field(default_factory=dict)
@@ -65,8 +87,10 @@ class _Transaction:
         self.last_micros = max(self.last_micros, arrival.micros)
 
     def take_order(self, order_key: str) -> None:
-        self.first_order = order_key if self.first_order is None else min(self.first_order, order_key)
-        self.last_order = max(self.last_order, order_key)
+        # The place of the message, which comes last, is another one when it is sent again.
+        place = order_key.rpartition(SEPARATOR)[0]
+        self.first_order = place if self.first_order is None else min(self.first_order, place)
+        self.last_order = max(self.last_order, place)
 
 
 class TransactionGate:
@@ -75,17 +99,21 @@ class TransactionGate:
     Args:
         is_one_stream: whether everything comes in the order in which the connector emitted it, so that what
             a transaction lacks at its end will not come any more.
-        passed_until: what `Passed.until` was last; a transaction of which nothing is behind it has passed
-            before, and was sent again, perhaps without its beginning.
+        passed_until: what `Passed.until` was last; a transaction that is not behind it has passed before,
+            and was sent again, perhaps without its beginning.
         patience_micros: a transaction that is not whole is given up once something was sent so long after
             its last message; None means never.
     """
 
     def __init__(
-        self, *, is_one_stream: bool, passed_until: str = "", patience_micros: int | None = None
+        self,
+        *,
+        is_one_stream: bool,
+        passed_until: PassedUntil | None = None,
+        patience_micros: int | None = None,
     ) -> None:
         self._is_one_stream = is_one_stream
-        self._passed_until = passed_until
+        self._passed_until = passed_until or PassedUntil()
         self._patience_micros = patience_micros
         self._newest_micros = 0
         self._transactions: dict[str, _Transaction] = {}
@@ -108,6 +136,7 @@ class TransactionGate:
         elif isinstance(told, TransactionEnd):
             ended = self._of(told.transaction_id)
             ended.expected = told.event_count
+            ended.commit_lsn = told.lsn
             ended.take_place(arrival)
             self._current = ""
         elif isinstance(told, Checkpoint) and told.is_transactional:
@@ -153,7 +182,8 @@ class TransactionGate:
         """Return everything, each event by itself: nothing tells which transactions are whole."""
         members = [member for found in self._transactions.values() for member in found.members]
         events = [*members, *((event, origin) for event, origin, _ in self._free)]
-        return Passed(tuple((Released(event, "", 1), origin) for event, origin in events), {})
+        released = tuple((Released(event, "", 1), origin) for event, origin in events)
+        return Passed(released, {}, self._passed_until)
 
     def open_up(self) -> Passed:
         """Return what may pass, in no particular order, and from where on the rest is to be read again."""
@@ -176,7 +206,7 @@ class TransactionGate:
                 held.append(found.places)
             else:
                 passed += _released(name, found, is_repeated=self._is_repeated(found))
-                until = max(until, found.last_order)
+                until = _later(until, found)
         return Passed(tuple(passed), _earliest(held), until)
 
     def _waits(self, found: _Transaction) -> bool:
@@ -188,12 +218,19 @@ class TransactionGate:
         return not self._is_one_stream and not found.is_whole
 
     def _is_repeated(self, found: _Transaction) -> bool:
-        return "" < found.last_order <= self._passed_until
+        if found.commit_lsn is not None:
+            return found.commit_lsn <= self._passed_until.commit_lsn
+        return "" < found.last_order <= self._passed_until.order_key
 
     def _is_given_up(self, found: _Transaction) -> bool:
         if self._patience_micros is None:
             return False
         return self._newest_micros - found.last_micros > self._patience_micros
+
+
+def _later(until: PassedUntil, found: _Transaction) -> PassedUntil:
+    order_key = max(until.order_key, found.last_order)
+    return PassedUntil(order_key, max(until.commit_lsn, found.commit_lsn or -1))
 
 
 def _beginnings(waiting: Iterable[_Transaction]) -> list[tuple[str, int]]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from cdc_platform.model.slices import Slice
 from cdc_platform.sources.archives import trust_archives
 from cdc_platform.sources.debezium.decoder import Decoder
-from cdc_platform.sources.debezium.gate import Arrival, TransactionGate
+from cdc_platform.sources.debezium.gate import Arrival, PassedUntil, TransactionGate
 from cdc_platform.sources.debezium.given_out import Reading, give_out
 from cdc_platform.sources.debezium.messages import RawMessage
 from cdc_platform.sources.debezium.progress import PASSED, STATE
@@ -49,7 +49,9 @@ class TopicsReading:
         ranges = [TopicRange(**fields) for fields in inputs["ranges"]]
         decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
         gate = TransactionGate(
-            is_one_stream=False, passed_until=inputs["passed"] or "", patience_micros=self.patience_micros
+            is_one_stream=False,
+            passed_until=PassedUntil.of(inputs["passed"]),
+            patience_micros=self.patience_micros,
         )
         for batch in messages:
             for message in _messages_of(batch):
@@ -62,7 +64,7 @@ class TopicsReading:
         reading = Reading(
             {one.origin: one.as_file for one in ranges},
             progress,
-            states={STATE: decoder.state.to_json(), PASSED: passed.until},
+            states={STATE: decoder.state.to_json(), PASSED: passed.until.to_text()},
         )
         yield from give_out(passed, reading, EventBatches(self.tick), self.piece)
 

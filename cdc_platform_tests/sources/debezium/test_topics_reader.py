@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
@@ -52,6 +52,7 @@ def deliveries(draw: st.DrawFn) -> tuple[str, int, list[int], list[int]]:
     return capture, draw(st.integers(1, 4)), delivered, seen
 
 
+@settings(max_examples=50)
 @given(deliveries(), st.randoms(use_true_random=False))
 def test_ticks_have_whole_transactions_in_order(
     delivery: tuple[str, int, list[int], list[int]], dice: Any
