@@ -9,6 +9,7 @@ from cdc_platform.commands.check import check
 from cdc_platform.commands.cuts import cuts
 from cdc_platform.commands.demo import demo
 from cdc_platform.commands.explain import explain
+from cdc_platform.commands.quarantine import quarantine
 from cdc_platform.commands.simulate import simulate
 from cdc_platform.commands.status import status
 from cdc_platform.commands.sync import sync
@@ -21,7 +22,12 @@ See it work, with a bank of its own:
 Test a reader of change streams, yours or this one:
   cdc-platform simulate
 \b
-Declare a pipeline of yours, and run it:
+Run an example of Datastream's files, or of Debezium's events:
+  cdc-platform sync examples/datastream/defs.yaml
+  cdc-platform sync examples/debezium/defs.yaml
+\b
+Declare a pipeline of yours, and run it; there are components.datastream.DatastreamPipeline and
+components.debezium.DebeziumPipeline, too:
   dg scaffold defs cdc_platform.components.spanner.SpannerPipeline my_bank
   cdc-platform sync examples/my_bank/defs.yaml --until-caught-up
   cdc-platform status examples/my_bank/defs.yaml
@@ -30,6 +36,9 @@ Declare a pipeline of yours, and run it:
 Ask how a row came to be, and which moments of the past can be read:
   cdc-platform explain examples/my_bank/defs.yaml accounts 42
   cdc-platform cuts examples/my_bank/defs.yaml
+\b
+See what could not be used, and try it again:
+  cdc-platform quarantine list examples/my_bank/defs.yaml
 \b
 Run it with Dagster's UI and the pipeline's sensor:
   CDC_PLATFORM_DEFS=examples/my_bank/defs.yaml dagster dev -w workspace.yaml
@@ -51,10 +60,10 @@ class Commands(click.Group):
 @click.group(cls=Commands, epilog=FIRST_STEPS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("cdc_platform"), prog_name="cdc-platform")
 def main() -> None:
-    """Change data from Spanner as lakehouse tables that are right at every moment."""
+    """Change data of Spanner, Datastream and Debezium as lakehouse tables that are right at every moment."""
 
 
-for command in (demo, simulate, sync, status, check, explain, cuts):
+for command in (demo, simulate, sync, status, check, explain, cuts, quarantine):
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@
     + ValueUnfit                a value of the log does not fit the type of its column
     + TableNotFound             the lake has no such table of the pipeline
     + RowNotFound               no change of such a row is in the change log
+    + HeldRecordNotFound        no such record lies in quarantine
 """
 
 from typing import ClassVar
@@ -237,6 +238,10 @@ class TableNotFound(LakeError):
 
 class RowNotFound(LakeError):
     """No change of such a row is in the change log."""
+
+
+class HeldRecordNotFound(LakeError):
+    """No such record lies in quarantine."""
 
 
 def told_source_error(name: str, message: str) -> SourceError:

@@ -17,7 +17,7 @@ from cdc_platform.errors import CdcError, SourceError
 from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import RAW
-from cdc_platform.lake.ledger import read_ledger
+from cdc_platform.lake.ledger import read_ledger, waiting_texts
 from cdc_platform.model.lineage import Lineage
 from cdc_platform.model.slices import ReadRequest
 from cdc_platform.partitions import change_stream_partitions, compare_keys
@@ -65,7 +65,7 @@ def build_sensor(
         job=job,
         minimum_interval_seconds=running.poll_s,
         default_status=dg.DefaultSensorStatus.RUNNING if running.sensor else dg.DefaultSensorStatus.STOPPED,
-        description=f"Adds and retires the change stream partitions of `{settings.name}`, and asks for one "
+        description=f"Adds and retires the partitions that `{settings.name}` reads, and asks for one "
         "run over all live ones as soon as the last run has ended.",
     )
     def ticks(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
@@ -100,7 +100,7 @@ def has_news(pipeline: Pipeline, lineage: Lineage) -> bool:
     cut = newest_cut(pipeline.lake)
     if cut is None or cut.tick < read_mark(pipeline.lake.system_table(RAW)).tick:
         return True
-    request = ReadRequest(pipeline.source.clock_micros())
+    request = ReadRequest(pipeline.source.clock_micros(), has_replay=waiting_texts(pipeline.lake) is not None)
     return bool(pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake)).slices)
 
 

@@ -11,10 +11,11 @@ shorten_starts()
 
 pytest_plugins = [
     "cdc_platform_tests.emulator_fixtures",
-    "cdc_platform_tests.kafka_fixtures",
-    "cdc_platform_tests.postgresql_fixtures",
     "cdc_platform_tests.server_fixtures",
     "cdc_platform_tests.spark_fixtures",
+    # These use the former, and so come after it.
+    "cdc_platform_tests.kafka_fixtures",
+    "cdc_platform_tests.postgresql_fixtures",
 ]
 
 # A busy machine is slow, not wrong.

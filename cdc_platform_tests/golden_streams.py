@@ -1,8 +1,9 @@
 """Golden streams: recorded change streams as files, with the log and the tables that they must become.
 
-Each folder of `golden/` holds `README.md`, `raw.jsonl` (rows of RAW_CHANGE_RECORDS, columns that are not
-named are null), `log.jsonl` (the essential columns of the change log, in order), `tables/TABLE.jsonl` (rows
-by key, values as the source writes them) and, where something cannot be decoded, `quarantine.jsonl`.
+Each folder of `golden/change_streams/` holds `README.md`, `raw.jsonl` (rows of RAW_CHANGE_RECORDS, in which
+columns that are not named are null), `log.jsonl` (the essential columns of the change log, in order),
+`tables/TABLE.jsonl` (rows by key, values as the source writes them) and, where something cannot be decoded,
+`quarantine.jsonl`.
 """
 
 import json
@@ -22,7 +23,7 @@ from cdc_platform_tests.fake_stream import read_control
 from cdc_platform_tests.history import NULL_ROW, RawRow
 from cdc_platform_tests.typed_values import sorted_by_key, typed_row
 
-FOLDER: Final = Path(__file__).parent / "golden"
+FOLDER: Final = Path(__file__).parent / "golden" / "change_streams"
 LOG_COLUMNS: Final = (
     "table_name",
     "change_kind",
@@ -95,7 +96,7 @@ def golden_streams() -> tuple[GoldenStream, ...]:
 
 
 def load_golden(name: str) -> GoldenStream:
-    """Return the golden stream in a folder of `golden/`."""
+    """Return the golden stream in a folder of `golden/change_streams/`."""
     folder = FOLDER / name
     return GoldenStream(
         name=name,

@@ -8,7 +8,12 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[1]
-PAGES: Final = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES: Final = (
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").glob("*/README.md")),
+)
 
 FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
@@ -38,13 +43,13 @@ def broken_links(page: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link of a page names a file, and a heading of it where it names one."""
     assert broken_links(page) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_programs_that_pages_start_exist(page: Path) -> None:
     """Every module that a page runs by `python -m` can be run."""
     named = MODULE.findall(page.read_text(encoding="utf-8"))

@@ -23,9 +23,9 @@ def bank_attributes(**changes: Any) -> dict[str, Any]:
     return {"name": "bank", "source": source, "lake": {"path": "lake"}, "tables": ["accounts"], **changes}
 
 
-def write_defs(folder: Path, attributes: dict[str, Any] | None = None) -> Path:
+def write_defs(folder: Path, attributes: dict[str, Any] | None = None, type_name: str = TYPE) -> Path:
     """Write a pipeline's file into a folder, and return it."""
     path = folder / "defs.yaml"
-    document = {"type": TYPE, "attributes": attributes if attributes is not None else bank_attributes()}
+    document = {"type": type_name, "attributes": attributes if attributes is not None else bank_attributes()}
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     return path

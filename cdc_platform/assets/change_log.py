@@ -22,7 +22,8 @@ def build_change_log(assets: PipelineAssets) -> dg.AssetsDefinition:
             **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(CHANGE_LOG)},
         ),
         deps=[assets.raw, assets.lineage],
-        description="Every change of the source exactly once, in one order, and whole transactions only.\n\n"
+        description="Every change of the source exactly once, in one order; where the source tells its "
+        "transactions, whole ones only.\n\n"
         "It reaches to the watermark: what any partition has yet to deliver is not in it.",
     )
     def change_log(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:

@@ -39,6 +39,8 @@ class PipelineAssets:
     """Source tables that keep a history."""
     traits: SourceTraits = CHANGE_STREAM
     """What the source promises."""
+    upstream: tuple[dg.AssetKey, ...] = ()
+    """What of the source itself stands before the raw layer."""
 
     @property
     def run_key(self) -> str:
@@ -93,6 +95,7 @@ class PipelineAssets:
     def all_keys(self) -> list[dg.AssetKey]:
         """Keys of all assets, from the source to the readers."""
         return [
+            *self.upstream,
             self.raw,
             self.lineage,
             *self.before_tables,

@@ -1,4 +1,4 @@
-"""The lineage layer: which change stream partitions there were, and how each followed from others."""
+"""The lineage layer: which partitions of the source there were, and how each followed from others."""
 
 import dagster as dg
 
@@ -21,7 +21,7 @@ def build_partition_lineage(assets: PipelineAssets) -> dg.AssetsDefinition:
             **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(PARTITION_LINEAGE)},
         ),
         deps=[assets.raw],
-        description="Every change stream partition with its parents, its state and its position.\n\n"
+        description="Every partition of the source with its parents, its state and its position.\n\n"
         "It is derived from the committed slices alone, so materialising it again changes nothing.",
     )
     def partition_lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:

@@ -18,15 +18,17 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         **assets.arguments(
             assets.raw,
             "raw",
-            {"spanner", "pyspark", "iceberg"},
+            {"pyspark", "iceberg"} | (set() if assets.traits.hands_out_events else {"spanner"}),
             **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(RAW_CHANGE_RECORDS)},
         ),
         partitions_def=change_stream_partitions(assets.pipeline),
+        deps=list(assets.upstream),
         backfill_policy=dg.BackfillPolicy.single_run(),
-        description="Change records as the change stream sent them, with the control records and one row "
-        "for each slice.\n\nA partition here is a live change stream partition. Materialising some of them "
-        "reads those on to the source's present; of all of them, their children, too. The one commit of "
-        "a tick alone advances the reader.",
+        description="Change records as the source sent them, with the control records and one row for each "
+        "slice and each file.\n\nA partition here is a live partition of the source: one of a change stream, "
+        "an object of Datastream, or the whole stream of Debezium's events. Materialising some of them reads "
+        "those on to the source's present; of all of them, their children, too. The one commit of a tick "
+        "alone advances the reader.",
     )
     def raw_change_records(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         run = find_run(context, assets.run_key)

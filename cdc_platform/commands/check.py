@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JUnit XML, for CI."
 )
 def check(defs: Path, name: str | None, junit: Path | None) -> None:
-    """Check the lake as it is, and the source: the same checks as Dagster's, over the whole log.
+    """Check the lake as it is: the same checks as Dagster's, over the whole log.
+
+    Where the source can be asked for its rows at a cut, as Spanner can, they are compared with it, too.
 
     Prints a line for each check; the exit code is 1 if one fails.
     """

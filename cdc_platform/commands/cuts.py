@@ -3,6 +3,7 @@
 import json
 import time
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -11,13 +12,17 @@ from cdc_platform.commands.common import DEFS, NAME, examples, start_spark
 from cdc_platform.model.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cdc_platform.lake.cut_states import CutState
     from cdc_platform.lake.lake import Lake
+    from cdc_platform.lake.markers import Marker
     from cdc_platform.pipeline.settings import PipelineSettings
 
+    MarkersOfCuts = Mapping[int, tuple[Marker, ...]]
+
 SHOWN: Final = 20
+NO_MARKERS: "Final[MarkersOfCuts]" = MappingProxyType({})
 
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -44,11 +49,15 @@ def cuts(
     A cut stays readable for `maintenance.keep_snapshots_s`. A promised one stays until it is released: every
     table of it gets the tag `cut_N`, which compaction and expiry keep. Promised cuts are always listed.
 
+    Under each cut are the messages of the source's log, if it hands out any, that lie in it and not in the
+    cut before: each was written after all changes that the cut before has, and before any that it has not.
+
     Listing reads metadata only; promising and releasing start Spark.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.lake.cut_states import cut_states
     from cdc_platform.lake.lake import Lake
+    from cdc_platform.lake.markers import list_markers, markers_of
 
     if promise is not None and release is not None:
         raise click.UsageError("Choose one of --promise and --release.")
@@ -59,10 +68,15 @@ def cuts(
     if release is not None:
         _release(settings, lake, release)
     states = cut_states(lake)
+    # Only sources that hand out events have such messages.
+    listed = list_markers(lake) if settings.traits.hands_out_events else ()
+    markers = markers_of(tuple(state.cut for state in states), listed)
     if not shows_all:
         states = (*(state for state in states[:-SHOWN] if state.is_promised), *states[-SHOWN:])
     click.echo(
-        json.dumps([as_dict(state) for state in states], indent=2) if as_json else describe_cuts(states)
+        json.dumps([as_dict(state, markers) for state in states], indent=2)
+        if as_json
+        else describe_cuts(states, markers=markers)
     )
 
 
@@ -84,8 +98,8 @@ def _release(settings: "PipelineSettings", lake: "Lake", number: int) -> None:
     release_cut(lake, start_spark(settings), number)
 
 
-def as_dict(state: "CutState") -> dict[str, Any]:
-    """Return a cut and its state as plain values; moments are RFC 3339 texts."""
+def as_dict(state: "CutState", markers: "MarkersOfCuts" = NO_MARKERS) -> dict[str, Any]:
+    """Return a cut, its state and the markers that are new in it as plain values; moments are RFC 3339."""
     cut = state.cut
     return {
         "cut": cut.cut,
@@ -96,11 +110,17 @@ def as_dict(state: "CutState") -> dict[str, Any]:
         "readable": state.is_readable,
         "expired_tables": list(state.expired),
         "promised": state.is_promised,
+        "markers": [
+            {"prefix": marker.prefix, "content": marker.content, "lsn": marker.lsn}
+            for marker in markers.get(cut.cut, ())
+        ],
     }
 
 
-def describe_cuts(states: "Sequence[CutState]", now_s: float | None = None) -> str:
-    """Return a table of cuts for people, oldest first."""
+def describe_cuts(
+    states: "Sequence[CutState]", now_s: float | None = None, markers: "MarkersOfCuts" = NO_MARKERS
+) -> str:
+    """Return a table of cuts for people, oldest first, each with the markers that are new in it."""
     now_s = time.time() if now_s is None else now_s
     lines = [f"{'cut':>8}  {'position':<27}  {'age':>8}  tables  readable  promised"]
     for state in states:
@@ -110,6 +130,7 @@ def describe_cuts(states: "Sequence[CutState]", now_s: float | None = None) -> s
             f"{cut.cut:>8}  {to_rfc3339(cut.position_micros)}  {age:>8}  "
             f"{len(cut.tables):>6}  {_yes(state.is_readable):<8}  {_yes(state.is_promised)}"
         )
+        lines += [f"{'':>8}  {marker.prefix}: {marker.content}" for marker in markers.get(cut.cut, ())]
     return "\n".join(lines) if states else "no cut yet; run a tick first"
 
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,6 +12,9 @@ from cdc_platform.model.timestamps import to_rfc3339
 if TYPE_CHECKING:
     from cdc_platform.model.row_story import Step
     from cdc_platform.pipeline.explain import Explanation
+
+WIDEST: Final = 60
+"""Values that are longer do not move what stands behind the others."""
 
 
 @click.command(
@@ -29,9 +32,9 @@ if TYPE_CHECKING:
 def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -> None:
     """Tell how the row KEY of the source table TABLE came to be.
 
-    Prints its changes in order: which columns each set, from what to what, the transaction, the change
-    stream partition and the record that it came from, and the first cut that showed it. Then the row as it
-    is in the change log now, and which change gave each column its value. Where the table began with an
+    Prints its changes in order: which columns each set, from what to what, the transaction, the partition
+    of the source and the record that it came from, and the first cut that showed it. Then the row as it is
+    in the change log now, and which change gave each column its value. Where the table began with an
     initial copy, the story begins with what that had of the row.
 
     KEY is the value itself where the primary key has one column; else a JSON object of its columns, or a
@@ -67,11 +70,12 @@ def _describe_step(found: "Explanation", step: "Step") -> list[str]:
     partition = found.partitions.get(change.partition_token, change.partition_token)
     shown = f"first shown by cut {cut.cut} at {to_rfc3339(cut.position_micros)}" if cut else "in no cut yet"
     lines = [
-        f"#{step.number} {change.kind.value} at {to_rfc3339(change.commit_micros)}",
+        f"#{step.number} {change.kind.value} at {to_rfc3339(change.made_micros)}",
         f"     transaction {change.transaction_id}",
         f"     partition   {partition}",
         f"     record      {change.record_id}, mod {change.mod_ordinal}",
         f"     tick        {change.tick}, {shown}",
+        *([f"     key before  {change.previous_keys}"] if change.previous_keys else []),
     ]
     width = max((len(column.column) for column in step.columns), default=0)
     for column in step.columns:
@@ -88,7 +92,7 @@ def _describe_now(found: "Explanation") -> list[str]:
         return [f"now  deleted by #{len(story.steps)}"]
     width = max((len(name) for name in story.values), default=0)
     texts = {name: _value(value) for name, value in story.values.items()}
-    length = max((len(text) for text in texts.values()), default=0)
+    length = min(max((len(text) for text in texts.values()), default=0), WIDEST)
     return [
         f"now  {'a row of its key alone' if not texts else ''}".rstrip(),
         *(

@@ -1,6 +1,7 @@
 """`cdc-platform sync`: the ticks of a pipeline in one warm process."""
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,10 +10,12 @@ import click
 
 from cdc_platform.commands.common import DEFS, NAME, examples, start_spark
 from cdc_platform.errors import CdcError
+from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
+    from cdc_platform.pipeline.settings import PipelineSettings
     from cdc_platform.pipeline.tick import TickOutcome
 
 MOST_FAILURES: Final = 5
@@ -36,45 +39,60 @@ MOST_FAILURES: Final = 5
 def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None, continuous: bool) -> None:
     """Run the ticks of the pipeline that DEFS declares, in one warm process and without Dagster.
 
-    A tick reads the change stream up to the source's present, orders and merges the changes, and publishes
-    a cut. Whatever interrupts it, the next start goes on where it was; a second one at the same time is safe.
+    A tick reads what the source has up to now, orders and merges the changes, and publishes a cut. Whatever
+    interrupts it, the next start goes on where it was; a second one at the same time is safe. Where DEFS
+    declares several pipelines and --name chooses none, they run one after the other.
 
     Prints a line for each tick. Its lag is that of the newest cut, beside the source's clock when the tick
-    read it.
+    read it; the clock of files and topics is this machine's.
     """
-    from cdc_platform.components.loading import load_settings
-    from cdc_platform.pipeline.evolve import find_exclusions
-    from cdc_platform.pipeline.follow import follow_source
-    from cdc_platform.pipeline.pipeline import open_pipeline
-    from cdc_platform.pipeline.trace import trace_lineage
+    from cdc_platform.components.loading import load_each
     from cdc_platform.resources import SPARK_IS_QUIET
 
     if until_caught_up + continuous + (ticks is not None) > 1:
         raise click.UsageError("Choose one of --until-caught-up, --ticks and --continuous.")
-    settings = load_settings(defs, name)
-    pipeline = open_pipeline(settings)
+    chosen = load_each(defs, name)
+    if continuous and len(chosen) > 1:
+        names = ", ".join(settings.name for settings in chosen)
+        raise click.UsageError(f"--continuous runs one pipeline; choose it with --name: {names}.")
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        target_micros = pipeline.source.clock_micros()
-        for finding in find_exclusions(pipeline):
-            click.secho(f"Note: {finding}", fg="yellow", err=True)
-        # What is wrong with the source or the settings shows before Spark takes its time to start.
-        trace_lineage(pipeline)
-        _ = pipeline.tables
-        spark = start_spark(settings)
-        ticks_done = follow_source(
-            pipeline, spark, stop.is_not_asked, _tell_error, None if continuous else MOST_FAILURES
-        )
-        is_to_end = ticks is None and not continuous
-        is_level = partial(
-            _is_caught_up, target_micros=target_micros, hands_out_events=pipeline.traits.hands_out_events
-        )
-        for done, outcome in enumerate(ticks_done, start=1):
+        for settings in chosen:
+            if len(chosen) > 1:
+                click.echo(f"pipeline {settings.name}")
+            if not run_ticks(settings, stop.is_not_asked, ticks, is_endless=continuous):
+                stop.say("Stopped; the next start goes on from here.")
+                sys.exit(0 if continuous else stop.exit_code)
+
+
+def run_ticks(
+    settings: "PipelineSettings", wants_more: Callable[[], bool], ticks: int | None, *, is_endless: bool
+) -> bool:
+    """Run so many ticks of a pipeline, else until it has caught up; return whether it came to that."""
+    from cdc_platform.pipeline.evolve import find_exclusions
+    from cdc_platform.pipeline.follow import follow_source
+    from cdc_platform.pipeline.pipeline import open_pipeline
+    from cdc_platform.pipeline.trace import trace_lineage
+
+    pipeline = open_pipeline(settings)
+    target_micros = pipeline.source.clock_micros()
+    for finding in find_exclusions(pipeline):
+        click.secho(f"Note: {finding}", fg="yellow", err=True)
+    # What is wrong with the source or the settings shows before Spark takes its time to start.
+    trace_lineage(pipeline)
+    _ = pipeline.tables
+    most_failures = None if is_endless else MOST_FAILURES
+    outcomes = follow_source(pipeline, start_spark(settings), wants_more, _tell_error, most_failures)
+    is_to_end = ticks is None and not is_endless
+    is_level = partial(
+        _is_caught_up, target_micros=target_micros, hands_out_events=pipeline.traits.hands_out_events
+    )
+    for done, outcome in enumerate(outcomes, start=1):
+        if done == 1 or has_done_something(outcome):
             for line in (*describe_copies(outcome), describe_tick(outcome)):
                 click.echo(line)
-            if done == ticks or (is_to_end and is_level(outcome)):
-                return
-        stop.say("Stopped; the next start goes on from here.")
-        sys.exit(0 if continuous else stop.exit_code)
+        if done == ticks or (is_to_end and is_level(outcome)):
+            return True
+    return False
 
 
 def _tell_error(error: CdcError) -> None:
@@ -85,8 +103,17 @@ def _is_caught_up(outcome: "TickOutcome", target_micros: int, *, hands_out_event
     if outcome.copy.is_going_on:
         return False
     if hands_out_events:
-        return not outcome.read.committed
+        from cdc_platform.pipeline.follow import is_idle
+
+        # A file that cannot be read is asked for with every tick, and nothing more comes of it.
+        has_news = outcome.read.records.get(RecordKind.CHILD_PARTITIONS, 0) > 0
+        return not outcome.read.committed or (is_idle(outcome) and not has_news)
     return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
+
+
+def has_done_something(outcome: "TickOutcome") -> bool:
+    """Whether a tick is worth a line: with files and topics, most looks find nothing to read."""
+    return outcome.read.committed or bool(outcome.copy.copies) or outcome.order.changes > 0
 
 
 def describe_copies(outcome: "TickOutcome") -> list[str]:

@@ -16,6 +16,7 @@ from cdc_platform.assets.lineage import build_partition_lineage
 from cdc_platform.assets.maintenance import build_maintenance
 from cdc_platform.assets.raw import build_raw_change_records
 from cdc_platform.assets.tables import build_table
+from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
 from cdc_platform.checks.invariants import build_checks, proofs, tick_checks
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError, PipelineNotFound
@@ -30,12 +31,28 @@ LOGGER = logging.getLogger(__name__)
 DISCOVERY_DEADLINE_S = 5.0
 
 
-def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitions:
-    """Return the assets, checks, job, sensor and resource of one pipeline."""
+def build_pipeline(
+    settings: PipelineSettings, running: Running, upstream: Upstream = NO_UPSTREAM
+) -> dg.Definitions:
+    """Return the assets, checks, job, sensor and resources of one pipeline.
+
+    Args:
+        settings: the pipeline's.
+        running: how Dagster runs it.
+        upstream: what is shown of its source beside what it reads.
+    """
     tables = find_tables(settings)
     histories = tuple(name for name in tables if settings.table_options.get(name, PLAIN).history)
-    assets = PipelineAssets(settings.name, tables, running.owners, settings.copies_first, histories)
-    wanted = Wanted(assets, tick_checks(assets), proofs(assets))
+    assets = PipelineAssets(
+        settings.name,
+        tables,
+        running.owners,
+        settings.copies_first,
+        histories,
+        settings.source.traits,
+        upstream.keys,
+    )
+    wanted = Wanted(assets, (*upstream.check_keys, *tick_checks(assets)), proofs(assets))
     job = dg.define_asset_job(
         f"{settings.name}_tick",
         selection=dg.AssetSelection.assets(*assets.all_keys)
@@ -46,6 +63,7 @@ def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitio
     )
     return dg.Definitions(
         assets=[
+            *upstream.assets,
             _build_raw(assets),
             build_partition_lineage(assets),
             build_change_log(assets),
@@ -55,10 +73,10 @@ def build_pipeline(settings: PipelineSettings, running: Running) -> dg.Definitio
             build_cut(assets),
             build_maintenance(assets),
         ],
-        asset_checks=build_checks(assets),
+        asset_checks=[*upstream.checks, *build_checks(assets)],
         jobs=[job],
         sensors=[build_sensor(settings, running, wanted, job)],
-        resources={assets.run_key: run_resource(settings)},
+        resources={assets.run_key: run_resource(settings), **upstream.resources},
     )
 
 

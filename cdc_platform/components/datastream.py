@@ -6,11 +6,16 @@ from typing import Annotated, Literal
 import dagster as dg
 from pydantic import Field
 
+from cdc_platform.assets.stream_state import StreamAsset, build_stream, stream_resource
+from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
+from cdc_platform.checks.stream_state import build_stream_check
 from cdc_platform.components.parts import says
 from cdc_platform.components.pipeline import PipelineComponent, resolve_path
 from cdc_platform.components.scaffolding import DatastreamPipelineScaffolder
 from cdc_platform.components.texts import says_names, says_text, says_texts
 from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.datastream.stream_reader import require_library
+from cdc_platform.sources.datastream.stream_settings import StreamSettings
 
 DAY_S = 24 * 3600.0
 
@@ -37,6 +42,12 @@ class Source(dg.Model, dg.Resolvable):
         says_text(
             "Resource name of the stream, `projects/PROJECT/locations/LOCATION/streams/STREAM`, whose state "
             "is then shown and checked; needs the extra `datastream`."
+        ),
+    ] = None
+    datastream_host: Annotated[
+        str | None,
+        says_text(
+            "HOST:PORT of an emulator of Datastream's API, asked without credentials; empty: Google's."
         ),
     ] = None
     table_name: Annotated[
@@ -101,7 +112,10 @@ class Source(dg.Model, dg.Resolvable):
         float, says("Seconds for which a deleted row is remembered, so that no late event brings it back.")
     ] = 7 * DAY_S
     late_files_s: Annotated[
-        float, says("Seconds back in time for which folders are looked through for files that came late.")
+        float,
+        says(
+            "Seconds for which files and events may come late, or again: repeated ones are known within it."
+        ),
     ] = 3 * DAY_S
     most_files: Annotated[int, says("Files that one tick reads at most.")] = 10_000
     most_bytes: Annotated[int, says("Bytes that one tick reads at most.")] = 2 * 1024**3
@@ -112,6 +126,19 @@ class DatastreamPipeline(PipelineComponent):
     """The files of a Datastream stream as tables of a lake."""
 
     source: Annotated[Source, says("The stream's files.")]
+
+    def upstream(self) -> Upstream:
+        """Return the stream itself, where the settings name it."""
+        if self.source.stream is None:
+            return NO_UPSTREAM
+        require_library()
+        settings = StreamSettings(self.source.stream, self.source.datastream_host)
+        stream = StreamAsset(self.name, settings, tuple(self.runs.owners))
+        return Upstream(
+            (build_stream(stream),),
+            (build_stream_check(stream),),
+            {stream.resource_key: stream_resource(stream)},
+        )
 
     def source_settings(self, folder: Path) -> DatastreamSettings:
         """Return what is told of the stream."""

@@ -89,6 +89,9 @@ class Engine(dg.Model, dg.Resolvable):
     properties: Annotated[dict[str, str], says_texts("Further properties of the connector.")] = Field(
         default_factory=dict
     )
+    keep_spool_s: Annotated[
+        float, says("Seconds after which files of the spool are deleted that the lake has whole.")
+    ] = DAY_S
 
 
 class Input(dg.Model, dg.Resolvable):

@@ -39,9 +39,19 @@ def load_settings(path: Path, name: str | None = None) -> PipelineSettings:
         SettingError: the file or one of its values cannot be used, and both are named; or the name does
             not choose one of the file's pipelines.
     """
-    place, component = _choose(path, _load(path), name)
-    with _naming(place):
-        return component.to_settings(path.absolute().parent)
+    return _settings_of(path, _choose(path, _load(path), name))
+
+
+def load_each(path: Path, name: str | None = None) -> tuple[PipelineSettings, ...]:
+    """Return the settings of each pipeline that a YAML file declares, in its order; or of the one of a name.
+
+    Raises:
+        SettingError: the file or one of its values cannot be used, and both are named; or none of its
+            pipelines has the name.
+    """
+    found = _load(path)
+    chosen = found.values() if name is None else (_choose(path, found, name),)
+    return tuple(_settings_of(path, placed) for placed in chosen)
 
 
 def load_definitions(path: Path, but: Collection[str] = ()) -> dict[str, dg.Definitions]:
@@ -84,6 +94,12 @@ def _load(path: Path) -> dict[str, Placed]:
             raise SettingError(f"{document.place}: name", f"is that of another document: {component.name}")
         found[component.name] = (document.place, component)
     return found
+
+
+def _settings_of(path: Path, placed: Placed) -> PipelineSettings:
+    place, component = placed
+    with _naming(place):
+        return component.to_settings(path.absolute().parent)
 
 
 def _choose(path: Path, found: dict[str, Placed], name: str | None) -> Placed:

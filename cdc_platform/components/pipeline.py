@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import dagster as dg
 from pydantic import Field
 
+from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
 from cdc_platform.components.parts import Lake, Maintenance, Options, Runs, Spark, says
 from cdc_platform.components.texts import says_names
 from cdc_platform.errors import SettingError
@@ -65,7 +66,8 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
 
         runs = self.runs
         running = Running(runs.sensor, runs.poll_s, runs.follow_s, runs.prove_every_s, tuple(runs.owners))
-        return build_pipeline(self.to_settings(folder), running)
+        settings = self.to_settings(folder)
+        return build_pipeline(settings, running, self.upstream())
 
     def to_settings(self, folder: Path) -> PipelineSettings:
         """Return what the pipeline is told; relative folders are relative to the YAML file's folder.
@@ -99,6 +101,14 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
         Raises:
             SettingError: a value is out of its range; it is named as in the part `source` of the file.
         """
+
+    def upstream(self) -> Upstream:
+        """Return what is shown of the source beside what is read of it.
+
+        Raises:
+            SetupError: it was asked for, and a library that tells it is missing.
+        """
+        return NO_UPSTREAM
 
     def own_settings(self) -> dict[str, Any]:
         """Return further settings of the pipeline that only this kind of source has."""

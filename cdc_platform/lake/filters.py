@@ -45,6 +45,11 @@ def between(column: str, low_inclusive: Any, high_inclusive: Any) -> BooleanExpr
     return And(_AT_LEAST(column, low_inclusive), _AT_MOST(column, high_inclusive))
 
 
+def at_most(column: str, high_inclusive: Any) -> BooleanExpression:
+    """Return the filter of the rows whose value is another one at most."""
+    return _AT_MOST(column, high_inclusive)
+
+
 def all_of(*conditions: BooleanExpression) -> BooleanExpression:
     """Return the filter of the rows that meet all conditions."""
     everything: BooleanExpression = AlwaysTrue()

@@ -7,7 +7,12 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeFormatUnknown, PipelineNotFound, SettingError
@@ -71,6 +76,7 @@ SMALL_COMMITS: Final = {
 
 # A commit that finds another one before it must fail, since what it was made from is outdated.
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
+COMPARED: Final = (CUT, LINEAGE, LOG, SCHEMA, COPIED, READ, QUARANTINED)
 
 
 @dataclass(frozen=True)
@@ -176,19 +182,33 @@ def _listed(catalog: Catalog) -> str:
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
+    wanted = COMPARE_AND_SET if identifier.endswith(COMPARED) else {}
     try:
-        found = catalog.load_table(identifier).properties.get(FORMAT_PROPERTY, "1")
+        found = catalog.load_table(identifier)
     except NoSuchTableError:
-        properties = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)} | SMALL_COMMITS
-        if identifier.endswith((CUT, LINEAGE, LOG, SCHEMA, COPIED, READ)):
-            properties |= COMPARE_AND_SET
+        properties = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)} | SMALL_COMMITS | wanted
         try:
             catalog.create_table(identifier, schema=schema, properties=properties)
         except TableAlreadyExistsError:
             return
     else:
-        if int(found) > FORMAT_VERSION:
+        version = found.properties.get(FORMAT_PROPERTY, "1")
+        if int(version) > FORMAT_VERSION:
             raise LakeFormatUnknown(
-                f"Table `{identifier}` has format version {found}, this platform knows {FORMAT_VERSION}. "
+                f"Table `{identifier}` has format version {version}, this platform knows {FORMAT_VERSION}. "
                 "Upgrade cdc_platform, or name another lake."
             )
+        _complete(found, schema, wanted)
+
+
+def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) -> None:
+    """Add the columns that tables of this format did not have from the beginning; all may be NULL."""
+    while not set(schema.names) <= set(table.schema().column_names):
+        try:
+            with table.transaction() as transaction:
+                with transaction.update_schema() as update:
+                    update.union_by_name(schema)
+                transaction.set_properties(dict(properties))
+        except CommitFailedException:
+            # Somebody else has opened the same lake.
+            table = table.refresh()

@@ -1,12 +1,14 @@
 """The ledger: which files, in which version, or which partitions, up to which offset, have been read.
 
-It is derived from what the committed ticks report, on from where the stored one ends.
+It is derived from what the committed ticks report, on from where the stored one ends. A file that is to be
+replayed counts as unread until a later tick has read it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
@@ -14,12 +16,51 @@ from pyiceberg.table import Table
 
 from cdc_platform.lake.commits import TICK, head, read_mark
 from cdc_platform.lake.lake import RAW, READ, Lake
+from cdc_platform.lake.quarantine import load_replays
+from cdc_platform.model.files import READ_AGAIN
+from cdc_platform.model.held import HeldRecord
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import FILES
 
+REPLAY: Final = "quarantine@"
+"""Begins the path under which the ledger has a replay of texts that a tick has taken."""
+
 
 def read_ledger(lake: Lake) -> Mapping[str, str]:
-    """Return what has been read, with its version, and store what is new of it; needs no Spark."""
+    """Return what has been read, with its version, and store what is new of it; needs no Spark.
+
+    The version of what is to be read again is `READ_AGAIN`.
+    """
+    stored = _store_ledger(lake)
+    asked = load_replays(lake).files
+    again = {path for path, tick in asked.items() if stored.ticks.get(path, tick + 1) <= tick}
+    return stored.versions if not again else {**stored.versions, **dict.fromkeys(again, READ_AGAIN)}
+
+
+def waiting_texts(lake: Lake) -> tuple[int, Sequence[HeldRecord]] | None:
+    """Return when the oldest replay of texts that no tick has taken was asked for, and what it asks for."""
+    asked = load_replays(lake).texts
+    if not asked:
+        return None
+    taken = _store_ledger(lake).versions
+    waiting = [micros for micros in sorted(asked) if replay_path(micros) not in taken]
+    return (waiting[0], asked[waiting[0]]) if waiting else None
+
+
+def replay_path(micros: int) -> str:
+    """Return the path of a replay that was asked for at a moment."""
+    return f"{REPLAY}{micros}"
+
+
+@dataclass(frozen=True)
+class _Ledger:
+    """Each path with the version that was read last, and the tick that did."""
+
+    versions: Mapping[str, str]
+    ticks: Mapping[str, int]
+
+
+def _store_ledger(lake: Lake) -> _Ledger:
     committed = read_mark(lake.system_table(RAW)).tick
     while True:
         stored = lake.system_table(READ)
@@ -43,16 +84,19 @@ class _Version:
     table: Table = field(compare=False)
 
 
-def _stored_ledger(table: Table) -> Mapping[str, str]:
+def _stored_ledger(table: Table) -> _Ledger:
     snapshot = head(table)
-    return _read(_Version(table.location(), snapshot.snapshot_id, table)) if snapshot is not None else {}
+    if snapshot is None:
+        return _Ledger({}, {})
+    return _read(_Version(table.location(), snapshot.snapshot_id, table))
 
 
 # A tick asks for it twice; the newest of a few pipelines are kept.
 @lru_cache(maxsize=4)
-def _read(version: _Version) -> Mapping[str, str]:
+def _read(version: _Version) -> _Ledger:
     rows = version.table.scan(snapshot_id=version.snapshot_id).to_arrow().sort_by("tick")
-    return dict(zip(rows["path"].to_pylist(), rows["version"].to_pylist(), strict=True))
+    paths, versions, ticks = (rows[name].to_pylist() for name in ("path", "version", "tick"))
+    return _Ledger(dict(zip(paths, versions, strict=True)), dict(zip(paths, ticks, strict=True)))
 
 
 def _reported_after(lake: Lake, after_exclusive: int, until_inclusive: int) -> pa.Table:

@@ -49,6 +49,24 @@ class SourceEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceMessage:
+    """A message that somebody wrote into the source's log: a marker at which a cut may be asked for.
+
+    ``order_key`` is that of changes, so that those before it are known. ``content`` is text; where the octets
+    are none it is as the source sends them. ``event_id`` is what its duplicates share.
+    """
+
+    prefix: str
+    content: str
+    order_key: str
+    event_id: str
+    transaction_id: str
+    lsn: int | None
+    source_micros: int | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class FaultyEvent:
     """An event that cannot be used, and why; it goes to quarantine with its text, so that it can be replayed.
 

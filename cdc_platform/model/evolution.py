@@ -6,7 +6,7 @@ as `note__string`, keeps the values that it had, and takes none that are younger
 """
 
 import json
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from typing import Final
 
 from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
 from cdc_platform.model.table_schema import ARRAY, Column, ColumnLife, ColumnType, TableSchema, spark_type
+from cdc_platform.model.widening import can_be_carried
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,16 @@ def _add_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(table, versions=(*table.versions, added))
 
 
+def _add_beside(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return _append_beside(table, _version_of(event))
+
+
+def _append_beside(table: ColumnHistory, version: ColumnVersion) -> ColumnHistory:
+    taken = {known.lake_name.casefold() for known in table.versions}
+    beside = replace(version, lake_name=_aside_name(version, taken))
+    return replace(table, versions=(*table.versions, beside))
+
+
 def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     until = Bound(event.tick, event.since_micros)
     versions = (
@@ -273,17 +284,33 @@ def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(table, versions=tuple(versions))
 
 
+def _widen_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return _retype(table, event, lambda old, _: can_be_carried(old))
+
+
 def _retype_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return _retype(table, event, is_convertible)
+
+
+def _retype(
+    table: ColumnHistory, event: SchemaEvent, converting: Callable[[ColumnType, ColumnType], bool]
+) -> ColumnHistory:
     new = _version_of(event)
     place = next(n for n, v in enumerate(table.versions) if v.until is None and v.name == event.name)
     old = table.versions[place]
-    converts = is_convertible(old.type, new.type)
+    converts = converting(old.type, new.type)
     if same_type(old.type, new.type) or (converts and spark_type(old.type) == spark_type(new.type)):
         # The lake's column stays as it is.
         kept = replace(old, type=new.type, is_primary_key=new.is_primary_key, ordinal=new.ordinal)
         return replace(table, versions=(*table.versions[:place], kept, *table.versions[place + 1 :]))
-    table = _claim_name(table, new.name, new.since)
-    return replace(table, versions=(*table.versions, replace(new, before=place if converts else None)))
+    new = replace(new, before=place if converts else None)
+    if old.lake_name.casefold() == new.name.casefold():
+        table = _claim_name(table, new.name, new.since)
+        return replace(table, versions=(*table.versions, new))
+    # It stands beside another column of its name, and goes on to do so.
+    ended = replace(old, until=new.since)
+    table = replace(table, versions=(*table.versions[:place], ended, *table.versions[place + 1 :]))
+    return _append_beside(table, new)
 
 
 def _version_of(event: SchemaEvent, *, is_late: bool = False) -> ColumnVersion:
@@ -331,5 +358,7 @@ _CHANGES: Final = {
     SchemaChange.COLUMN_ADDED: _add_column,
     SchemaChange.COLUMN_DROPPED: _drop_column,
     SchemaChange.COLUMN_RETYPED: _retype_column,
+    SchemaChange.COLUMN_WIDENED: _widen_column,
+    SchemaChange.COLUMN_BESIDE: _add_beside,
     SchemaChange.UNWATCHED_COLUMNS: _unwatch_columns,
 }

@@ -8,6 +8,8 @@ from typing import Final
 MOST_FILES: Final = 10_000
 """Files of one tick; a backlog is read in several, so that an interruption costs little."""
 MOST_BYTES: Final = 2 * 1024**3
+READ_AGAIN: Final = ""
+"""Version, in a ledger, of a file that has been read and is to be read once more; no file has it."""
 
 
 @dataclass(frozen=True)

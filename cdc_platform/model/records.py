@@ -15,6 +15,8 @@ class RecordKind(StrEnum):
     """The partition ended, and these partitions continue it."""
     FILE = "file"
     """The platform's own report on one file, or on one partition of a topic: what has been read of it."""
+    MESSAGE = "message"
+    """A message that somebody wrote into the source's log, as a marker for cuts: no change of a row."""
     SLICE = "slice"
     """The platform's own report on one slice: its bounds, its outcome, its counts."""
 

@@ -44,7 +44,8 @@ class RowKey:
 
     def spellings(self) -> tuple[str, ...]:
         """Return the texts in which a log most likely has the key."""
-        orders = (dict(sorted(self._pairs())), dict(self._pairs()))
+        texts, numbers = self._pairs(), self._numbers()
+        orders = (dict(sorted(texts)), dict(texts), dict(sorted(numbers)), dict(numbers))
         return tuple(
             {_dump(order, compact=compact): None for order, compact in product(orders, (True, False))}
         )
@@ -61,6 +62,13 @@ class RowKey:
 
     def _pairs(self) -> list[tuple[str, Any]]:
         return [(column.name, value) for column, value in zip(self.columns, self.values, strict=True)]
+
+    def _numbers(self) -> list[tuple[str, Any]]:
+        """Return the pairs as sources of events have them: their whole numbers are JSON's own."""
+        return [
+            (column.name, _plain(value, column.kind) if column.kind in _BITS else value)
+            for column, value in zip(self.columns, self.values, strict=True)
+        ]
 
 
 def parse_key(table: str, columns: tuple[KeyColumn, ...], text: str) -> RowKey:
@@ -204,6 +212,8 @@ def _plain(value: Any, kind: str) -> Any:
             return Decimal(value)
         if kind.startswith("timestamp") and value is not None:
             return from_rfc3339(value)
+        if kind in _BITS and isinstance(value, str):
+            return int(value)
     except (ValueError, InvalidOperation):
         return value
     return value

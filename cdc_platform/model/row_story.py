@@ -25,6 +25,15 @@ class LoggedChange:
     ordinal: int
     new_values: Values
     is_whole_row: bool
+    order_key: str = ""
+    source_micros: int | None = None
+    previous_keys: str | None = None
+    """The key that the row had before, where the change gave it another one."""
+
+    @property
+    def made_micros(self) -> int:
+        """When the source made the change, as far as it tells."""
+        return self.commit_micros if self.source_micros is None else self.source_micros
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ def tell_story(
     """Return the story of a row.
 
     Args:
-        changes: all changes of one key, in the order of the log.
+        changes: all changes of one key, and the truncates of its table, in the order of the source.
         columns: the value columns of the table; a whole row sets those that it does not mention to NULL.
         copied: what the row was before these changes, None where they begin with its birth.
     """
@@ -77,7 +86,7 @@ def tell_story(
     row: dict[str, Any] | None = dict(copied) if copied is not None else None
     set_by: dict[str, int] = dict.fromkeys(row or {}, 0)
     for number, change in enumerate(changes, start=1):
-        if change.kind is ChangeKind.DELETE:
+        if change.kind in (ChangeKind.DELETE, ChangeKind.TRUNCATE):
             lost = tuple(ColumnChange(name, value, None) for name, value in (row or {}).items())
             steps.append(Step(number, change, lost))
             row, set_by = None, {}

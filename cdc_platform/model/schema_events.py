@@ -23,6 +23,10 @@ class SchemaChange(StrEnum):
     """The column was dropped or is no longer watched; the lake keeps its values."""
     COLUMN_RETYPED = "column_retyped"
     """The column has another type; values are converted where Spanner does so, else set aside."""
+    COLUMN_WIDENED = "column_widened"
+    """The column has a type that holds its older values, too, whichever events came first."""
+    COLUMN_BESIDE = "column_beside"
+    """A column was added whose name differs from another's in case only; the lake has it under another."""
     UNWATCHED_COLUMNS = "unwatched_columns"
     """The columns of a watched table that the change stream does not watch are these from here on."""
     OTHER_TABLES = "other_tables"
@@ -64,13 +68,12 @@ def describe_event(event: SchemaEvent) -> str:
             return f"tables that are not watched are {event.value or 'none'}{at}"
         case SchemaChange.UNWATCHED_COLUMNS:
             return f"columns of `{event.table}` that are not watched are {event.value or 'none'}{at}"
-        case SchemaChange.COLUMN_RETYPED:
+        case SchemaChange.COLUMN_RETYPED | SchemaChange.COLUMN_WIDENED:
             types = f"from {_type_text(event.previous)} to {_type_text(event.value)}"
             return f"`{event.table}`.`{event.name}` changed {types}{at}"
-        case SchemaChange.COLUMN_ADDED | SchemaChange.COLUMN_DROPPED:
-            verb = (
-                "added" if event.change is SchemaChange.COLUMN_ADDED else "dropped, or is no longer watched,"
-            )
+        case SchemaChange.COLUMN_ADDED | SchemaChange.COLUMN_BESIDE | SchemaChange.COLUMN_DROPPED:
+            is_gone = event.change is SchemaChange.COLUMN_DROPPED
+            verb = "dropped, or is no longer watched," if is_gone else "added"
             kind = _type_text(event.value or event.previous)
             return f"`{event.table}`.`{event.name}` ({kind}) was {verb}{at}"
         case _:
@@ -80,4 +83,4 @@ def describe_event(event: SchemaEvent) -> str:
 
 def _type_text(value: str | None) -> str:
     kind = ColumnType.from_json(value or '{"code": "?"}')
-    return f"{kind.code}<{kind.element.code}>" if kind.element is not None else kind.code
+    return kind.text

@@ -30,7 +30,7 @@ SLICE: Final = pa.struct(
 RAW_CHANGE_RECORDS: Final = pa.schema(
     [
         ("tick", pa.int64()),
-        # data_change, heartbeat, child_partitions or slice: model/records.py, RecordKind
+        # data_change, heartbeat, child_partitions, file, message or slice: model/records.py, RecordKind
         ("kind", pa.string()),
         # "" is the query without a token that a stream begins with
         ("partition_token", pa.string()),
@@ -191,6 +191,13 @@ QUARANTINE: Final = pa.schema(
         ("table_name", pa.string()),
         # the record as it came, as JSON, so that it can be replayed
         ("record", pa.string()),
+        # file, or topic and partition; null for a source that hands out no events
+        ("origin", pa.string()),
+        # when its replay was asked for, null while it was not; the newest tick that had been read then; and
+        # what it is judged anew from: model/held.py, ReplaySource
+        ("replayed_at", TIMESTAMP),
+        ("replayed_tick", pa.int64()),
+        ("replayed_from", pa.string()),
     ],
 )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from cdc_platform.model.evolution import ColumnHistory, ColumnVersion, SchemaHistory, same_type
 from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
 from cdc_platform.model.table_schema import ColumnType, TableSchema
+from cdc_platform.model.widening import joined_type
 
 
 @dataclass(frozen=True)
@@ -68,22 +69,42 @@ def parse_column_types(text: str | None) -> Mapping[str, SeenColumn] | None:
     return seen if any(column.is_primary_key for column in seen.values()) else None
 
 
-def is_news(history: SchemaHistory, table: str, columns: Mapping[str, SeenColumn], *, is_whole: bool) -> bool:
-    """Whether records with these columns may tell of a change; most do not, and cost nothing further."""
+def is_news(
+    history: SchemaHistory,
+    table: str,
+    columns: Mapping[str, SeenColumn],
+    *,
+    is_whole: bool,
+    widens: bool = False,
+) -> bool:
+    """Whether records with these columns may tell of a change; most do not, and cost nothing further.
+
+    With ``widens`` records come in no order: see `find_events`.
+    """
     found = history.tables.get(table)
     if found is None or not found.is_watched:
         return True
-    if any(_differs(found.live(name), column) for name, column in columns.items()):
+    differs = _is_wider if widens else _differs
+    if any(differs(found.live(name), column) for name, column in columns.items()):
         return True
-    return is_whole and any(version.name not in columns for version in found.live_versions)
+    return is_whole and not widens and any(version.name not in columns for version in found.live_versions)
 
 
 def _differs(version: ColumnVersion | None, seen: SeenColumn) -> bool:
     return version is None or not same_type(version.type, seen.type)
 
 
+def _is_wider(version: ColumnVersion | None, seen: SeenColumn) -> bool:
+    return version is None or not same_type(version.type, joined_type(version.type, seen.type))
+
+
 def find_events(
-    history: SchemaHistory, tick: int, sightings: Mapping[str, Iterable[Sighting]], look: Look | None
+    history: SchemaHistory,
+    tick: int,
+    sightings: Mapping[str, Iterable[Sighting]],
+    look: Look | None,
+    *,
+    widens: bool = False,
 ) -> tuple[SchemaEvent, ...]:
     """Return what has changed since a history, in order.
 
@@ -92,8 +113,10 @@ def find_events(
         tick: tick of the log that the sightings belong to.
         sightings: per table, in commit order.
         look: the source's word at the log's position; None where it was not asked.
+        widens: whether records come in no order, so that an older shape may be seen after a newer one. Then
+            a column has the narrowest type that holds all values seen, and one that is lacking stays.
     """
-    finder = _Finder(history, tick, before=history, tells_births=_tells_births(history, look))
+    finder = _Finder(history, tick, before=history, tells_births=_tells_births(history, look), widens=widens)
     for table in sorted(sightings):
         for sighting in sightings[table]:
             finder.see(table, sighting)
@@ -116,6 +139,7 @@ class _Finder:
     tick: int
     before: SchemaHistory
     tells_births: bool
+    widens: bool = False
     events: list[SchemaEvent] = field(default_factory=list)
     fresh: dict[str, bool] = field(default_factory=dict)
     """Tables that came up in this window: whether a whole row of them was seen."""
@@ -128,6 +152,8 @@ class _Finder:
             version = known.live(name)
             if version is None:
                 self._add(table, name, seen, sighting.micros)
+            elif self.widens:
+                self._widen(table, version, seen, sighting.micros)
             elif _differs(version, seen) and may_retype:
                 self._retype(table, version, seen, sighting.micros)
             self.missed.pop((table, name), None)
@@ -167,7 +193,19 @@ class _Finder:
     def _add(self, table: str, name: str, seen: SeenColumn, micros: int) -> None:
         # Nothing tells of a column that it was not there before, unless whole rows have lacked it.
         since = None if self.fresh.get(table) is False else micros
-        self._tell(self._of_column(SchemaChange.COLUMN_ADDED, table, name, seen, since))
+        is_beside = self.widens and any(
+            version.name.casefold() == name.casefold() for version in self.history.tables[table].live_versions
+        )
+        change = SchemaChange.COLUMN_BESIDE if is_beside else SchemaChange.COLUMN_ADDED
+        self._tell(self._of_column(change, table, name, seen, since))
+
+    def _widen(self, table: str, version: ColumnVersion, seen: SeenColumn, micros: int) -> None:
+        wide = joined_type(version.type, seen.type)
+        if same_type(wide, version.type):
+            return
+        kept = replace(seen, type=wide, is_primary_key=version.is_primary_key, ordinal=version.ordinal)
+        event = self._of_column(SchemaChange.COLUMN_WIDENED, table, version.name, kept, micros)
+        self._tell(replace(event, previous=version.type.to_json()))
 
     def _retype(self, table: str, version: ColumnVersion, seen: SeenColumn, micros: int) -> None:
         gone_since = self.missed.get((table, version.name))

@@ -25,12 +25,14 @@ class ReadRequest:
         max_slice_s: how much time a tick may cover.
         keys: partition keys to read; all live partitions when None.
         end_limit_micros: nothing after it is read.
+        has_replay: whether records of quarantine are to be judged anew, so that there must be a tick.
     """
 
     clock_micros: int
     max_slice_s: float | None = None
     keys: Collection[str] | None = None
     end_limit_micros: int | None = None
+    has_replay: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ class SourceTraits:
             comes again comes within one tick.
         tombstones_s: for how long deletions leave tombstones.
         leaves_values_out: whether changes may lack values that have not changed.
+        has_keyless_tables: whether tables may have no key, so that their rows get one: see model/keyless.py.
         completes_log: whether the log has these values all the same, found where they were seen last.
     """
 
@@ -33,6 +34,7 @@ class SourceTraits:
     repeats_within_s: float | None = None
     tombstones_s: float | None = None
     leaves_values_out: bool = False
+    has_keyless_tables: bool = False
     completes_log: bool = False
 
 

@@ -13,12 +13,14 @@ from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
 from cdc_platform.model.exclusions import may_lack_rows
 from cdc_platform.model.names import quote_spark
+from cdc_platform.model.table_options import keeps_deleted
 from cdc_platform.model.table_schema import Column, TableSchema
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.handover import find_copy
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.span import LogSpan, pending_span, span_after
+from cdc_platform.spark.late import with_former
 from cdc_platform.spark.tombstones import with_tombstones
 from cdc_platform.spark.truncates import after_truncates, with_truncated_rows
 from cdc_platform.spark.typed import (
@@ -32,8 +34,13 @@ from cdc_platform.spark.typed import (
     type_changes,
 )
 
+SINGLE_TASK_CHANGES: Final = 50_000
+"""Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
+
 COPIED: Final = -2
 """Ordinal of what an initial copy has: it comes before all changes."""
+COPIED_KEY: Final = ""
+"""The same where the order is that of order keys."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,8 @@ class ChangeSource:
     ``schema`` has the columns as these changes set them. What was committed before ``since_micros`` belongs
     to a dropped table of the same name and is left out; ``remade_micros`` are moments at which the table
     was dropped and made anew among the changes that are not left out. With ``keeps_truncated`` it matters
-    which rows a truncate took away, and the span begins with the log.
+    which rows a truncate took away, and the span begins with the log. With ``takes_former`` a row is more
+    than its newest change, so that of rows of which something comes late the former changes count, too.
     """
 
     schema: TableSchema
@@ -52,6 +60,7 @@ class ChangeSource:
     since_micros: int | None = None
     remade_micros: tuple[int, ...] = ()
     keeps_truncated: bool = False
+    takes_former: bool = False
 
 
 def whole_span(pipeline: Pipeline, table: str, copy: CopyProgress | None) -> LogSpan:
@@ -129,12 +138,13 @@ def read_changes(
         log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(source.since_micros)))
     if source.span.after_micros is not None:
         log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(source.span.after_micros)))
+    words = LogWords.of(pipeline.traits, is_late=source.span.is_late)
     if source.span.has_truncates:
-        log = with_truncated_rows(log) if source.keeps_truncated else after_truncates(log)
+        without = with_truncated_rows if source.keeps_truncated else after_truncates
+        log = without(log, words.position)
     if not pipeline.traits.comes_in_order:
-        log = with_tombstones(log, _buried(pipeline, spark, source))
+        log = _with_older(pipeline, spark, source, log)
     has_patches = source.span.has_patches
-    words = LogWords.of(pipeline.traits)
     changes = type_changes(log, source.schema, has_patches=has_patches, has_origin=has_origin, words=words)
     if source.copy is None or source.copy.head is None:
         return changes
@@ -145,12 +155,37 @@ def read_changes(
     flags = [F.lit(True).alias(named(column.name)) for column in source.schema.value_columns]
     copied = rows.select(
         F.lit(ChangeKind.INSERT.value).alias(KIND),
-        F.lit(COPIED).cast("bigint").alias(ORDINAL),
+        (F.lit(COPIED_KEY) if source.span.is_late else F.lit(COPIED).cast("bigint")).alias(ORDINAL),
         *(origin if has_origin else []),
         *(F.expr(_copied_value(column)).alias(column.name) for column in source.schema.columns),
         *(flags if has_patches else []),
     )
     return changes.unionByName(copied)
+
+
+def takes_former(pipeline: Pipeline, stored: TableSchema) -> bool:
+    """Whether what comes late may change a row although a newer change of it is known.
+
+    So it is where changes leave values as they are, be it those of a patch or of a delete that stays.
+    """
+    traits = pipeline.traits
+    if traits.comes_in_order:
+        return False
+    if keeps_deleted(stored):
+        return True
+    return traits.leaves_values_out and pending_span(pipeline, stored.name, 0).has_patches
+
+
+def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame) -> DataFrame:
+    """Return changes with what older ticks know of the same rows, as far as it matters."""
+    if not source.takes_former:
+        return with_tombstones(log, _buried(pipeline, spark, source))
+    span = source.span
+    if span.after_exclusive == 0:
+        return log
+    before = replace(span, after_exclusive=0, until_inclusive=span.after_exclusive)
+    former = read_span(pipeline, spark, source.schema.name, before)
+    return with_former(log, former, is_small=span.changes <= SINGLE_TASK_CHANGES)
 
 
 def _buried(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> DataFrame:
@@ -164,6 +199,6 @@ def _copied_value(column: Column) -> str:
     before = column.life.before if column.life is not None else None
     if before is None:
         return quote_spark(column.name)
-    converted = convert_expression(_copied_value(before), column.type)
+    converted = convert_expression(_copied_value(before), before.type, column.type)
     # A copy that was made after the change has the value itself.
     return f"coalesce({quote_spark(column.name)}, {converted})"

@@ -108,25 +108,33 @@ def _find(
 ) -> tuple[SchemaEvent, ...]:
     assert mark.position_micros is not None
     window = data_changes_between(history.position_micros, mark.position_micros)
+    widens = not pipeline.traits.comes_in_order
     shapes = {shape for batch in _batches(pipeline, window) for shape in _shapes(batch)}
     parsed = {shape: _parse(pipeline, shape) for shape in shapes}
     tables = {
         found.table
         for found in parsed.values()
-        if found is not None and is_news(history, found.table, found.columns, is_whole=found.is_whole)
+        if found is not None
+        and is_news(history, found.table, found.columns, is_whole=found.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
     sightings = _sightings(pipeline, window, tables) if tables else {}
     for name in tables & copies.keys():
         told = [*sightings.get(name, ()), copies[name]]
         sightings[name] = sorted(told, key=lambda sighting: sighting.micros)
-    return find_events(history, mark.tick, sightings, pipeline.source.look(mark.position_micros))
+    look = pipeline.source.look(mark.position_micros)
+    return find_events(history, mark.tick, sightings, look, widens=widens)
 
 
 def data_changes_between(after_micros: int | None, until_micros: int) -> str:
-    """Return the filter of the raw records that lie between two positions of the log."""
+    """Return the filter of the raw data change records that lie between two positions of the log."""
+    return between_positions(RecordKind.DATA_CHANGE, after_micros, until_micros)
+
+
+def between_positions(kind: RecordKind, after_micros: int | None, until_micros: int) -> str:
+    """Return the filter of the raw records of a kind that lie between two positions of the log."""
     until = to_datetime(until_micros).isoformat()
-    condition = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp <= '{until}'"
+    condition = f"kind = '{kind.value}' and record_timestamp <= '{until}'"
     if after_micros is None:
         return condition
     return f"{condition} and record_timestamp > '{to_datetime(after_micros).isoformat()}'"

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from pyiceberg.table import Table
@@ -12,11 +13,11 @@ from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import Cut, cuts_since
 from cdc_platform.lake.filters import all_of, between, equals, is_any
 from cdc_platform.lake.lake import LOG
-from cdc_platform.lake.quarantine import count_quarantined
+from cdc_platform.lake.quarantine import count_quarantined, has_replays
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.row_key import KeyColumn, RowKey, parse_key
 from cdc_platform.model.row_story import LoggedChange, Step, Story, read_values, tell_story
-from cdc_platform.model.table_options import DELETED, DELETED_AT, without_histories
+from cdc_platform.model.table_options import DELETED, DELETED_AT, ORDER_KEY, without_histories
 from cdc_platform.model.timestamps import from_datetime, to_rfc3339
 from cdc_platform.pipeline.copied_row import CopiedRow, find_copied_row
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -103,9 +104,10 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
     begun_micros = _begun_micros(pipeline, table)
     changes = [
         change
-        for change in _read_changes(log, table, _find_ordinals(log, table, key))
+        for change in _read_changes(log, table, _find_ordinals(log, table, key), _order(pipeline, table))
         if change.commit_micros >= begun_micros
     ]
+    changes = _in_order(pipeline, changes)
     copied = find_copied_row(pipeline, table, key)
     if copied is not None and copied.position_micros < begun_micros:
         copied = None
@@ -128,6 +130,14 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         quarantined=count_quarantined(pipeline.lake, table),
         copied=copied,
     )
+
+
+def _in_order(pipeline: Pipeline, changes: list[LoggedChange]) -> list[LoggedChange]:
+    """Return changes in the order of the source, without truncates of before the first one."""
+    if not pipeline.traits.comes_in_order:
+        return sorted(changes, key=lambda change: change.order_key)
+    begins = (n for n, change in enumerate(changes) if change.kind is not ChangeKind.TRUNCATE)
+    return changes[next(begins, len(changes)) :]
 
 
 def _begun_micros(pipeline: Pipeline, table: str) -> int:
@@ -155,7 +165,7 @@ def _value_columns(pipeline: Pipeline, found: Table, table: str, key: RowKey) ->
     else:
         names = [column.name for column in known.schema.columns]
     keys = {column.name for column in key.columns}
-    return [name for name in names if name not in {*keys, DELETED, DELETED_AT}]
+    return [name for name in names if name not in {*keys, DELETED, DELETED_AT, ORDER_KEY}]
 
 
 def _find_table(pipeline: Pipeline, table: str) -> Table:
@@ -171,14 +181,23 @@ def _find_ordinals(log: Table, table: str, key: RowKey) -> set[int]:
     """Return the ordinals of a key's changes: as the source spells keys, else however this one is spelled."""
     of_table = equals("table_name", table)
     likely = all_of(of_table, is_any("keys", key.spellings()))
+    truncates = all_of(of_table, equals("change_kind", ChangeKind.TRUNCATE.value))
+    emptied = set(log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist())
     found = log.scan(likely, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist()
     if found:
-        return set(found)
+        return set(found) | emptied
     every = log.scan(of_table, selected_fields=("ordinal", "keys")).to_arrow_batch_reader()
-    return {row["ordinal"] for batch in every for row in batch.to_pylist() if key.is_same(row["keys"])}
+    same = {row["ordinal"] for batch in every for row in batch.to_pylist() if key.is_same(row["keys"])}
+    return same | emptied
 
 
-def _read_changes(log: Table, table: str, ordinals: Collection[int]) -> list[LoggedChange]:
+def _order(pipeline: Pipeline, table: str) -> str:
+    """Return the column of the log that has the order of a table's changes."""
+    is_late = not pipeline.traits.comes_in_order or has_replays(pipeline.lake, table)
+    return "order_key" if is_late else "ordinal"
+
+
+def _read_changes(log: Table, table: str, ordinals: Collection[int], order: str) -> list[LoggedChange]:
     if not ordinals:
         return []
     # The log is in this order, so that most of its files are not read.
@@ -191,7 +210,7 @@ def _read_changes(log: Table, table: str, ordinals: Collection[int]) -> list[Log
         for row in batch.to_pylist()
         if row["ordinal"] in ordinals
     ]
-    return [_as_change(row) for row in sorted(rows, key=lambda row: int(row["ordinal"]))]
+    return [_as_change(row) for row in sorted(rows, key=itemgetter(order))]
 
 
 def _as_change(row: Mapping[str, Any]) -> LoggedChange:
@@ -206,11 +225,15 @@ def _as_change(row: Mapping[str, Any]) -> LoggedChange:
         ordinal=row["ordinal"],
         new_values=read_values(row["new_values"]),
         is_whole_row=row["is_whole_row"],
+        order_key=row["order_key"],
+        previous_keys=row["previous_keys"],
+        source_micros=from_datetime(row["source_timestamp"]) if row.get("source_timestamp") else None,
     )
 
 
 def _first_cuts(pipeline: Pipeline, table: str, steps: Sequence[Step]) -> dict[int, Cut | None]:
     if not steps:
         return {}
-    cuts = [cut for cut in cuts_since(pipeline.lake, steps[0].change.tick) if table in cut.tables]
+    first_tick = min(step.change.tick for step in steps)
+    cuts = [cut for cut in cuts_since(pipeline.lake, first_tick) if table in cut.tables]
     return {step.number: next((cut for cut in cuts if cut.tick >= step.change.tick), None) for step in steps}

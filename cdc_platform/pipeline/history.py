@@ -21,11 +21,10 @@ from cdc_platform.pipeline.branch import (
     reset_branch,
     verify_attempt,
 )
-from cdc_platform.pipeline.change_source import read_changes, read_span
+from cdc_platform.pipeline.change_source import SINGLE_TASK_CHANGES, read_changes, read_span
 from cdc_platform.pipeline.history_plan import HistoryBuild, plan_history
 from cdc_platform.pipeline.history_remake import forget_touched, remake_versions
 from cdc_platform.pipeline.merge import (
-    SINGLE_TASK_CHANGES,
     SMALL_TABLE_ROWS,
     MergeOutcome,
 )

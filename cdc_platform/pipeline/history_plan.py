@@ -74,7 +74,9 @@ def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
         fell_back = fact(done, FELL_BACK) == "true"
         return MergeOutcome(history, tick, done.snapshot_id, fell_back=fell_back)
     return (
-        plan_whole(pipeline, spark, schema) if begins else plan_extension(pipeline, spark, schema, base, span)
+        plan_whole(pipeline, spark, schema)
+        if begins or span.is_late
+        else plan_extension(pipeline, spark, schema, base, span)
     )
 
 

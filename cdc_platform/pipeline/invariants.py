@@ -11,10 +11,13 @@ from cdc_platform.lake.commits import POSITION, ancestors_of, fact, head, read_m
 from cdc_platform.lake.control import load_lineage, load_stuck
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.quarantine import has_replays, replayed_records
 from cdc_platform.model.lineage import violations, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.model.traits import SourceTraits
+from cdc_platform.pipeline.event_checks import check_arrival, check_snapshots, check_values
+from cdc_platform.pipeline.file_checks import check_files
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.source_checks import check_schema, check_source
 from cdc_platform.pipeline.table_checks import check_fold, check_histories, check_keys
@@ -32,16 +35,21 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     if scope.after_micros is not None:
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
     read = raw.select(F.expr(RECORD_ID).alias("record_id"))
-    # What comes again was logged before.
-    around = EVERYTHING if pipeline.traits.repeats_within_s is not None else scope
+    # What comes again was logged before, and what is replayed is logged later.
+    is_apart = pipeline.traits.repeats_within_s is not None or has_replays(pipeline.lake)
+    around = EVERYTHING if is_apart else scope
+    held = _quarantine(pipeline, spark, around)
     places = {
         "read": read,
         "logged": _log(pipeline, spark, around).select("record_id"),
-        "held": _quarantine(pipeline, spark, around).select("record_id"),
+        "held": held.where("replayed_at is null").select("record_id"),
+        "replayed": held.where("replayed_at is not null").select("record_id"),
     }
     if around is not scope:
         asked = read.distinct()
-        places |= {name: places[name].join(asked, "record_id", "left_semi") for name in ("logged", "held")}
+        places |= {
+            name: places[name].join(asked, "record_id", "left_semi") for name in places if name != "read"
+        }
     total, distinct, in_log, in_quarantine, lost = _count_places(places)
     return Verdict(
         passed=lost == 0 and distinct == in_log + in_quarantine,
@@ -58,20 +66,24 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
 
 
 def _count_places(places: Mapping[str, DataFrame]) -> tuple[int, ...]:
-    """Return how many records were read, with and without duplicates, are in the log, held, and neither."""
+    """Return how many records were read, with and without duplicates, are in the log, held, and neither.
+
+    What was replayed is held as long as the log does not have it, be it under another identity.
+    """
     marked = [
         found.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
         for name, found in places.items()
     ]
     records = reduce(DataFrame.unionByName, marked).groupBy("record_id")
-    read, logged, held = (F.col(name) for name in places)
+    read, logged, held, replayed = (F.col(name) for name in places)
+    is_held = (held > 0) | (replayed > 0) & (logged == 0)
     return _first(
         records.agg(*(F.sum(name).alias(name) for name in places)).agg(
             F.sum(read),
             F.count_if(read > 0),
             F.count_if(logged > 0),
-            F.count_if(held > 0),
-            F.count_if((read > 0) & (logged == 0) & (held == 0)),
+            F.count_if(is_held),
+            F.count_if((read > 0) & (logged == 0) & ~is_held),
         )
     )
 
@@ -109,6 +121,10 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         .where(F.col("order_key") <= F.col("before"))
         .count()
     )
+    if has_replays(pipeline.lake):
+        # What is replayed keeps its commit timestamp.
+        replayed = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
+        changes = changes.join(replayed, "record_id", "left_anti")
     overlapping = _count_overlaps(changes)
     return Verdict(
         cut_up == 0 and displaced == 0 and overlapping == 0,
@@ -208,11 +224,51 @@ CHECKS: tuple[Check, ...] = (
         applies=lambda traits: traits.keeps_transactions and not traits.hands_out_events,
     ),
     Check(
+        "transactions_arrive",
+        "change_log",
+        "Every transaction has come whole. A warning names the one that holds back what comes after it, with "
+        "how much of it has come.",
+        every_tick=True,
+        run=check_arrival,
+        applies=lambda traits: traits.keeps_transactions and traits.hands_out_events,
+        is_warning=True,
+    ),
+    Check(
+        "values_resolved",
+        "change_log",
+        "Every value that the source did not send is known from before. A warning tells which are not, and "
+        "what else events leave in doubt.",
+        every_tick=False,
+        run=check_values,
+        applies=lambda traits: traits.leaves_values_out,
+        is_warning=True,
+    ),
+    Check(
+        "snapshots_agree",
+        "change_log",
+        "Every row is in the newest snapshot of its table, or has been changed since. A warning counts rows "
+        "that a repeated snapshot does not have.",
+        every_tick=False,
+        run=check_snapshots,
+        applies=lambda traits: traits.leaves_values_out,
+        is_warning=True,
+    ),
+    Check(
         "lineage_sound",
         "partition_lineage",
         "A finished partition has children; a child starts once, after all its parents finished.",
         every_tick=True,
         run=check_lineage,
+    ),
+    Check(
+        "files_readable",
+        "partition_lineage",
+        "Every file that the newest tick was to read could be read. A warning names those that could not "
+        "and why; the others are read all the same, and these are asked for again with every tick.",
+        every_tick=True,
+        run=check_files,
+        applies=lambda traits: traits.hands_out_events,
+        is_warning=True,
     ),
     Check(
         "partitions_alive",
@@ -263,7 +319,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "schema_changes",
         "cut",
-        "The source's schema has not changed, and the change stream leaves nothing out: a warning tells "
+        "The source's schema has not changed, and nothing of it is left out: a warning tells "
         "what changed, and what keeps tables from equalling the source.",
         every_tick=True,
         run=check_schema,

@@ -33,9 +33,11 @@ from cdc_platform.pipeline.branch import (
     verify_attempt,
 )
 from cdc_platform.pipeline.change_source import (
+    SINGLE_TASK_CHANGES,
     ChangeSource,
     read_changes,
     read_span,
+    takes_former,
     trusts_inserts,
     whole_span,
 )
@@ -52,9 +54,6 @@ from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span, span
 from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
 from cdc_platform.spark.merge import append_born, merge_everything, merge_existing
 from cdc_platform.spark.truncates import has_truncate
-
-SINGLE_TASK_CHANGES: Final = 50_000
-"""Up to so many changes one task folds them: a shuffle costs more, and leaves a file for each task."""
 
 SMALL_TABLE_ROWS: Final = 500_000
 """Up to so many rows a table is scanned without generated code where the changes are few, too."""
@@ -95,7 +94,8 @@ class Build:
     ``conversions`` are columns whose stored values take another type before that. Changes committed before
     ``begun_micros`` belong to a dropped table of the same name. Without ``trusts_inserts`` the log does not
     tell which keys the table has, since the change stream leaves changes out. With ``marks_living`` the
-    base is older than the columns that mark deleted rows.
+    base is older than the columns that mark deleted rows. With ``takes_former`` rows of which something
+    comes late are folded anew, from all of their changes.
     """
 
     schema: TableSchema
@@ -105,6 +105,7 @@ class Build:
     begun_micros: int | None = None
     trusts_inserts: bool = True
     marks_living: bool = False
+    takes_former: bool = False
 
 
 def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
@@ -143,6 +144,10 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
         span = whole_span(pipeline, table, find_copy(pipeline, found, table))
     else:
         span = _pending(pipeline, found, table, cut, handover)
+    # What belongs before the changes that the table has already cannot be merged upon them.
+    is_late = span.is_late and handover is None and not is_anew
+    if is_late:
+        span = whole_span(pipeline, table, find_copy(pipeline, found, table))
     # Readers of a cut see the columns that its snapshots were made with.
     has_its_columns = base is not None and base.schema_id == found.metadata.current_schema_id
     # The first version of a copied table is built even where the log has nothing upon the copy.
@@ -159,6 +164,7 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
         return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
     if is_anew:
         tell_of_rebuild(schema)
+    if is_anew or is_late:
         base = first_version(pipeline, spark, found, table)
     return plan_build(pipeline, spark, schema, require_base(base, table), span)
 
@@ -201,17 +207,20 @@ def plan_build(
         span = pending_span(pipeline, schema.name, 0)
     marks_living = is_soft and misses_deleted(load_table(pipeline, schema.name), base, schema)
     trusted = trusts_inserts(pipeline, schema.name, history)
+    is_refolded = takes_former(pipeline, schema)
+    span = replace(span, has_patches=span.has_patches or is_refolded)
+    build = Build(
+        schema, base, span, trusts_inserts=trusted, marks_living=marks_living, takes_former=is_refolded
+    )
     if known is None:
-        return Build(schema, base, span, trusts_inserts=trusted, marks_living=marks_living)
+        return build
     evolved = stored_schema(known.schema_after(span.after_exclusive), pipeline.options(schema.name))
-    return Build(
+    return replace(
+        build,
         schema=evolved,
-        base=base,
         span=replace(span, has_patches=span.has_patches or evolved.is_evolving),
         conversions=known.conversions_after(span.after_exclusive, span.after_micros),
         begun_micros=begun.micros if begun is not None else None,
-        trusts_inserts=trusted,
-        marks_living=marks_living,
     )
 
 
@@ -257,7 +266,11 @@ def _fold(pipeline: Pipeline, spark: SparkSession, log: DataFrame, build: Build)
     is_soft = keeps_deleted(build.schema)
     span = replace(build.span, has_patches=build.span.has_patches or is_soft)
     source = ChangeSource(
-        source_schema(build.schema), span, since_micros=build.begun_micros, keeps_truncated=is_soft
+        source_schema(build.schema),
+        span,
+        since_micros=build.begun_micros,
+        keeps_truncated=is_soft,
+        takes_former=build.takes_former,
     )
     changes = read_changes(pipeline, spark, source, log, has_origin=is_soft)
     if not is_soft:

@@ -1,26 +1,46 @@
 """The second step of a tick: records up to the watermark become changes in the log."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict, TransactionIncomplete
-from cdc_platform.lake.commits import NEXT_ORDINAL, POSITION, STATS, TICK, Mark, read_mark
+from cdc_platform.lake.commits import (
+    LATE,
+    NEXT_ORDINAL,
+    POSITION,
+    STATS,
+    TAKEN,
+    TICK,
+    Mark,
+    ancestors_of,
+    fact,
+    head,
+    read_mark,
+)
 from cdc_platform.lake.lake import BURIED, LOG, QUARANTINED, RAW
+from cdc_platform.lake.ledger import REPLAY
+from cdc_platform.lake.quarantine import load_replays, untaken_records
 from cdc_platform.lake.writes import TickStep, commit_tick
+from cdc_platform.model.held import HeldRecord
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.records import RecordKind
+from cdc_platform.model.schemas import TIMESTAMP
 from cdc_platform.model.timestamps import to_datetime
-from cdc_platform.pipeline.evolve import data_changes_between, evolve_tables
+from cdc_platform.pipeline.evolve import between_positions, data_changes_between, evolve_tables
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.spark.keyless import IS_UNNUMBERED, number_copies
 from cdc_platform.spark.order import (
     SINGLE_TASK_RECORDS,
+    TRANSACTION,
     LogStats,
     measure,
     order_records,
@@ -52,6 +72,8 @@ class _Window:
     mark: Mark
     tick: int
     watermark_micros: int
+    late: tuple[HeldRecord, ...] = ()
+    """Records of quarantine whose transactions are judged anew."""
 
 
 def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
@@ -74,14 +96,24 @@ def _extend_log(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     watermark = watermark_micros(lineage)
     if watermark is None or lineage.tick <= mark.tick or watermark <= (mark.position_micros or 0):
         return OrderOutcome(mark.tick, mark.position_micros, 0, 0, 0)
-    window = _Window(quarantine, log, mark, lineage.tick, watermark)
-    expected = _count_records(pipeline, window)
+    late = () if pipeline.traits.hands_out_events else untaken_records(pipeline.lake, quarantine, _taken(log))
+    window = _Window(quarantine, log, mark, lineage.tick, watermark, late)
+    expected = _count_records(pipeline, window) + len(late)
     if expected == 0:
         stats = _commit_nothing(window)
     else:
         with interpreted(spark, when=expected <= SINGLE_TASK_RECORDS):
             stats = _commit_records(pipeline, spark, window, expected)
     return OrderOutcome(lineage.tick, watermark, stats.changes, stats.transactions, stats.quarantined)
+
+
+def _taken(log: Table) -> int | None:
+    """Return the snapshot of quarantine whose replays the log has taken."""
+    for snapshot in ancestors_of(log, head(log)):
+        if fact(snapshot, TICK) is not None:
+            taken = fact(snapshot, TAKEN)
+            return int(taken) if taken is not None else None
+    return None
 
 
 def _count_records(pipeline: Pipeline, window: _Window) -> int:
@@ -97,7 +129,7 @@ def _commit_nothing(window: _Window) -> LogStats:
     stats = LogStats({}, 0, 0, window.mark.next_ordinal, None)
     try:
         nothing = window.log.schema().as_arrow().empty_table()
-        window.log.append(nothing, snapshot_properties=_properties(window, stats))
+        window.log.append(nothing, snapshot_properties=_properties(window, stats, ()))
     except CommitFailedException as error:
         raise CommitConflict(
             f"Tick {window.tick} of the change log was not committed, because another run has committed "
@@ -108,12 +140,19 @@ def _commit_nothing(window: _Window) -> LogStats:
 
 def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, expected: int) -> LogStats:
     lake, step = pipeline.lake, TickStep(window.mark.tick, window.tick)
-    records = _between(spark.table(lake.spark_system_table(RAW)), window)
+    raw = spark.table(lake.spark_system_table(RAW))
+    records = _between(raw, window)
+    if window.late:
+        records = records.unionByName(_judged_anew(raw, window.late))
     if pipeline.traits.repeats_within_s is not None:
-        records = without_repeated(records, spark.table(lake.spark_system_table(LOG)), pipeline.traits)
+        replayed = load_replays(lake).origins
+        log = _remembered(pipeline, spark, window, everything=bool(replayed))
+        records = without_repeated(records, log, pipeline.traits, replayed)
     ordered = order_records(
         records, window.mark.next_ordinal, expected, pipeline.known_tables, pipeline.traits
     ).persist()
+    if pipeline.traits.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
+        ordered = number_copies(ordered, spark.table(lake.spark_system_table(LOG)))
     if pipeline.traits.leaves_values_out:
         ordered = complete_changes(pipeline, spark, ordered, window.mark.tick)
     try:
@@ -127,10 +166,20 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
         if not pipeline.traits.comes_in_order:
             _bury(pipeline, ordered, window, step)
         changes = sound_changes(ordered, window.tick, [field.name for field in window.log.schema().fields])
-        commit_tick(changes, lake.spark_system_table(LOG), window.log, step, _properties(window, stats))
+        properties = _properties(window, stats, late_tables(pipeline, window, stats))
+        commit_tick(changes, lake.spark_system_table(LOG), window.log, step, properties)
     finally:
         ordered.unpersist()
     return stats
+
+
+def _remembered(pipeline: Pipeline, spark: SparkSession, window: _Window, *, everything: bool) -> DataFrame:
+    """Return the part of the log whose events may come again; the bound keeps older files unread."""
+    log = spark.table(pipeline.lake.spark_system_table(LOG))
+    if everything:
+        return log
+    oldest = (window.mark.position_micros or 0) - int((pipeline.traits.repeats_within_s or 0) * 1_000_000)
+    return log.where(F.col("commit_timestamp") >= F.lit(to_datetime(max(0, oldest))))
 
 
 def _bury(pipeline: Pipeline, ordered: DataFrame, window: _Window, step: TickStep) -> None:
@@ -150,17 +199,56 @@ def _between(raw: DataFrame, window: _Window) -> DataFrame:
     return records.where(F.col("record_timestamp") > F.lit(to_datetime(window.mark.position_micros)))
 
 
+def _judged_anew(raw: DataFrame, late: Sequence[HeldRecord]) -> DataFrame:
+    """Return the raw records of transactions that lie in quarantine."""
+    asked = sorted({(held.moment_micros, held.transaction_id or "") for held in late})
+    moments, transactions = zip(*asked, strict=True)
+    schema = pa.schema([("record_timestamp", TIMESTAMP), ("server_transaction_id", pa.string())])
+    table = pa.table([list(map(to_datetime, moments)), list(transactions)], schema=schema)
+    wanted = F.broadcast(raw.sparkSession.createDataFrame(table))
+    first, last = (F.lit(to_datetime(micros)) for micros in (min(moments), max(moments)))
+    records = raw.where(F.col("kind") == RecordKind.DATA_CHANGE.value)
+    near = records.where(F.col("record_timestamp").between(first, last))
+    return near.join(wanted, list(TRANSACTION), "left_semi")
+
+
+def late_tables(pipeline: Pipeline, window: _Window, stats: LogStats) -> tuple[str, ...]:
+    """Return the tables of which a tick has changes that belong before those of former ticks."""
+    if not pipeline.traits.comes_in_order:
+        return ()
+    if pipeline.traits.hands_out_events:
+        return tuple(stats.tables) if _has_texts(pipeline, window) else ()
+    position = window.mark.position_micros or 0
+    return tuple(name for name, table in stats.tables.items() if table.first_micros <= position)
+
+
+def _has_texts(pipeline: Pipeline, window: _Window) -> bool:
+    """Whether some tick of the window has taken a replay of texts."""
+    if not load_replays(pipeline.lake).texts:
+        return False
+    reports = between_positions(RecordKind.FILE, window.mark.position_micros, window.watermark_micros)
+    scan = pipeline.lake.system_table(RAW).scan(
+        reports, selected_fields=("kind", "record_timestamp", "event")
+    )
+    return any(event["origin"].startswith(REPLAY) for event in scan.to_arrow()["event"].to_pylist())
+
+
 def _never_back(stats: LogStats, mark: Mark) -> LogStats:
     ordinal = max(stats.next_ordinal, mark.next_ordinal)
     return replace(stats, next_ordinal=ordinal)
 
 
-def _properties(window: _Window, stats: LogStats) -> dict[str, str]:
+def _properties(window: _Window, stats: LogStats, late: Sequence[str]) -> dict[str, str]:
+    known = head(window.quarantine)
+    told = {TAKEN: str(known.snapshot_id)} if known is not None else {}
+    if late:
+        told[LATE] = json.dumps(sorted(late))
     tables = {
         name: [table.changes, table.patches, *([table.truncates] if table.truncates else [])]
         for name, table in stats.tables.items()
     }
     return {
+        **told,
         TICK: str(window.tick),
         POSITION: str(window.watermark_micros),
         NEXT_ORDINAL: str(stats.next_ordinal),

@@ -21,7 +21,7 @@ from cdc_platform.model.table_options import (
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.source import CopySource, Source
+from cdc_platform.pipeline.source import CopySource, EventSource, Source
 from cdc_platform.pipeline.sources import open_source
 
 
@@ -42,6 +42,11 @@ class Pipeline:
     def copy_source(self) -> CopySource:
         """The source, of whoever has made sure that its tables can be copied."""
         return cast("CopySource", self.source)
+
+    @property
+    def event_source(self) -> EventSource:
+        """The source, of whoever has made sure that it hands out events."""
+        return cast("EventSource", self.source)
 
     @property
     def name(self) -> str:

@@ -11,13 +11,14 @@ from cdc_platform.errors import told_source_error
 from cdc_platform.lake.commits import POSITION, read_mark
 from cdc_platform.lake.control import read_control
 from cdc_platform.lake.lake import RAW
-from cdc_platform.lake.ledger import read_ledger
+from cdc_platform.lake.ledger import read_ledger, waiting_texts
 from cdc_platform.lake.writes import TickStep, commit_tick
 from cdc_platform.model.lineage import live, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.slices import ReadRequest, SliceOutcome, SliceReport
 from cdc_platform.model.stuck import find_stuck
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.replayed_texts import with_replayed
 from cdc_platform.pipeline.trace import trace_lineage
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -118,12 +119,16 @@ def read_slices(
     mark = read_mark(raw)
     lineage = trace_lineage(pipeline)
     clock_micros = pipeline.source.clock_micros()
-    request = ReadRequest(clock_micros, pipeline.settings.max_slice_s, partition_keys, end_limit_micros)
+    waiting = waiting_texts(pipeline.lake) is not None
+    limits = (pipeline.settings.max_slice_s, partition_keys, end_limit_micros)
+    request = ReadRequest(clock_micros, *limits, has_replay=waiting)
     plan = pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake))
     if not plan.slices:
         return ReadOutcome(mark.tick, (), {}, False, clock_micros, clock_micros)
     tick = mark.tick + 1
     frame = pipeline.source.read(spark, tick, plan, pipeline.settings.read_tasks)
+    if waiting:
+        frame = with_replayed(pipeline, spark, frame, tick, plan)
     target = pipeline.lake.spark_system_table(RAW)
     commit_tick(frame, target, raw, TickStep(mark.tick, tick), {POSITION: str(plan.end_micros)})
     control = read_control(pipeline.lake, tick)

@@ -22,7 +22,7 @@ from cdc_platform.pipeline.merge import (
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.soft_delete import drop_markers, misses_deleted
-from cdc_platform.pipeline.span import pending_span
+from cdc_platform.pipeline.span import LogSpan, pending_span
 
 
 def rebuild_table(
@@ -68,7 +68,7 @@ def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | Non
         span = whole_span(pipeline, table, find_copy(pipeline, found, table))
     else:
         base, tick = _version_at(pipeline, found, table, at_cut)
-        span = pending_span(pipeline, table, tick)
+        span = _span_upon(pipeline, table, table, tick, at_cut)
         if misses_deleted(found, base, stored):
             raise CutNotFound(
                 f"Table `{table}` has no deleted rows at cut {at_cut}, which is older than its setting "
@@ -87,8 +87,20 @@ def _rebuild_history(
         build = plan_whole(pipeline, spark, schema)
     else:
         base, tick = _version_at(pipeline, found, history, at_cut)
-        build = plan_extension(pipeline, spark, schema, base, pending_span(pipeline, schema.name, tick))
+        span = _span_upon(pipeline, schema.name, history, tick, at_cut)
+        build = plan_extension(pipeline, spark, schema, base, span)
     return run_history_builds(pipeline, spark, [build])[0]
+
+
+def _span_upon(pipeline: Pipeline, table: str, name: str, tick: int, at_cut: int) -> LogSpan:
+    """Return the span of the log upon a cut, unless it holds replayed changes that are older."""
+    span = pending_span(pipeline, table, tick)
+    if span.is_late:
+        raise CutNotFound(
+            f"Since cut {at_cut}, older transactions of `{name}` have been replayed; choose a newer cut, or "
+            "none to start from the log's beginning."
+        )
+    return span
 
 
 def _version_at(pipeline: Pipeline, found: Table, table: str, at_cut: int) -> tuple[Snapshot, int]:

@@ -9,13 +9,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.model.components import connected
+from cdc_platform.lake.lake import LOG
+from cdc_platform.model.connected_rows import connected
 from cdc_platform.model.records import ModType
-from cdc_platform.model.resolution import RowChange, RowId, Values, needed_rows, resolve
+from cdc_platform.model.resolution import RowChange, RowId, StoredRows, Values, needed_rows, resolve
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.stored_rows import look_up_rows
+from cdc_platform.spark.unresolved import LACKS_VALUES, unresolved_values
 
-HAS_UNAVAILABLE: Final = "coalesce(size(unavailable_columns), 0) > 0"
 _TAKEN: Final = (
     "ordinal",
     "table_name",
@@ -58,7 +59,7 @@ def complete_changes(pipeline: Pipeline, spark: SparkSession, ordered: DataFrame
     Raises:
         CommitConflict: another run worked on the tables at the same time.
     """
-    wanted = HAS_UNAVAILABLE
+    wanted = LACKS_VALUES
     if not pipeline.traits.completes_log:
         wanted += " AND (previous_keys IS NOT NULL OR change_kind = 'insert')"
     asked = _ids(ordered.where(wanted))
@@ -68,7 +69,8 @@ def complete_changes(pipeline: Pipeline, spark: SparkSession, ordered: DataFrame
     links = [((row[0], row[1]), (row[0], row[2])) for row in moves]
     rows = list(_rows(_of_ids(spark, ordered, connected(asked, links))))
     changes = [row.change for row in rows]
-    stored = look_up_rows(pipeline, spark, needed_rows(changes), tick)
+    found = look_up_rows(pipeline, spark, needed_rows(changes), tick)
+    stored = _without_unresolved(pipeline, spark, changes, found)
     resolution = resolve(changes, stored)
     completed = [
         (row.ordinal, json.dumps(done.new_values, ensure_ascii=False), list(done.unavailable))
@@ -76,6 +78,30 @@ def complete_changes(pipeline: Pipeline, spark: SparkSession, ordered: DataFrame
         if row.change.unavailable
     ]
     return _completed(spark, ordered, completed)
+
+
+def _without_unresolved(
+    pipeline: Pipeline, spark: SparkSession, changes: Sequence[RowChange], found: StoredRows
+) -> StoredRows:
+    """Return stored rows without the values that are unresolved themselves, which the tables have as NULL."""
+    asked = {(change.table, column) for change in changes for column in change.unavailable}
+    doubtful = [
+        row_id
+        for row_id, values in found.items()
+        if values is not None and any((row_id[0], name) in asked and values[name] is None for name in values)
+    ]
+    if not doubtful:
+        return found
+    log = spark.table(pipeline.lake.spark_system_table(LOG))
+    unknown = {
+        ((row[0], row[1]), row[2]) for row in unresolved_values(_of_ids(spark, log, doubtful)).collect()
+    }
+    return {
+        row_id: None
+        if values is None
+        else {name: value for name, value in values.items() if (row_id, name) not in unknown}
+        for row_id, values in found.items()
+    }
 
 
 def _ids(frame: DataFrame) -> set[RowId]:

@@ -1,8 +1,9 @@
 """The seam between the pipeline and its sources."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
+from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.lineage import Lineage
 from cdc_platform.model.sightings import Look, SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest
@@ -39,7 +40,10 @@ class SourceSettings(Protocol):
 
 
 Ledger = Callable[[], Mapping[str, str]]
-"""What has been read of a source that hands out events: path or partition, and which version or offset."""
+"""What has been read of a source that hands out events: path or partition, and which version or offset.
+
+The version of a file that is to be read once more is `READ_AGAIN`.
+"""
 
 
 class Description(Protocol):
@@ -96,6 +100,26 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Close the connection; the next use opens another one."""
+        ...
+
+
+class EventSource(Source, Protocol):
+    """A source that hands out events."""
+
+    def readable(self, origins: Collection[str]) -> frozenset[str]:
+        """Return those of these files that can be read again; topics are not files."""
+        ...
+
+    def decode_again(
+        self, origin: str, text: str, position: int | None
+    ) -> Iterator[SourceEvent | FaultyEvent]:
+        """Yield what the text of a faulty event tells by the present settings.
+
+        Args:
+            origin: the file, or the topic and partition, that the event came by.
+            text: the event, as its `FaultyEvent` had it.
+            position: its place there.
+        """
         ...
 
 

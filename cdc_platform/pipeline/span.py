@@ -6,9 +6,10 @@ from typing import Final
 
 from pyiceberg.table import Table
 
-from cdc_platform.lake.commits import POSITION, STATS, TICK, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.commits import LATE, POSITION, STATS, TICK, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.lake import LOG
+from cdc_platform.lake.quarantine import has_replays
 from cdc_platform.pipeline.pipeline import Pipeline
 
 UNKNOWN_CHANGES: Final = 2**62
@@ -19,7 +20,9 @@ class LogSpan:
     """Ticks `(after_exclusive, until_inclusive]` of the log, and what they hold for one table.
 
     ``changes`` is `UNKNOWN_CHANGES`, and ``has_patches`` and ``has_truncates`` are True, where the log no
-    longer tells. What was committed until ``after_micros`` is left out; ``changes`` may count it.
+    longer tells. What was committed until ``after_micros`` is left out; ``changes`` may count it. With
+    ``is_late`` it holds replayed changes that belong before those of former ticks, so that `ordinal` is not
+    their order and `order_key` is.
     """
 
     after_exclusive: int
@@ -28,6 +31,7 @@ class LogSpan:
     has_patches: bool
     after_micros: int | None = None
     has_truncates: bool = False
+    is_late: bool = False
 
 
 def applied_tick(table: Table, name: str, cut: Cut | None) -> int:
@@ -46,14 +50,18 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
         return LogSpan(after_exclusive, until, 0, has_patches=False)
     told = _told_stats(log, table, after_exclusive)
     if told is None:
-        may_truncate = pipeline.traits.hands_out_events
-        return LogSpan(after_exclusive, until, UNKNOWN_CHANGES, has_patches=True, has_truncates=may_truncate)
+        events = pipeline.traits.hands_out_events
+        is_late = pipeline.traits.comes_in_order and has_replays(pipeline.lake, table)
+        return LogSpan(
+            after_exclusive, until, UNKNOWN_CHANGES, has_patches=True, has_truncates=events, is_late=is_late
+        )
     return LogSpan(
         after_exclusive,
         until,
         changes=sum(tick.changes for tick in told),
         has_patches=any(tick.patches for tick in told),
         has_truncates=any(tick.truncates for tick in told),
+        is_late=any(tick.is_late for tick in told),
     )
 
 
@@ -74,6 +82,7 @@ def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
 class _Told:
     """What a snapshot of the log tells of one table's changes."""
 
+    is_late: bool
     changes: int = 0
     patches: int = 0
     truncates: int = 0
@@ -88,7 +97,8 @@ def _told_stats(log: Table, table: str, after_exclusive: int) -> list[_Told] | N
             return told
         stats = fact(snapshot, STATS)
         if stats is not None:
-            told.append(_Told(*json.loads(stats).get(table, ())))
+            is_late = table in json.loads(fact(snapshot, LATE) or "[]")
+            told.append(_Told(is_late, *json.loads(stats).get(table, ())))
         if snapshot.parent_snapshot_id is None:
             return told
     return None

@@ -113,7 +113,8 @@ def _text(value: Column, column_type: ColumnType) -> Column:
         element = column_type.element
         return F.to_json(F.transform(value, lambda item: _text(item, element)))
     if column_type.code in {"BYTES", "PROTO"}:
-        return F.base64(value)
+        # Spark breaks the text into lines.
+        return F.translate(F.base64(value), "\r\n", "")
     if column_type.code == "TIMESTAMP":
         return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")
     if column_type.code == "DATETIME":

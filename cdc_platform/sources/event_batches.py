@@ -1,13 +1,13 @@
 """Events as Arrow batches of `RAW_EVENT_RECORDS`, built row by row, and the rows that report on a read."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.model.files import SourceFile
 from cdc_platform.model.records import RecordKind, ValueCaptureType
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
@@ -59,6 +59,22 @@ class EventBatches:
         if event.fault is not None:
             row["event"] = {**row["event"], "fault": event.fault}
 
+    def add_message(self, message: SourceMessage, piece: Slice, file: SourceFile) -> None:
+        """Take a message of a file."""
+        told = {"prefix": message.prefix, "content": message.content, "lsn": message.lsn}
+        told |= {"transaction": message.transaction_id or None}
+        row = self._row(RecordKind.MESSAGE, piece)
+        row |= {"record_sequence": message.event_id, "record_order": message.order_key}
+        row["server_transaction_id"] = message.transaction_id or message.event_id
+        row["event"] = _event(
+            source_timestamp=_moment(message.source_micros),
+            event_id=message.event_id,
+            origin=file.path,
+            position=message.position,
+            metadata=json.dumps(told, ensure_ascii=False),
+        )
+        self._rows.append(row)
+
     def report_file(
         self,
         piece: Slice,
@@ -66,6 +82,7 @@ class EventBatches:
         counts: FileCounts,
         error: str | None = None,
         version: str | None = None,
+        waiting: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Take the report on a file; one with an error has not been read, and is read again.
 
@@ -75,15 +92,18 @@ class EventBatches:
             counts: what it held.
             error: why it could not be read.
             version: what the ledger has of it; None means the file's own version.
+            waiting: transactions that are held back, of which not everything has come.
         """
         told = {"version": version or file.version, "is_read": error is None, "events": counts.events}
         told |= {"faults": counts.faults, "size_bytes": file.size_bytes, "error": error}
+        if waiting:
+            told["waiting"] = list(waiting)
         row = self._row(RecordKind.FILE, piece)
         row["event"] = _event(origin=file.path, metadata=json.dumps(told))
         self._rows.append(row)
 
-    def report_slice(self, report: SliceReport, records: int) -> None:
-        """Take the report on a slice."""
+    def report_slice(self, report: SliceReport, records: int, announced: int = 0) -> None:
+        """Take the report on a slice: how many events it had, and how many partitions came up in it."""
         piece = Slice(report.token, report.start_exclusive_micros, report.end_inclusive_micros)
         row = self._row(RecordKind.SLICE, piece)
         row["slice"] = {
@@ -92,7 +112,7 @@ class EventBatches:
             "outcome": report.outcome.value,
             "data_change_records": records,
             "heartbeat_records": 0,
-            "child_partitions_records": 0,
+            "child_partitions_records": announced,
             "error": report.error,
         }
         self._rows.append(row)

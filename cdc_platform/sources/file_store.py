@@ -1,7 +1,7 @@
 """Files of a folder, local or of an object store, by a file system of Arrow."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from cdc_platform.errors import AccessDenied, SourceNotFound, SourceUnreachable
 from cdc_platform.model.files import SourceFile
 
 TIME_PATH: Final = re.compile(r"(?:/|^)\d{4}/\d{2}/\d{2}/\d{2}/\d{2}$")
+_TIME_PREFIX: Final = re.compile(r"(?:/|^)\d{4}(?:/\d{2}){0,4}$")
 HERE: Final = "."
 """Folder of files that lie in the source's folder itself."""
 
@@ -27,24 +28,68 @@ class FileStore:
     def list_files(self) -> Iterator[SourceFile]:
         """Yield every file whose name ends as wanted, with its folder: of dated ones, that which they are in.
 
+        A folder in it that may not be listed is yielded as a file is: to read it tells why.
+
         Raises:
             SourceNotFound: there is no such folder.
             AccessDenied: it may not be read.
             SourceUnreachable: the store does not answer.
         """
-        with_root = f"{self._root.rstrip('/')}/"
         try:
-            found = self._system.get_file_info(fs.FileSelector(self._root, recursive=True))
-        except (OSError, pa.ArrowException) as error:
-            raise told_error(error, self.location) from error
+            found: Iterable[fs.FileInfo] = self._list(self._root, is_recursive=True)
+        except (OSError, pa.ArrowException):
+            found = self._list_by_folder()
         for info in found:
-            if info.type is fs.FileType.File and info.path.endswith(self._suffixes):
+            if info.type is fs.FileType.Directory:
+                folder = _TIME_PREFIX.sub("", self._relative(info.path)) or HERE
+                yield SourceFile(f"{self._scheme}{info.path}", folder, 0, 0)
+            elif info.path.endswith(self._suffixes):
                 yield SourceFile(
                     path=f"{self._scheme}{info.path}",
-                    folder=_undated(info.path.removeprefix(with_root)),
+                    folder=_undated(self._relative(info.path)),
                     size_bytes=info.size,
                     modified_micros=(info.mtime_ns or 0) // 1000,
                 )
+
+    def _list(self, folder: str, *, is_recursive: bool) -> list[fs.FileInfo]:
+        found = self._system.get_file_info(fs.FileSelector(folder, recursive=is_recursive))
+        wanted = fs.FileType.File
+        return [info for info in found if not is_recursive or info.type is wanted]
+
+    def _list_by_folder(self) -> Iterator[fs.FileInfo]:
+        """Yield all files, and the folders that cannot be listed; slow, but such a folder hides no other."""
+        try:
+            waiting = self._list(self._root, is_recursive=False)
+        except (OSError, pa.ArrowException) as error:
+            raise told_error(error, self.location) from error
+        while waiting:
+            info = waiting.pop()
+            if info.type is not fs.FileType.Directory:
+                yield info
+                continue
+            try:
+                waiting += self._list(info.path, is_recursive=False)
+            except (OSError, pa.ArrowException):
+                yield info
+
+    def _relative(self, path: str) -> str:
+        return path.removeprefix(f"{self._root.rstrip('/')}/")
+
+    def existing(self, paths: Collection[str]) -> frozenset[str]:
+        """Return those of these files that are there.
+
+        Raises:
+            AccessDenied: they may not be read.
+            SourceUnreachable: the store does not answer.
+        """
+        within = sorted(paths)
+        try:
+            found = self._system.get_file_info([path.removeprefix(self._scheme) for path in within])
+        except (OSError, pa.ArrowException) as error:
+            raise told_error(error, self.location) from error
+        return frozenset(
+            path for path, info in zip(within, found, strict=True) if info.type is fs.FileType.File
+        )
 
     def read(self, path: str) -> bytes:
         """Return what a file holds.

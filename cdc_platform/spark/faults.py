@@ -6,8 +6,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.names import quote_text
+from cdc_platform.model.table_schema import DECIMAL, TableSchema
 from cdc_platform.model.table_schema import Column as SourceColumn
-from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 from cdc_platform.spark.casts import key_unfit_expression, shown_expression, unfit_expression
 
@@ -21,7 +21,10 @@ _HAS_SHAPE = (
     f" AND (mod.new_values IS NULL OR {VALUES} IS NOT NULL))"
 )
 _HAS_TRANSACTION = f"{_HAS_SHAPE} AND number_of_records_in_transaction IS NOT NULL"
-_DECLARED = "'array<struct<name:string,type:struct<code:string,array_element_type:struct<code:string>>>>'"
+_DECLARED = (
+    "'array<struct<name:string,type:struct<code:string,type_annotation:string,"
+    "array_element_type:struct<code:string>>>>'"
+)
 
 
 def parsed_mods() -> dict[str, Column]:
@@ -79,6 +82,8 @@ def _declares_other(column: SourceColumn) -> str:
     has_type = f"c.type.code = {quote_text(column.type.code)}"
     if element is not None:
         has_type += f" AND c.type.array_element_type.code = {quote_text(element.code)}"
+    if column.type.code == DECIMAL:
+        has_type += f" AND c.type.type_annotation = {quote_text(column.type.annotation or '')}"
     differs = f"c.name = {quote_text(column.name)} AND NOT ({has_type})"
     return f"coalesce(exists(from_json(column_types, {_DECLARED}), c -> {differs}), false)"
 

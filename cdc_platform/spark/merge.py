@@ -86,8 +86,9 @@ def _merge_sql(
         # Iceberg skips files by literals only, not by what the source of the merge holds.
         first = quote_spark("t", table.key_columns[0].name)
         conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
-    # What comes late, or again, changes nothing.
-    is_newer = f" AND s.{ORDER_KEY} > coalesce(t.{ORDER_KEY}, '')"
+    # What comes late, or again, changes nothing; but for patches, which were folded with all that is newer.
+    follows = ">=" if has_patches else ">"
+    is_newer = f" AND s.{ORDER_KEY} {follows} coalesce(t.{ORDER_KEY}, '')"
     newer = is_newer if keeps_order(table) else ""
     return (
         f"MERGE INTO {target} t USING ({source}) s ON {' AND '.join(conditions)} "

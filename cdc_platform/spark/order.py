@@ -46,11 +46,12 @@ class Incomplete:
 
 @dataclass(frozen=True)
 class TableStats:
-    """How many changes of a table a tick has, and how many of them are patches, and truncates."""
+    """What a tick has of a table: changes, patches and truncates among them, and when the first committed."""
 
     changes: int
     patches: int
     truncates: int = 0
+    first_micros: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def order_records(
     Returns:
         the columns of CHANGE_LOG, or of EVENT_LOG, without `tick`, and `records_seen`, `fault` (why the
         change cannot be taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it
-        is the first one) and `record` (as it came, where there is a fault).
+        is the first one), `record` (as it came, where there is a fault) and `origin` (its file or topic).
     """
     small = expected_records <= SINGLE_TASK_RECORDS
     spread = records.coalesce(1) if small else records.repartition(*TRANSACTION)
@@ -127,6 +128,7 @@ def _explode(records: DataFrame, tables: Sequence[TableSchema], traits: SourceTr
         "transaction_tag",
         "record_order",
         f"if({FAULT} is not null, to_json(struct({', '.join(records.columns)})), null) as record",
+        f"{'event.origin' if traits.hands_out_events else 'cast(null as string)'} as origin",
         FAULT,
     )
 
@@ -173,6 +175,7 @@ def measure(ordered: DataFrame, traits: SourceTraits = CHANGE_STREAM) -> LogStat
             F.count_if(sound & (F.col("change_kind") == ChangeKind.TRUNCATE.value)).alias("truncates"),
             F.count_if(F.col(UNSOUND) & (F.col("mod_ordinal") == 0)).alias("quarantined"),
             F.count_if(sound & F.col(BEGINS)).alias("transactions"),
+            F.min(F.when(sound, F.unix_micros("commit_timestamp"))).alias("first_micros"),
             F.max("ordinal").alias("last_ordinal"),
             F.min(
                 F.when(is_short, F.struct("transaction_id", "records_in_transaction", "records_seen"))
@@ -183,7 +186,9 @@ def measure(ordered: DataFrame, traits: SourceTraits = CHANGE_STREAM) -> LogStat
     shorts = [Incomplete(*row["short"]) for row in rows if row["short"] is not None]
     return LogStats(
         tables={
-            row["table_name"]: TableStats(row["changes"], row["patches"], row["truncates"])
+            row["table_name"]: TableStats(
+                row["changes"], row["patches"], row["truncates"], row["first_micros"]
+            )
             for row in rows
             if row["changes"]
         },
@@ -212,4 +217,8 @@ def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
         "record_id",
         "table_name",
         F.coalesce("record", payload).alias("record"),
+        "origin",
+        F.lit(None).cast("timestamp").alias("replayed_at"),
+        F.lit(None).cast("bigint").alias("replayed_tick"),
+        F.lit(None).cast("string").alias("replayed_from"),
     )

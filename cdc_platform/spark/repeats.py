@@ -1,5 +1,7 @@
 """Events that come again in a later tick."""
 
+from collections.abc import Collection
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
@@ -9,15 +11,21 @@ from cdc_platform.spark.order import EVENT
 RECORD_ID = f"concat_ws('/', {', '.join(EVENT)})"
 
 
-def without_repeated(records: DataFrame, log: DataFrame, traits: SourceTraits) -> DataFrame:
+def without_repeated(
+    records: DataFrame, log: DataFrame, traits: SourceTraits, replayed: Collection[str] = ()
+) -> DataFrame:
     """Return the records whose events the log has not had within the time in which they may come again.
 
     Args:
         records: raw records of a source that hands out events.
         log: the change log.
         traits: the source's; `repeats_within_s` is the time, before the moment of each record's tick.
+        replayed: origins whose events come again however late, since somebody has asked for it.
     """
     window = F.expr(f"record_timestamp - make_dt_interval(0, 0, 0, {traits.repeats_within_s or 0:f})")
     logged = log.select(F.col("record_id").alias("logged_id"), F.col("commit_timestamp").alias("logged_at"))
-    is_same = (F.expr(RECORD_ID) == F.col("logged_id")) & (F.col("logged_at") >= window)
+    is_due = F.col("logged_at") >= window
+    if replayed:
+        is_due = is_due | F.col("event.origin").isin(*sorted(replayed))
+    is_same = (F.expr(RECORD_ID) == F.col("logged_id")) & is_due
     return records.join(logged, is_same, "left_anti")

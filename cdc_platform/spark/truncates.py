@@ -10,24 +10,30 @@ _IS_OTHER = f"change_kind <> '{ChangeKind.TRUNCATE.value}'"
 _CARRIED = ("ordinal", "order_key", "commit_timestamp", "source_timestamp", "transaction_id")
 
 
-def after_truncates(log: DataFrame) -> DataFrame:
-    """Return what the last truncate has left of a table's changes."""
-    last = log.where(_IS_TRUNCATE).agg(F.max("ordinal").alias("truncated_at"))
+def after_truncates(log: DataFrame, order: str = "ordinal") -> DataFrame:
+    """Return what the last truncate has left of a table's changes.
+
+    Args:
+        log: changes of the table.
+        order: the column that has their order.
+    """
+    last = log.where(_IS_TRUNCATE).agg(F.max(order).alias("truncated_at"))
     rows = log.where(_IS_OTHER).crossJoin(F.broadcast(last))
-    return rows.where("ordinal > coalesce(truncated_at, -1)").drop("truncated_at")
+    return rows.where(f"truncated_at is null or {order} > truncated_at").drop("truncated_at")
 
 
-def with_truncated_rows(log: DataFrame) -> DataFrame:
+def with_truncated_rows(log: DataFrame, order: str = "ordinal") -> DataFrame:
     """Return a table's changes with a deletion of each key for each truncate after its first change.
 
     Args:
         log: all changes of the table, from its beginning on.
+        order: the column that has their order.
     """
     changes = log.where(_IS_OTHER)
-    first = changes.groupBy("keys").agg(F.min("ordinal").alias("first_ordinal"))
+    first = changes.groupBy("keys").agg(F.min(order).alias("first_change"))
     truncates = log.where(_IS_TRUNCATE).select(*_CARRIED)
-    gone = first.join(F.broadcast(truncates), F.col("first_ordinal") < F.col("ordinal"))
-    deletions = gone.drop("first_ordinal").withColumns(
+    gone = first.join(F.broadcast(truncates), F.col("first_change") < F.col(order))
+    deletions = gone.drop("first_change").withColumns(
         {"change_kind": F.lit(ChangeKind.DELETE.value), "is_whole_row": F.lit(True)}
     )
     return changes.unionByName(deletions, allowMissingColumns=True)

@@ -35,9 +35,9 @@ class LogWords:
     kind: str
 
     @classmethod
-    def of(cls, traits: SourceTraits) -> "LogWords":
-        """Return the words for the log of a source."""
-        position = "ordinal" if traits.comes_in_order else "order_key"
+    def of(cls, traits: SourceTraits, *, is_late: bool = False) -> "LogWords":
+        """Return the words for the log of a source, where some changes entered it late or none."""
+        position = "ordinal" if traits.comes_in_order and not is_late else "order_key"
         if not traits.hands_out_events:
             return cls(position, "commit_timestamp", "change_kind")
         # An event with a whole row tells that the row exists, whatever was known of it.
@@ -45,6 +45,11 @@ class LogWords:
         kind = f"if({is_whole}, '{ChangeKind.SNAPSHOT.value}', change_kind)"
         return cls(position, "coalesce(source_timestamp, commit_timestamp)", kind)
 
+
+_MOMENTS = {
+    "timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
+    "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 PLAIN_WORDS = LogWords.of(CHANGE_STREAM)
 
@@ -159,16 +164,20 @@ def _value(struct: str, table: TableSchema, column: SourceColumn) -> str:
     cases = f"WHEN {_within(column, with_former=False)} THEN {own}"
     former = column.life.before
     if former is not None:
-        converted = convert_expression(_value(struct, table, former), column.type)
+        converted = convert_expression(_value(struct, table, former), former.type, column.type)
         cases += f" WHEN committed < {column.life.since_micros_inclusive} THEN {converted}"
     return f"CASE {cases} END"
 
 
-def convert_expression(value: str, to: ColumnType) -> str:
-    """Return the SQL that converts a value as Spanner does when a column changes its type in place.
+def convert_expression(value: str, old: ColumnType, to: ColumnType) -> str:
+    """Return the SQL that converts a value when a column changes its type in place.
 
-    Between text and bytes this is UTF-8; all other types that Spanner converts are one in the lake.
+    Between text and bytes this is UTF-8, as Spanner does it; all other types that Spanner converts are one in
+    the lake. Moments become the texts that the log has of them.
     """
+    pattern = _MOMENTS.get(spark_type(old))
+    if pattern is not None and spark_type(to) == "string":
+        return f'date_format({value}, "{pattern}")'
     return f"cast({value} as {spark_type(to)})"
 
 

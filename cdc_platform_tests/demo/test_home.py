@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cdc_platform.components.loading import TYPE, load_settings
+from cdc_platform.components.loading import load_settings
 from cdc_platform.demo import home as home_module
 from cdc_platform.demo.bank import BankSettings
 from cdc_platform.demo.home import COMPONENT, REMOTE_VARIABLE, DemoHome, find_start, open_home, prepare_home
 from cdc_platform.errors import SettingError
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform_tests.yaml_files import TYPE
 
 BANK = BankSettings("127.0.0.1:9010")
 MINUTE = 60_000_000

@@ -29,6 +29,7 @@ def store_lake(lake: Lake, file: Path) -> None:
 
 def restore_lake(file: Path, settings: LakeSettings, pipeline: str) -> None:
     """Build a pipeline's part of a lake from such a file, without the platform's code."""
+    Path(settings.path).mkdir(parents=True, exist_ok=True)
     catalog = load_catalog(CATALOG, **settings.pyiceberg_properties())
     catalog.create_namespace_if_not_exists(f"{pipeline}__cdc")
     for name, stored in json.loads(file.read_text(encoding="utf-8")).items():

@@ -9,9 +9,10 @@ from cdc_platform.errors import LakeFormatUnknown
 from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import list_cuts
-from cdc_platform.lake.lake import CUT, FORMAT_PROPERTY, LOG, RAW, SYSTEM_TABLES, Lake
+from cdc_platform.lake.lake import CUT, FORMAT_PROPERTY, LOG, QUARANTINED, RAW, SYSTEM_TABLES, Lake
+from cdc_platform.lake.quarantine import load_held
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.schemas import FORMAT_VERSION
+from cdc_platform.model.schemas import FORMAT_VERSION, QUARANTINE
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.status import read_status
@@ -89,6 +90,19 @@ def test_the_first_format_is_still_read(tmp_path: Path) -> None:
     assert len(quarantined_rows(pipeline)) == 1
     status = read_status(pipeline)
     assert (status.tick, status.watermark_micros, status.quarantined) == (2, position, 1)
+
+
+def test_an_older_lake_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
+    """They are added when the lake is opened, are NULL in what it holds, and are added once."""
+    settings = LakeSettings(str(tmp_path))
+    pipeline = restored(settings, "old")
+    table = pipeline.lake.system_table(QUARANTINED)
+    assert QUARANTINE.names == list(table.schema().column_names)
+    assert table.properties["commit.retry.num-retries"] == "0"
+    (held,) = load_held(pipeline.lake)
+    assert (held.is_open, held.origin) == (True, None)
+    again = Lake(settings, "old").system_table(QUARANTINED)
+    assert table.metadata_location == again.metadata_location
 
 
 @pytest.mark.integration

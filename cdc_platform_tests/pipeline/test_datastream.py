@@ -27,10 +27,10 @@ _serial: Final = itertools.count(1)
 
 
 def make_pipeline(
-    lake: LakeSettings, folder: Path, options: dict[str, TableOptions] | None = None
+    lake: LakeSettings, folder: Path, options: dict[str, TableOptions] | None = None, **told: Any
 ) -> Pipeline:
     """Return a pipeline over a folder of files, with a name of its own."""
-    source = DatastreamSettings(str(folder), table_name="{table}")
+    source = DatastreamSettings(str(folder), table_name="{table}", **told)
     settings = PipelineSettings(f"stream_{next(_serial)}", source, lake, table_options=options or {})
     return open_pipeline(settings)
 

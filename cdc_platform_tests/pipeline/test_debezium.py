@@ -3,11 +3,14 @@
 import gzip
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from cdc_platform.lake.cuts import list_cuts
+from cdc_platform.lake.markers import list_markers, markers_of
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
@@ -18,6 +21,9 @@ from cdc_platform.sources.debezium.settings import FilesInput
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipelines import log_rows, rows_of
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, Truth, settings_for, truth_of
+from cdc_platform_tests.sources.debezium.test_redelivery import Connector
+from cdc_platform_tests.sources.debezium.test_snapshots import snapshot
+from cdc_platform_tests.sources.debezium.written_events import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,3 +117,54 @@ def test_truncates_and_transactions(
         assert texts(truth[name].rows, truth[name]) == texts(current, truth[name])
     assert all(row["__deleted"] for row in rows_of(pipeline, "public.entries"))
     assert failed_checks(pipeline, spark) == {}
+
+
+def test_what_events_leave_in_doubt(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Equal rows without a key are as many as they were; what is not known is told, until an event tells it.
+
+    There are unresolved values, rows that a repeated snapshot lacks, and a transaction without its end.
+    """
+    captures = ("identities", "no_snapshot")
+    truths = {name: truth for capture in captures for name, truth in truth_of(capture).items()}
+    told = settings_for(truths, input=FilesInput(str(tmp_path)), has_transaction_topic=True)
+    told = replace(told, columns={**told.columns, **COLUMNS})
+    pipeline = open_pipeline(PipelineSettings(f"debezium_{next(_serial)}", told, session_lake))
+    identities, unseen = (lines_of(capture) for capture in captures)
+    sent = Connector(commit=2**62, lsn=2**62)
+    sent.emit("c29vbg==", transactional=False)
+    sent.begin()
+    sent.insert(99)
+    half = len(identities) // 2
+    for portions in (
+        (identities[:half], unseen[:9], snapshot(100, [1, 2, 3])),
+        (identities[half:], unseen[9:], [*snapshot(800, [2, 5]), *sent.lines]),
+    ):
+        for name, lines in zip((*captures, "orders"), portions, strict=True):
+            append(tmp_path / f"{name}.jsonl", [f"{line.rstrip()}\n" for line in lines])
+        pipeline = sync(pipeline, spark)
+        warned = failed_checks(pipeline, spark)
+        unresolved = warned["values_resolved"].split(". ")[0].split("; ")
+        if portions[0] is identities[:half]:
+            assert warned.keys() == {"values_resolved"}
+            assert unresolved[0] == "4 values are unresolved"
+    assert warned.keys() == {"values_resolved", "snapshots_agree", "transactions_arrive"}
+    assert unresolved == [
+        "2 values are unresolved",
+        '`public.items` {"id":20}: big',
+        '`public.items` {"id":20}: other',
+    ]
+    assert "REPLICA IDENTITY FULL `public.items`" in warned["values_resolved"]
+    assert warned["snapshots_agree"].startswith(
+        '2 rows of `public.orders` are not in its newest snapshot, such as {"id":1}, {"id":3}'
+    )
+    assert (
+        "Transaction 701, committed at 2023-11-14T22:13:20.701000Z, waits: 1 "
+        in warned["transactions_arrive"]
+    )
+    for name in ("ri_default", "ri_full", "ri_full_no_key", "ri_index_no_key", "ri_switch"):
+        truth = truths[f"public.{name}"]
+        assert texts(truth.rows, truth) == texts(rows_of(pipeline, f"public.{name}"), truth), name
+    markers = markers_of(list_cuts(pipeline.lake), list_markers(pipeline.lake))
+    assert [[marker.content for marker in found] for found in markers.values()][-1] == ["soon"]

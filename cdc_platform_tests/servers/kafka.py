@@ -9,7 +9,7 @@ import subprocess
 import time
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -105,11 +105,6 @@ class Broker:
         """Where clients find it."""
         return f"127.0.0.1:{self.port}"
 
-    @property
-    def admin(self) -> AdminClient:
-        """A client that may do everything."""
-        return AdminClient({"bootstrap.servers": self.address})
-
     def format(self) -> None:
         """Make the folder of a cluster that has no topics."""
         text = PROPERTIES.format(port=self.port, control=free_port(), folder=self.folder)
@@ -148,19 +143,19 @@ class Broker:
     def create(self, topic: str, partitions: int = 1, **properties: str) -> None:
         """Create a topic."""
         config = {name.replace("_", "."): value for name, value in properties.items()}
-        self._done(self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)]))
+        self._ask(lambda admin: admin.create_topics([NewTopic(topic, partitions, 1, config=config)]))
 
     def grow(self, topic: str, partitions: int) -> None:
         """Give a topic so many partitions."""
-        self._done(self.admin.create_partitions([NewPartitions(topic, partitions)]))
+        self._ask(lambda admin: admin.create_partitions([NewPartitions(topic, partitions)]))
 
     def remove(self, topic: str) -> None:
         """Delete a topic."""
-        self._done(self.admin.delete_topics([topic]))
+        self._ask(lambda admin: admin.delete_topics([topic]))
 
     def forget(self, topic: str, partition: int, before_offset: int) -> None:
         """Delete the first messages of a partition."""
-        self._done(self.admin.delete_records([Place(topic, partition, before_offset)]))
+        self._ask(lambda admin: admin.delete_records([Place(topic, partition, before_offset)]))
 
     def send(self, lines: Sequence[str], partitions: Mapping[str, int]) -> None:
         """Send messages, each a line of a capture, as a connector does: a key has its partition.
@@ -187,8 +182,10 @@ class Broker:
         command = ["java", "-Xmx256m", *SHORT_LIVED.split(), "-cp", self.classpath, *arguments]
         return [*command, str(self.folder / "server.properties")]
 
-    def _done(self, told: Mapping[Any, Any]) -> None:
-        for future in told.values():
+    def _ask(self, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> None:
+        # The client has to outlive its answers.
+        admin = AdminClient({"bootstrap.servers": self.address})
+        for future in ask(admin).values():
             future.result(ANSWERED_WITHIN_S)
 
 

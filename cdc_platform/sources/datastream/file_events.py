@@ -1,21 +1,57 @@
 """From the bytes of a file to the changes that its events tell."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.declarations import declarations
 from cdc_platform.sources.datastream.decoding import Decoding
+from cdc_platform.sources.datastream.envelope_texts import from_text
 from cdc_platform.sources.datastream.files import read_events
 from cdc_platform.sources.datastream.interpreter import Interpreter
 from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.datastream.types import Fields
+
+_NO_SCHEMAS: Final[Mapping[str, Fields]] = MappingProxyType({})
+
+AVRO_SUFFIX: Final = ".avro"
 
 
-def decode_file(settings: DatastreamSettings, data: bytes) -> Iterator[SourceEvent | FaultyEvent]:
-    """Yield what the events of a file tell, in its order; what cannot be read or used is a faulty event."""
+def decode_file(
+    settings: DatastreamSettings, data: bytes, schemas: Mapping[str, Fields] = _NO_SCHEMAS
+) -> Iterator[SourceEvent | FaultyEvent]:
+    """Yield what the events of a file tell, in its order; what cannot be read or used is a faulty event.
+
+    Args:
+        settings: the pipeline's.
+        data: the file.
+        schemas: columns by `schema_key` that other files tell; JSON needs them.
+    """
     decoding, interpreter = _tools(settings.to_options())
+    decoding = replace(decoding, schemas=schemas) if schemas else decoding
     for found in read_events(data, decoding):
         yield found if isinstance(found, FaultyEvent) else interpreter.interpret(found)
+
+
+def decode_text(settings: DatastreamSettings, origin: str, text: str) -> Iterator[SourceEvent | FaultyEvent]:
+    """Yield what an event tells of which only the text of its fault is left.
+
+    Args:
+        settings: the pipeline's.
+        origin: the file that the event was in.
+        text: what `FaultyEvent.text` had: an envelope, or the event as its file had it.
+    """
+    try:
+        envelope = from_text(text)
+    except ValueError:
+        if origin.endswith(AVRO_SUFFIX):
+            reason = "The event's Avro schema is gone with its file; write the file again, and replay"
+            return iter([FaultyEvent(reason, text, 0)])
+        return decode_file(settings, text.encode())
+    return iter([_tools(settings.to_options())[1].interpret(envelope)])
 
 
 # A worker's process outlives its tasks, and what it knows of schemas serves the next files, too.

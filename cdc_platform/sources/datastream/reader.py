@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -12,13 +12,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cdc_platform.errors import SourceError
-from cdc_platform.model.events import FaultyEvent
+from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import SourceFile, deal_files, files_from_json
 from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome, SliceReport
 from cdc_platform.sources.archives import trust_archives
 from cdc_platform.sources.datastream.file_events import decode_file
+from cdc_platform.sources.datastream.schema_files import Offers, borrowed_schemas
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import SUFFIXES
 from cdc_platform.sources.event_batches import EventBatches, FileCounts
@@ -43,6 +44,7 @@ class Task(InputPartition):
     files: tuple[SourceFile, ...]
     slices: tuple[Slice, ...]
     announced: tuple[str, ...] = ()
+    offers: Offers = field(default_factory=dict)
     is_first: bool = False
 
 
@@ -65,8 +67,9 @@ class DatastreamDataSource(DataSource):
         plan = json.loads(self.options[PLAN_OPTION])
         slices = tuple(Slice(**fields) for fields in plan["slices"])
         files = deal_files(files_from_json(plan["files"]), int(self.options[TASKS_OPTION]))
-        tasks = [Task(task, slices) for task in files]
-        tasks[0] = Task(tasks[0].files, slices, tuple(plan["announced"]), is_first=True)
+        offers = {key: files_from_json(found) for key, found in plan["schemas"].items()}
+        tasks = [Task(task, slices, offers=offers) for task in files]
+        tasks[0] = replace(tasks[0], announced=tuple(plan["announced"]), is_first=True)
         return DatastreamReader(self.options[SETTINGS_OPTION], int(self.options[TICK_OPTION]), tasks)
 
 
@@ -90,34 +93,34 @@ class DatastreamReader(DataSourceReader):
         store = FileStore(settings.path, SUFFIXES)
         records: Counter[str] = Counter()
         for file in partition.files:
-            counts = FileCounts()
-            yield from _read_file(settings, store, file, pieces[file.folder], batches, counts)
+            piece, counts = pieces[file.folder], FileCounts()
+            try:
+                data = store.read(file.path)
+                schemas = borrowed_schemas(settings.path, file, partition.offers)
+            except SourceError as error:
+                batches.report_file(piece, file, counts, f"{type(error).__name__}: {error}")
+                continue
+            yield from _take_events(decode_file(settings, data, schemas), file, piece, batches, counts)
+            batches.report_file(piece, file, counts)
             records[file.folder] += counts.events + counts.faults
         _report(partition, batches, pieces, records)
         yield from batches.take()
 
 
-def _read_file(
-    settings: DatastreamSettings,
-    store: FileStore,
+def _take_events(
+    events: Iterator[SourceEvent | FaultyEvent],
     file: SourceFile,
     piece: Slice,
     batches: EventBatches,
     counts: FileCounts,
 ) -> Iterator[pa.RecordBatch]:
-    try:
-        data = store.read(file.path)
-    except SourceError as error:
-        batches.report_file(piece, file, counts, f"{type(error).__name__}: {error}")
-        return
-    for event in decode_file(settings, data):
+    for event in events:
         batches.add(event, piece, file)
         if isinstance(event, FaultyEvent):
             counts.faults += 1
         else:
             counts.events += 1
         yield from batches.take_full()
-    batches.report_file(piece, file, counts)
 
 
 def _report(task: Task, batches: EventBatches, pieces: dict[str, Slice], records: Counter[str]) -> None:
@@ -126,6 +129,7 @@ def _report(task: Task, batches: EventBatches, pieces: dict[str, Slice], records
             report = SliceReport(
                 token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
             )
-            batches.report_slice(report, records[token])
+            announced = len(task.announced) if token == ROOT_TOKEN else 0
+            batches.report_slice(report, records[token], announced)
     for token in task.announced:
         batches.announce(token, pieces[ROOT_TOKEN])

@@ -1,7 +1,6 @@
 """Settings of a Datastream pipeline's source, and their JSON form for Spark's workers."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -14,6 +13,7 @@ from cdc_platform.model.timestamps import from_rfc3339
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.sources.datastream.kinds import SOURCE_KINDS
 from cdc_platform.sources.datastream.policies import BackfillPolicy, KeylessPolicy, OrderBy, SchemaPolicy
+from cdc_platform.sources.datastream.stream_settings import StreamSettings
 
 ALL_TABLES: Final = "*"
 """Instead of a table's name in a setting: every table that the setting does not name."""
@@ -21,8 +21,6 @@ TABLE_NAME_PARTS: Final = frozenset({"database", "schema", "table"})
 MOST_BASENAMES: Final = 99
 MOST_EPOCHS: Final = 9_999
 DAY_S: Final = 86_400.0
-
-_STREAM: Final = re.compile(r"projects/[^/]+/locations/[^/]+/streams/[^/]+")
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,7 @@ class DatastreamSettings:
         path: folder or object store prefix that the stream writes to.
         source: one of the six sources; None: each event's read method and metadata tell it.
         stream: resource name of the stream, whose state is then watched.
+        datastream_host: address of an emulator that is asked for the state; None means Google's.
         table_name: name of the table that an event belongs to, from {database}, {schema} and {table}; a
             template without {database} routes the shards of a table into one. None: as the source has it.
         keys: columns of the key per table, where the events tell none, or another one.
@@ -49,7 +48,8 @@ class DatastreamSettings:
         columns: types of columns per table and column, where files do not tell them.
         schema_policy: policy per table for changes of its schema.
         tombstone_retention_s: how long a deleted row is remembered, so that no late event brings it back.
-        late_files_s: how far back in time folders are looked through for files that came late.
+        late_files_s: for how long files and events may come late or again: repeated events are recognised
+            within it.
         most_files: how many files one tick reads at most.
         most_bytes: how many bytes one tick reads at most, but always one file.
     """
@@ -57,6 +57,7 @@ class DatastreamSettings:
     path: str
     source: str | None = None
     stream: str | None = None
+    datastream_host: str | None = None
     table_name: str | None = None
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     keyless: Mapping[str, str] = field(default_factory=dict)
@@ -78,9 +79,12 @@ class DatastreamSettings:
             raise SettingError("path", "is empty; write the folder or prefix that the stream writes to")
         if self.source is not None:
             _check_one_of("source", self.source, SOURCE_KINDS)
-        if self.stream is not None and _STREAM.fullmatch(self.stream) is None:
-            example = "projects/PROJECT/locations/LOCATION/streams/STREAM"
-            raise SettingError("stream", f"must look like {example}, but is: {self.stream!r}")
+        if self.stream is not None:
+            StreamSettings(self.stream, self.datastream_host)
+        elif self.datastream_host is not None:
+            raise SettingError(
+                "stream", "is missing; `datastream_host` says where the stream's state is asked"
+            )
         _check_one_of("backfill_policy", self.backfill_policy, BackfillPolicy)
         _check_one_of("order_by", self.order_by, OrderBy)
         _check_policies("keyless", self.keyless, KeylessPolicy)
@@ -143,6 +147,7 @@ class DatastreamSettings:
             can_be_copied=False,
             repeats_within_s=self.late_files_s,
             tombstones_s=self.tombstone_retention_s,
+            leaves_values_out=bool(self.null_means_unchanged),
         )
 
     @property

@@ -2,20 +2,27 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CdcError
-from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import SourceFile, choose_files, files_to_json
 from cdc_platform.model.lineage import Lineage, live, plan_slices
 from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.sightings import Look, SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.sources.datastream.file_events import decode_file
+from cdc_platform.sources.datastream.file_events import decode_file, decode_text
+from cdc_platform.sources.datastream.schema_files import (
+    SCHEMA_SUFFIXES,
+    Offers,
+    borrowed_schemas,
+    is_schema,
+    offered_schemas,
+)
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
@@ -49,20 +56,24 @@ class DatastreamSource:
     @cached_property
     def store(self) -> FileStore:
         """The folder of the stream."""
-        return FileStore(self.settings.path, SUFFIXES)
+        return FileStore(self.settings.path, (*SUFFIXES, *SCHEMA_SUFFIXES))
 
     def describe(self) -> FilesDescription:
         """Return the tables of which there are files, each with the columns of its newest file."""
         newest: dict[str, SourceFile] = {}
-        for file in self.store.list_files():
-            known = newest.setdefault(file.folder, file)
-            newest[file.folder] = max(known, file, key=lambda one: one.modified_micros)
-        found = {table.name: table for file in newest.values() for table in self._tables_of(file)}
+        listed = list(self.store.list_files())
+        for file in listed:
+            if not is_schema(file):
+                known = newest.setdefault(file.folder, file)
+                newest[file.folder] = max(known, file, key=lambda one: one.modified_micros)
+        offers = offered_schemas(listed, newest.values())
+        found = {table.name: table for file in newest.values() for table in self._tables_of(file, offers)}
         return FilesDescription(tuple(found[name] for name in sorted(found)))
 
-    def _tables_of(self, file: SourceFile) -> Iterator[TableSchema]:
+    def _tables_of(self, file: SourceFile, offers: Offers) -> Iterator[TableSchema]:
         try:
-            events = decode_file(self.settings, self.store.read(file.path))
+            schemas = borrowed_schemas(self.settings.path, file, offers)
+            events = decode_file(self.settings, self.store.read(file.path), schemas)
             yield from {
                 event.table: table_of(event) for event in events if isinstance(event, SourceEvent)
             }.values()
@@ -92,7 +103,8 @@ class DatastreamSource:
         a backlog too large for one tick, all but the last of its ticks move the position by one microsecond
         only, since not all files that there are have been read.
         """
-        listed = list(self.store.list_files())
+        found = list(self.store.list_files())
+        listed = [file for file in found if not is_schema(file)]
         keys = {partition.key: partition.token for partition in live(lineage)}
         wanted = {keys[key] for key in request.keys if key in keys} if request.keys is not None else None
         known = lineage.partitions.keys()
@@ -106,10 +118,26 @@ class DatastreamSource:
         is_root_read = any(piece.token == ROOT_TOKEN for piece in slices)
         fresh = sorted({file.folder for file in listed} - known) if is_root_read else []
         is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
-        if not (choice.files or fresh or is_unread):
+        if not (choice.files or fresh or is_unread or request.has_replay):
             return ReadPlan(())
-        inputs = {"files": files_to_json(choice.files if slices else ()), "announced": fresh}
+        chosen = choice.files if slices else ()
+        offers = offered_schemas(found, chosen)
+        inputs = {
+            "files": files_to_json(chosen),
+            "announced": fresh,
+            "schemas": {key: files_to_json(files) for key, files in offers.items()},
+        }
         return ReadPlan(slices, json.dumps(inputs))
+
+    def readable(self, origins: Collection[str]) -> frozenset[str]:
+        """Return those of these files that are still there."""
+        return self.store.existing(origins)
+
+    def decode_again(
+        self, origin: str, text: str, _position: int | None
+    ) -> Iterator[SourceEvent | FaultyEvent]:
+        """Yield what the text of a faulty event tells by the present settings."""
+        return decode_text(self.settings, origin, text)
 
     def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
         """Return a column as it is."""

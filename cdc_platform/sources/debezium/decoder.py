@@ -1,12 +1,15 @@
 """From messages to events: one decoder reads the messages of a stream in their order of arrival."""
 
+import base64
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
+from cdc_platform.model.keyless import is_keyless
+from cdc_platform.sources.debezium.connector import BinaryMode
 from cdc_platform.sources.debezium.envelope import (
     DataEvent,
     Heartbeat,
@@ -29,7 +32,7 @@ from cdc_platform.sources.debezium.pairing import key_text
 from cdc_platform.sources.debezium.plans import Planner, check_masks
 from cdc_platform.sources.debezium.positions import is_snapshot, order_key
 from cdc_platform.sources.debezium.rows import RowDecoder
-from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.settings import DebeziumSettings, SnapshotPolicy
 from cdc_platform.sources.debezium.state import DecoderState
 
 
@@ -48,6 +51,33 @@ class Checkpoint:
     lsn: int | None
     micros: int | None
     position: int
+    binary: BinaryMode = BinaryMode.BYTES
+
+    def as_message(self) -> SourceMessage:
+        """Return the message as the lake keeps it."""
+        try:
+            content = _DECODERS[self.binary](self.content).decode()
+        except ValueError:
+            content = self.content
+        identity = json.dumps([self.transaction_id, self.lsn, self.prefix, self.content], ensure_ascii=False)
+        return SourceMessage(
+            self.prefix,
+            content,
+            self.order_key,
+            identity,
+            self.transaction_id if self.is_transactional else "",
+            self.lsn,
+            self.micros,
+            self.position,
+        )
+
+
+_DECODERS: Final[Mapping[BinaryMode, Callable[[str], bytes]]] = {
+    BinaryMode.BYTES: base64.b64decode,
+    BinaryMode.BASE64: base64.b64decode,
+    BinaryMode.BASE64_URL_SAFE: base64.urlsafe_b64decode,
+    BinaryMode.HEX: bytes.fromhex,
+}
 
 
 _BAD: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
@@ -117,7 +147,12 @@ class Decoder:
         self._check_identity(event)
         self.state.pairer.remember(event)
         table = self._table(event)
-        return list(self._rows.decode(event, table, self._is_full(event, table)))
+        changes = list(self._rows.decode(event, table, self._is_full(event, table)))
+        is_replaced = self.settings.snapshots is SnapshotPolicy.REPLACE or any(
+            is_keyless(change.keys) for change in changes
+        )
+        position = event.message.position
+        return [*self.state.snapshots.take(event.source, changes, position, replaces=is_replaced)]
 
     def _table(self, event: DataEvent) -> str:
         """Return the table's name in the lake, which that of a partition is not.
@@ -187,6 +222,7 @@ class Decoder:
             told.source.lsn,
             told.source.micros,
             told.message.position,
+            self.settings.connector.binary,
         )
 
     def _checked_tombstone(self, tombstone: Tombstone, message: Message) -> Decoded:

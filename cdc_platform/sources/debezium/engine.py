@@ -86,19 +86,20 @@ class BatchWriter:
 
     def write(self, records: Sequence[Any], committer: Any) -> None:
         """Write a batch and acknowledge what is whole of it."""
-        events, whole, is_end = [], [], False
+        events, last_whole, is_end = [], None, False
         for record in records:
             topic = str(record.destination())
             if topic != self._heartbeats:
                 events.append(event_text(topic, record))
             self._follow(topic, record)
             if not self._is_open:
-                whole.append(record)
+                last_whole = record
                 is_end |= self._has_marker
         if events:
             self._writer.write(events, time.time_ns() // 1_000_000)
-        for record in whole:
-            committer.markProcessed(record)
+        if last_whole is not None:
+            # The position of a record covers those before it, and calls into Java are dear.
+            committer.markProcessed(last_whole)
         committer.markBatchFinished()
         self._writer.keep_offsets()
         if is_end:

@@ -147,6 +147,8 @@ _DEFAULTS: Final = {
     # Without heartbeats a slot stands still, and the server keeps its log, while other tables are busy.
     "heartbeat.interval.ms": "10000",
     "publication.autocreate.mode": "filtered",
+    # Without PostgreSQL's types an array of texts does not tell whether null is NULL or a value not sent.
+    "column.propagate.source.type": ".*",
     "max.batch.size": "8192",
     "max.queue.size": "16384",
     # By default the engine tries for ever, and nobody hears why.

@@ -10,57 +10,12 @@ are: there it waits for these. It does so until it is plain that they will not c
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.model.order_key import SEPARATOR
-from cdc_platform.sources.debezium.decoder import Checkpoint, Decoded
+from cdc_platform.sources.debezium.arrivals import Arrival, Passed, PassedUntil, Waiting
+from cdc_platform.sources.debezium.decoder import Checkpoint
 from cdc_platform.sources.debezium.envelope import Signal, TransactionBegin, TransactionEnd
 from cdc_platform.sources.event_batches import Released
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """What one message tells, and where the message lies: which file or partition, and how far in it.
-
-    ``micros`` is when it was sent, where messages of several partitions come in one stream.
-    """
-
-    told: Decoded
-    origin: str
-    position: int
-    micros: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PassedUntil:
-    """The last transaction that has passed: order key of its last event, and position of its commit."""
-
-    order_key: str = ""
-    commit_lsn: int = -1
-
-    def to_text(self) -> str:
-        """Return the text that `of` reads."""
-        return f"{self.commit_lsn}#{self.order_key}"
-
-    @classmethod
-    def of(cls, text: str | None) -> "PassedUntil":
-        """Return what `to_text` made a text of; None is the beginning."""
-        if text is None:
-            return cls()
-        commit_lsn, _, order_key = text.partition("#")
-        return cls(order_key, int(commit_lsn))
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """What may enter the log, each with its origin.
-
-    ``resume`` tells per origin from which position on it must be read again; the others have been read.
-    ``until`` is how far transactions have passed, ever.
-    """
-
-    events: tuple[tuple[Released, str], ...]
-    resume: Mapping[str, int]
-    until: PassedUntil
 
 
 @dataclass(slots=True)
@@ -69,7 +24,9 @@ class _Transaction:
 
     members: list[tuple[SourceEvent | FaultyEvent, str]] = field(default_factory=list)
     messages: set[str] = field(default_factory=set)
+    notes: list[tuple[SourceMessage, str]] = field(default_factory=list)
     expected: int | None = None
+    since_micros: int | None = None
     first_order: str | None = None
     last_order: str = ""
     commit_lsn: int | None = None
@@ -118,6 +75,7 @@ class TransactionGate:
         self._newest_micros = 0
         self._transactions: dict[str, _Transaction] = {}
         self._free: list[tuple[SourceEvent | FaultyEvent, str, int]] = []
+        self._free_notes: list[tuple[SourceMessage, str, int]] = []
         self._current = ""
 
     def take(self, arrivals: Iterable[Arrival]) -> None:
@@ -133,18 +91,28 @@ class TransactionGate:
             begun = self._of(told.transaction_id)
             begun.take_place(arrival)
             begun.begun_at = begun.begun_at or (arrival.origin, arrival.position)
+            begun.since_micros = told.micros
         elif isinstance(told, TransactionEnd):
             ended = self._of(told.transaction_id)
             ended.expected = told.event_count
             ended.commit_lsn = told.lsn
             ended.take_place(arrival)
-            self._current = ""
-        elif isinstance(told, Checkpoint) and told.is_transactional:
-            self._count(told.transaction_id, arrival, told.order_key)
+            if self._current == told.transaction_id:
+                self._current = ""
+        elif isinstance(told, Checkpoint):
+            self._take_note(told, arrival)
         elif isinstance(told, Signal):
             self._count(self._current, arrival)
         elif isinstance(told, SourceEvent | FaultyEvent):
             self._take_event(told, arrival)
+
+    def _take_note(self, told: Checkpoint, arrival: Arrival) -> None:
+        note = told.as_message()
+        if not note.transaction_id:
+            self._free_notes.append((note, arrival.origin, arrival.position))
+            return
+        self._count(note.transaction_id, arrival, note.order_key, note.event_id)
+        self._of(note.transaction_id).notes.append((note, arrival.origin))
 
     def _take_event(self, event: SourceEvent | FaultyEvent, arrival: Arrival) -> None:
         if isinstance(event, SourceEvent):
@@ -156,17 +124,20 @@ class TransactionGate:
         if not transaction:
             self._free.append((event, arrival.origin, arrival.position))
             return
-        self._count(transaction, arrival, order_key)
+        self._count(transaction, arrival, order_key, event.event_id)
         self._of(transaction).members.append((event, arrival.origin))
 
-    def _count(self, transaction: str, arrival: Arrival, order_key: str | None = None) -> None:
+    def _count(
+        self, transaction: str, arrival: Arrival, order_key: str | None = None, event_id: str | None = None
+    ) -> None:
         if not transaction:
             return
         found = self._of(transaction)
         found.take_place(arrival)
         told = arrival.told
-        identity = told.event_id if isinstance(told, SourceEvent) else None
-        found.messages.add(_message_of(identity) or f"{arrival.origin}#{arrival.position}")
+        if found.since_micros is None and isinstance(told, SourceEvent):
+            found.since_micros = told.source_micros
+        found.messages.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
         if order_key is not None:
             found.take_order(order_key)
 
@@ -182,32 +153,41 @@ class TransactionGate:
         """Return everything, each event by itself: nothing tells which transactions are whole."""
         members = [member for found in self._transactions.values() for member in found.members]
         events = [*members, *((event, origin) for event, origin, _ in self._free)]
+        notes = [note for found in self._transactions.values() for note in found.notes]
+        notes += [(note, origin) for note, origin, _ in self._free_notes]
         released = tuple((Released(event, "", 1), origin) for event, origin in events)
-        return Passed(released, {}, self._passed_until)
+        return Passed(released, {}, self._passed_until, tuple(notes))
 
     def open_up(self) -> Passed:
         """Return what may pass, in no particular order, and from where on the rest is to be read again."""
-        waiting = [found for found in self._transactions.values() if self._waits(found)]
-        orders = [found.first_order for found in waiting if found.first_order is not None]
+        waiting = {name: found for name, found in self._transactions.items() if self._waits(found)}
+        orders = [found.first_order for found in waiting.values() if found.first_order is not None]
         limit = min(orders, default=None)
-        begun = _earliest({origin: position} for origin, position in _beginnings(waiting))
+        begun = _earliest({origin: position} for origin, position in _beginnings(waiting.values()))
         passed: list[tuple[Released, str]] = []
-        held: list[Mapping[str, int]] = [found.places for found in waiting]
+        notes: list[tuple[SourceMessage, str]] = []
+        held: list[Mapping[str, int]] = [found.places for found in waiting.values()]
         until = self._passed_until
         for event, origin, position in self._free:
-            if limit is not None and isinstance(event, SourceEvent) and event.order_key >= limit:
+            if _is_held(event.order_key if isinstance(event, SourceEvent) else None, limit):
                 held.append({origin: position})
             else:
                 passed.append((Released(event, "", 1), origin))
+        for note, origin, position in self._free_notes:
+            if _is_held(note.order_key, limit):
+                held.append({origin: position})
+            else:
+                notes.append((note, origin))
         for name, found in self._transactions.items():
-            if self._waits(found):
+            if name in waiting:
                 continue
             if _is_behind(found, limit, begun):
                 held.append(found.places)
             else:
                 passed += _released(name, found, is_repeated=self._is_repeated(found))
+                notes += found.notes
                 until = _later(until, found)
-        return Passed(tuple(passed), _earliest(held), until)
+        return Passed(tuple(passed), _earliest(held), until, tuple(notes), _told(waiting))
 
     def _waits(self, found: _Transaction) -> bool:
         """Whether more of a transaction is to come."""
@@ -240,12 +220,23 @@ def _beginnings(waiting: Iterable[_Transaction]) -> list[tuple[str, int]]:
 
 def _is_behind(found: _Transaction, limit: str | None, begun: Mapping[str, int]) -> bool:
     """Whether a transaction was committed after one that waits."""
-    if limit is not None and found.first_order is not None and found.first_order >= limit:
+    if _is_held(found.first_order, limit):
         return True
     if found.begun_at is None:
         return False
     origin, position = found.begun_at
     return origin in begun and position > begun[origin]
+
+
+def _is_held(order_key: str | None, limit: str | None) -> bool:
+    return order_key is not None and limit is not None and order_key >= limit
+
+
+def _told(waiting: Mapping[str, _Transaction]) -> tuple[Waiting, ...]:
+    return tuple(
+        Waiting(name, found.since_micros, len(found.messages), found.expected)
+        for name, found in waiting.items()
+    )
 
 
 def _message_of(event_id: str | None) -> str | None:

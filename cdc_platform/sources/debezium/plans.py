@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from cdc_platform.model.keyless import keyless_columns
 from cdc_platform.model.table_schema import ColumnType
 from cdc_platform.sources.debezium.encodings import (
     Encoding,
@@ -93,6 +94,8 @@ class Planner:
             name: self._column(event, table, name, told.get(name), row.get(name))
             for name in dict.fromkeys(names)
         }
+        if not keys:
+            return TablePlan(keys, plans, _keyless_types(plans.values()))
         return TablePlan(keys, plans, column_types(plans.values(), keys))
 
     def _column(
@@ -182,6 +185,13 @@ def column_types(columns: Any, keys: Sequence[str]) -> str:
         ],
         ensure_ascii=False,
     )
+
+
+def _keyless_types(columns: Any) -> str:
+    told = json.loads(column_types(columns, ()))
+    first = keyless_columns()
+    moved = [{**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in told]
+    return json.dumps([*first, *moved], ensure_ascii=False)
 
 
 def _column_json(name: str, column_type: ColumnType, is_key: bool, ordinal: int) -> dict[str, Any]:

@@ -53,6 +53,12 @@ def order_key(event: DataEvent | LogicalMessage, floor: int) -> str:
     )
 
 
+def snapshot_key(position: int) -> str:
+    """Return the order key of what happens before all rows of a snapshot, and after what came before it."""
+    parts = (f"{position:016x}", f"{0:016x}", f"{0:0{_ORDER_DIGITS}d}", "0", f"{0:0{_POSITION_DIGITS}d}")
+    return SEPARATOR.join(parts)
+
+
 def _log_position(source: Source, floor: int) -> tuple[int, int]:
     before, change = source.sequence or (None, source.lsn)
     if source.snapshot == INCREMENTAL:

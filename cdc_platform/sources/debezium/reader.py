@@ -15,10 +15,11 @@ from cdc_platform.model.files import SourceFile, files_from_json
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import Slice
 from cdc_platform.sources.archives import trust_archives
+from cdc_platform.sources.debezium.arrivals import Arrival, Passed
 from cdc_platform.sources.debezium.decoder import Decoder
-from cdc_platform.sources.debezium.gate import Arrival, Passed, TransactionGate
+from cdc_platform.sources.debezium.gate import TransactionGate
 from cdc_platform.sources.debezium.given_out import Reading, give_out
-from cdc_platform.sources.debezium.progress import STATE, FileProgress
+from cdc_platform.sources.debezium.progress import FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.source import SUFFIXES
 from cdc_platform.sources.debezium.state import DecoderState
@@ -90,6 +91,8 @@ class _Reading:
             if total_bytes > MOST_BYTES and self.gate.has_whole:
                 break
             self._read_file(file)
+            if self.failed:
+                break  # what comes later must not enter the log before it
             total_bytes += file.size_bytes
         passed = self._open_up()
         yield from give_out(passed, self._reading(passed), batches, piece)
@@ -117,7 +120,7 @@ class _Reading:
             path: FileProgress(files[path].version, min(end, passed.resume.get(path, end))).to_text()
             for path, end in self.ends.items()
         }
-        return Reading(files, progress, self.failed, {STATE: self.decoder.state.to_json()})
+        return Reading(files, progress, self.decoder.state, self.failed)
 
 
 def _lines(data: bytes) -> list[str]:

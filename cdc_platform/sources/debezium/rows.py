@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.keyless import keyless_keys
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
 from cdc_platform.sources.debezium.identity import has_content
@@ -140,7 +141,13 @@ class RowDecoder:
                     "... REPLICA IDENTITY FULL, or give the table a primary key."
                 )
             lost, metadata = _values_json(plan, event.before), _metadata(event, _Findings())
-            yield replace(change, mod_type=ModType.DELETE, old_values=lost, metadata=metadata)
+            yield replace(
+                change,
+                mod_type=ModType.DELETE,
+                keys=keyless_keys(json.loads(lost)),
+                old_values=lost,
+                metadata=metadata,
+            )
         if event.op is Op.DELETE:
             return
         findings = _Findings()
@@ -150,6 +157,7 @@ class RowDecoder:
             mod_type=ModType.INSERT if event.op is Op.UPDATE else change.mod_type,
             order_key=f"{change.order_key} 1" if event.op is Op.UPDATE else change.order_key,
             event_id=f"{change.event_id}+" if event.op is Op.UPDATE else change.event_id,
+            keys=keyless_keys(json.loads(gained)),
             new_values=gained,
             metadata=_metadata(event, findings),
         )

@@ -72,6 +72,7 @@ class EngineInput:
         publication: made where it is missing.
         topic_prefix: first part of every topic's name.
         properties: further properties of the connector.
+        keep_spool_s: files of the spool that the lake has whole are deleted after so many seconds.
     """
 
     host: str
@@ -85,10 +86,16 @@ class EngineInput:
     publication: str = "cdc_platform"
     topic_prefix: str = "cdc"
     properties: Mapping[str, str] = field(default_factory=dict)
+    keep_spool_s: float = 86_400.0
+
+    def __post_init__(self) -> None:
+        if self.keep_spool_s < 0:
+            raise SettingError("input.engine.keep_spool_s", f"is below 0: {self.keep_spool_s}")
 
     def engine_settings(self) -> EngineSettings:
         """Return what the engine is told."""
-        return EngineSettings(**{name: getattr(self, name) for name in self.__dataclass_fields__})
+        told = self.__dataclass_fields__.keys() - {"keep_spool_s"}
+        return EngineSettings(**{name: getattr(self, name) for name in told})
 
 
 _INPUTS: Final[Mapping[str, type[FilesInput | KafkaInput | EngineInput]]] = {
@@ -171,6 +178,7 @@ class DebeziumSettings:
             can_be_copied=False,
             repeats_within_s=self.dedup_window_s,
             leaves_values_out=True,
+            has_keyless_tables=True,
             completes_log=self.strategy == Strategy.ENRICH,
         )
 

@@ -2,12 +2,13 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import SourceFile, files_to_json
 from cdc_platform.model.lineage import Lineage, plan_slices
 from cdc_platform.model.sightings import Look, SeenColumn
@@ -17,6 +18,7 @@ from cdc_platform.sources.debezium.capture import Capture
 from cdc_platform.sources.debezium.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.progress import STATE, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings, EngineInput
+from cdc_platform.sources.debezium.spool import Spool
 from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
 
@@ -102,16 +104,39 @@ class DebeziumSource:
         if self.capture is not None:
             self.capture.keep_going()
         known = ledger()
+        self._clear_spool(known)
         unread = [file for file in self._files() if FileProgress.of(known.get(file.path)).lacks(file)]
         is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
         # Only the engine knows whether the database has something new.
         may_capture = isinstance(self.settings.input, EngineInput) and self.capture is None
-        if not (unread or is_unread or may_capture):
+        if not (unread or is_unread or may_capture or request.has_replay):
             return ReadPlan(())
         slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
         lines = {file.path: FileProgress.of(known.get(file.path)).lines for file in unread}
         inputs = {"files": files_to_json(unread), "lines": lines, "state": known.get(STATE)}
         return ReadPlan(slices, json.dumps(inputs))
+
+    def readable(self, _origins: Collection[str]) -> frozenset[str]:
+        """Return none: a stream is read once, in its order, and the texts of its events are enough."""
+        return frozenset()
+
+    def decode_again(
+        self, _origin: str, text: str, position: int | None
+    ) -> Iterator[SourceEvent | FaultyEvent]:
+        """Yield what the text of a faulty event tells by the present settings, and of no event before it."""
+        for told in Decoder(self.settings).decode_lines([text], position or 0):
+            if isinstance(told, SourceEvent | FaultyEvent):
+                yield told
+
+    def _clear_spool(self, known: Mapping[str, str]) -> None:
+        """Delete what the lake has had for long; whoever only looks deletes nothing."""
+        found = self.settings.input
+        if self.capture is None or not isinstance(found, EngineInput):
+            return
+        lines = {
+            Path(path).name: FileProgress.of(text).lines for path, text in known.items() if path != STATE
+        }
+        Spool(Path(found.spool)).delete_read(lines, time.time() - found.keep_spool_s)
 
     def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
         """Return a column as it is."""

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -92,6 +93,24 @@ class Spool:
         for file in done:
             file.path.unlink()
         return len(done)
+
+    def delete_read(self, lines: Mapping[str, int], written_before_s: float) -> int:
+        """Delete the oldest files that have been read to their ends; return how many those are.
+
+        The newest one stays, by which offsets go on.
+
+        Args:
+            lines: how many lines the lake has of each file, by its name.
+            written_before_s: files that were written later stay, in seconds since 1970.
+        """
+        found = self.files()
+        end = None
+        for file, after in pairwise(found):
+            is_whole = lines.get(file.path.name, 0) >= after.first_offset - file.first_offset
+            if not is_whole or file.path.stat().st_mtime >= written_before_s:
+                break
+            end = after.first_offset
+        return self.delete_before(end) if end is not None else 0
 
     def next_offset(self) -> int:
         """Return the offset that the next event will have."""

@@ -1,10 +1,11 @@
 """What a decoder has to know of the messages before, from one tick to the next."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cdc_platform.sources.debezium.pairing import Pairer
+from cdc_platform.sources.debezium.snapshots import SeenSnapshots, SnapshotWatch
 
 
 @dataclass(slots=True)
@@ -16,6 +17,7 @@ class DecoderState:
         pairer: rows that were deleted of late.
         full: tables whose replica identity was seen to be FULL, by `SCHEMA.TABLE`.
         unusable: tables whose replica identity was seen to be an index beside the key.
+        snapshots: the snapshots of each server.
         flat_deletes: last key that a flattened topic told to be deleted, by topic; empty for none.
     """
 
@@ -24,6 +26,7 @@ class DecoderState:
     full: set[str] = field(default_factory=set)
     unusable: set[str] = field(default_factory=set)
     flat_deletes: dict[str, str] = field(default_factory=dict)
+    snapshots: SnapshotWatch = field(default_factory=SnapshotWatch)
 
     def to_json(self) -> str:
         """Return the state as text, equal for equal states."""
@@ -33,6 +36,7 @@ class DecoderState:
             "full": sorted(self.full),
             "unusable": sorted(self.unusable),
             "flat_deletes": self.flat_deletes,
+            "snapshots": {server: asdict(seen) for server, seen in self.snapshots.seen.items()},
         }
         return json.dumps(fields, sort_keys=True, default=str)
 
@@ -48,4 +52,5 @@ class DecoderState:
             set(fields["full"]),
             set(fields["unusable"]),
             fields["flat_deletes"],
+            SnapshotWatch({name: SeenSnapshots(**seen) for name, seen in fields["snapshots"].items()}),
         )

@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from cdc_platform.model.slices import Slice
 from cdc_platform.sources.archives import trust_archives
+from cdc_platform.sources.debezium.arrivals import Arrival, PassedUntil
 from cdc_platform.sources.debezium.decoder import Decoder
-from cdc_platform.sources.debezium.gate import Arrival, PassedUntil, TransactionGate
+from cdc_platform.sources.debezium.gate import TransactionGate
 from cdc_platform.sources.debezium.given_out import Reading, give_out
 from cdc_platform.sources.debezium.messages import RawMessage
-from cdc_platform.sources.debezium.progress import PASSED, STATE
+from cdc_platform.sources.debezium.progress import PASSED
 from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.debezium.topic_ranges import TopicProgress, TopicRange
@@ -64,7 +65,8 @@ class TopicsReading:
         reading = Reading(
             {one.origin: one.as_file for one in ranges},
             progress,
-            states={STATE: decoder.state.to_json(), PASSED: passed.until.to_text()},
+            decoder.state,
+            further={PASSED: passed.until.to_text()},
         )
         yield from give_out(passed, reading, EventBatches(self.tick), self.piece)
 

@@ -52,7 +52,7 @@ class TopicsSource(DebeziumSource):
         known = ledger()
         ranges = plan_ranges(self.client.partitions(), known, self.kafka)
         is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
-        if not (ranges or is_unread):
+        if not (ranges or is_unread or request.has_replay):
             return ReadPlan(())
         slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
         inputs = {

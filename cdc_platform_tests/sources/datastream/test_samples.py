@@ -24,7 +24,7 @@ from cdc_platform_tests.sources.datastream.generated_events import (
 from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink, Row
 from cdc_platform_tests.strategies import deliveries
 
-SAMPLES: Final = Path(__file__).parents[2] / "samples" / "datastream"
+SAMPLES: Final = Path(__file__).parents[2] / "golden" / "datastream"
 
 Events = Sequence[SourceEvent | FaultyEvent]
 
@@ -145,7 +145,8 @@ def test_every_sample_reaches_its_end_state(sample: Sample, data: st.DataObject)
 
 def test_every_sample_is_in_a_case() -> None:
     """No file lies among the samples without an end state that is known."""
-    files = {path.relative_to(SAMPLES).as_posix() for path in SAMPLES.rglob("*.*") if path.suffix != ".md"}
+    folders = [path for path in SAMPLES.iterdir() if path.is_dir()]
+    files = {path.relative_to(SAMPLES).as_posix() for folder in folders for path in folder.rglob("*.*")}
     assert files == {name for sample in CASES.values() for name in sample.files}
 
 

@@ -20,7 +20,7 @@ from cdc_platform.sources.debezium.settings import (
 INPUTS: list[Input] = [
     FilesInput("events/*.jsonl"),
     KafkaInput("localhost:9092", r"s\..*", {"kafka.security.protocol": "SSL"}),
-    EngineInput("localhost", "d", "cdc", "spool", tables=("public.a",)),
+    EngineInput("localhost", "d", "reader", "spool", tables=("public.a",), properties={"a": "b"}),
 ]
 
 
@@ -46,7 +46,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"input": {"files": {}}}, "input.files.path"),
     ({"input": {"files": {"path": "x"}, "kafka": {}}}, "input"),
     ({"input": {"files": {"path": "x", "paths": "y"}}}, "input.files.paths"),
-    ({"input": {"engine": {"host": "h", "database": "d", "user": "", "spool": "s"}}}, "input.engine.user"),
+    ({"input": {"engine": {"host": "h", "database": "d", "user": "u", "spool": ""}}}, "input.engine.spool"),
     ({"strategy": "guess"}, "strategy"),
     ({"connector": {"times": "micro"}}, "connector.times"),
     ({"connector": {"placeholder": "hex:F"}}, "connector.placeholder"),

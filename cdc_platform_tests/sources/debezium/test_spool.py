@@ -1,6 +1,7 @@
 """The spool: files that are whole and in order, offsets that only grow, one writer."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,21 @@ def test_what_the_lake_has_is_deleted_and_its_offsets_never_come_again(tmp_path:
     assert spool.next_offset() == 6
     with spool.opened(SOURCE) as writer:
         assert writer.write([EVENT.format(1)], 0).name == "00000000000000000006.jsonl"
+
+
+def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
+    """Neither what is read in part goes, nor what is young, nor the newest file, by which offsets go on."""
+    spool = filled(tmp_path, 2, 3, 1, 4)
+    for file, age_s in zip(spool.files(), (90, 80, 70, 60), strict=True):
+        os.utime(file.path, (1000 - age_s, 1000 - age_s))
+    read = {file.path.name: lines for file, lines in zip(spool.files(), (2, 3, 0, 4), strict=True)}
+    assert spool.delete_read(read, 1000 - 85) == 1
+    assert spool.delete_read(read, 1000) == 1
+    assert [file.first_offset for file in spool.files()] == [5, 6]
+    whole = read | {"00000000000000000005.jsonl": 1}
+    assert [spool.delete_read(whole, 1000), spool.delete_read(whole, 1000)] == [1, 0]
+    assert [file.first_offset for file in spool.files()] == [6]
+    assert spool.next_offset() == 10
 
 
 def test_what_was_not_finished_is_no_file(tmp_path: Path) -> None:

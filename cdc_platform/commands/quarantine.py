@@ -1,0 +1,213 @@
+"""`cdc-platform quarantine`: what could not enter the log, and its replay."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from cdc_platform.commands.common import DEFS, NAME, examples
+from cdc_platform.model.held import HeldFilter
+from cdc_platform.model.timestamps import to_rfc3339
+
+if TYPE_CHECKING:
+    from cdc_platform.model.held import HeldRecord
+    from cdc_platform.pipeline.replay import ReplayOutcome
+
+SHOWN: Final = 50
+REASON_LENGTH: Final = 100
+
+_AS_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+
+
+def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that tell which records are meant, as its parameter `wanted`."""
+
+    @wraps(command)
+    def with_filter(table: str | None, reason: str | None, tick: int | None, **others: Any) -> None:
+        command(wanted=HeldFilter(table, reason, tick), **others)
+
+    options = (
+        click.option("--tick", type=int, metavar="N", help="Only what tick N put there."),
+        click.option("--reason", metavar="TEXT", help="Only what has TEXT in its reason."),
+        click.option("--table", metavar="TABLE", help="Only records of the source table TABLE."),
+    )
+    return reduce(lambda narrowed, option: option(narrowed), options, with_filter)
+
+
+@click.group(
+    epilog=examples(
+        "quarantine list examples/my_bank/defs.yaml --table accounts",
+        "quarantine show examples/my_bank/defs.yaml RECORD",
+        "quarantine replay examples/my_bank/defs.yaml --reason 'order key'",
+    )
+)
+def quarantine() -> None:
+    """List, show and replay the records that could not enter the log.
+
+    None of this starts Spark.
+    """
+
+
+@quarantine.command("list")
+@DEFS
+@NAME
+@_narrowed
+@click.option("--all", "shows_all", is_flag=True, help="Replayed records, too.")
+@_AS_JSON
+def list_records(defs: Path, name: str | None, wanted: HeldFilter, *, shows_all: bool, as_json: bool) -> None:
+    """List what lies in quarantine, the oldest first; JSON has all of it but the records themselves."""
+    from cdc_platform.lake.quarantine import load_held
+
+    held = load_held(_open(defs, name).lake, with_replayed=shows_all)
+    found = [one for one in held if wanted.matches(one)]
+    click.echo(json.dumps([as_dict(one) for one in found], indent=2) if as_json else describe_held(found))
+
+
+@quarantine.command()
+@DEFS
+@click.argument("record")
+@NAME
+@_AS_JSON
+def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
+    """Print the record RECORD as it came, and why it lies in quarantine, each time that it came there.
+
+    RECORD is its identity, as `list` prints it.
+    """
+    from cdc_platform.errors import HeldRecordNotFound
+    from cdc_platform.lake.quarantine import load_held
+
+    wanted = HeldFilter(record=record)
+    held = load_held(_open(defs, name).lake, with_replayed=True)
+    found = [one for one in held if wanted.matches(one)]
+    if not found:
+        raise HeldRecordNotFound(
+            f"No record {record!r} lies in quarantine; `cdc-platform quarantine list {defs}` names them."
+        )
+    told = [{**as_dict(one), "record": _parsed(one.record)} for one in found]
+    click.echo(json.dumps(told, indent=2, ensure_ascii=False) if as_json else _describe_whole(told))
+
+
+@quarantine.command()
+@DEFS
+@NAME
+@_narrowed
+@click.option("--record", metavar="RECORD", help="Only this record, with what it cannot be parted from.")
+@_AS_JSON
+def replay(defs: Path, name: str | None, wanted: HeldFilter, *, record: str | None, as_json: bool) -> None:
+    """Have records judged anew by the next tick: all of them, or those that the options name.
+
+    Files are read again, whole, so all that lies in quarantine of a file is replayed along; what the log has
+    already is recognised. Of a file that is gone, and of a topic, the text of each event is enough. Where the
+    log is in order, the tables that are touched are built anew from it.
+
+    A record that can be used now enters the log at its own place in the source's order, so it overrides
+    nothing that is newer. One that still cannot be used comes back, with its reason of now.
+    """
+    from cdc_platform.pipeline.replay import replay_records
+
+    outcome = replay_records(_open(defs, name), replace(wanted, record=record))
+    click.echo(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else describe_replay(outcome, defs))
+
+
+def _open(defs: Path, name: str | None) -> Any:
+    from cdc_platform.components.loading import load_settings
+    from cdc_platform.pipeline.pipeline import open_existing
+
+    return open_existing(load_settings(defs, name))
+
+
+def as_dict(held: "HeldRecord") -> dict[str, Any]:
+    """Return a record without its content as plain values; moments are RFC 3339 texts."""
+    replayed = held.replayed_micros
+    return {
+        "record": held.name,
+        "tick": held.tick,
+        "table": held.table,
+        "reason": held.reason,
+        "moment": to_rfc3339(held.moment_micros),
+        "transaction": held.transaction_id,
+        "partition": held.partition_token,
+        "origin": held.origin,
+        "replayed": to_rfc3339(replayed) if replayed is not None else None,
+        "replayed_from": held.replayed_from.value if held.replayed_from is not None else None,
+    }
+
+
+def describe_held(found: "Sequence[HeldRecord]") -> str:
+    """Return a table of records for people, and how many there are of each reason."""
+    if not found:
+        return "nothing lies in quarantine"
+    lines = [f"{'tick':>6}  {'state':<8}  {'table':<24}  record and reason"]
+    for held in found[-SHOWN:]:
+        state = "open" if held.is_open else "replayed"
+        lines.append(f"{held.tick:>6}  {state:<8}  {held.table or '-':<24}  {held.name}")
+        lines.append(f"{'':>6}  {'':<8}  {'':<24}  {_short(held.reason)}")
+    if len(found) > SHOWN:
+        lines.append(f"and {len(found) - SHOWN} older ones; --json lists all")
+    counts = Counter(_short(held.reason) for held in found)
+    lines += ["", *(f"{number:>6}  {reason}" for reason, number in counts.most_common(SHOWN))]
+    return "\n".join(lines)
+
+
+def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
+    """Return what a replay has asked for, for people."""
+    lines = []
+    if outcome.from_files:
+        count, files = len(outcome.from_files), len(outcome.files)
+        lines.append(f"{_count(count, 'record')} of {_count(files, 'file')}, which the next tick reads again")
+    if outcome.from_texts:
+        lines.append(f"{_count(len(outcome.from_texts), 'record')}, which a next tick judges by their texts")
+    if outcome.from_records:
+        lines.append(
+            f"{_count(len(outcome.from_records), 'record')}, whose transactions the next tick judges anew"
+        )
+    lines += [
+        f"not replayed: {held.origin} is gone, and nothing of it was kept ({_short(held.reason)})"
+        for held in outcome.lost
+    ]
+    if not lines:
+        return "nothing to replay"
+    if len(lines) > len(outcome.lost):
+        lines.append(f"Run a tick now: cdc-platform sync {defs}")
+    return "\n".join(lines)
+
+
+def _outcome_as_dict(outcome: "ReplayOutcome") -> dict[str, Any]:
+    return {
+        "from_files": [held.name for held in outcome.from_files],
+        "files": list(outcome.files),
+        "from_records": [held.name for held in outcome.from_records],
+        "from_texts": [held.name for held in outcome.from_texts],
+        "lost": [held.name for held in outcome.lost],
+    }
+
+
+def _describe_whole(told: Sequence[dict[str, Any]]) -> str:
+    lines: list[str] = []
+    for one in told:
+        lines += [
+            f"{name:<13}  {value}" for name, value in one.items() if name != "record" and value is not None
+        ]
+        lines += ["", json.dumps(one["record"], indent=2, ensure_ascii=False), ""]
+    return "\n".join(lines).rstrip()
+
+
+def _parsed(record: str | None) -> Any:
+    try:
+        return json.loads(record) if record is not None else None
+    except ValueError:
+        return record
+
+
+def _short(reason: str) -> str:
+    first = reason.splitlines()[0] if reason else ""
+    return first if len(first) <= REASON_LENGTH else f"{first[: REASON_LENGTH - 3]}..."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

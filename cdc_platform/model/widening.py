@@ -1,0 +1,73 @@
+"""Types that hold the values of several: what a column becomes whose events come in no order.
+
+The type of such a column is the narrowest that holds every value which was ever seen. So it never goes back,
+and does not depend on which of two schemas was seen first.
+"""
+
+from typing import Final
+
+from cdc_platform.model.table_schema import DECIMAL, PG_NUMERIC, ColumnType, spark_type
+
+TEXT: Final = ColumnType("STRING")
+DIGITS: Final = ColumnType("NUMERIC", annotation=PG_NUMERIC)
+"""Numbers of any size, kept as text with the digits as they were written."""
+
+_INT64_DIGITS: Final = 19
+_MOST_DIGITS: Final = 38
+_FLOATS: Final = frozenset({"FLOAT32", "FLOAT64"})
+_DATED: Final = frozenset({"TIMESTAMP", "DATETIME"})
+_OPAQUE: Final = frozenset({"ARRAY", "BYTES", "PROTO"})
+
+
+def joined_type(one: ColumnType, other: ColumnType) -> ColumnType:
+    """Return the narrowest type that holds the values of two; text holds them all.
+
+    Values of the narrower type are written as values of the result are: the log's texts need no change.
+    """
+    if one == other:
+        return one
+    if _is_number(one) and _is_number(other):
+        return _joined_number(one, other)
+    codes = {one.code, other.code}
+    dated = codes & _DATED
+    if "DATE" in codes and dated and not (one.annotation or other.annotation):
+        return ColumnType(dated.pop())
+    return TEXT
+
+
+def can_be_carried(old: ColumnType) -> bool:
+    """Whether stored values become values of a wider type; else they stay in a column of their own."""
+    return old.code not in _OPAQUE
+
+
+def _is_number(kind: ColumnType) -> bool:
+    if kind.code == "NUMERIC":
+        return kind.annotation == PG_NUMERIC
+    return kind.code in _FLOATS or kind.code == DECIMAL or (kind.code == "INT64" and not kind.annotation)
+
+
+def _joined_number(one: ColumnType, other: ColumnType) -> ColumnType:
+    codes = {one.code, other.code}
+    if codes <= _FLOATS | {"INT64"}:
+        return ColumnType("FLOAT64")
+    # A float would lose digits of a decimal.
+    if codes & _FLOATS or "string" in (spark_type(one), spark_type(other)):
+        return DIGITS
+    return _joined_decimal(_digits(one), _digits(other))
+
+
+def _digits(kind: ColumnType) -> tuple[int, int]:
+    """Return the digits before the point, and after it."""
+    if kind.code == "INT64":
+        return _INT64_DIGITS, 0
+    precision, _, scale = (kind.annotation or "").partition(",")
+    return int(precision) - int(scale), int(scale)
+
+
+def _joined_decimal(one: tuple[int, int], other: tuple[int, int]) -> ColumnType:
+    whole, scale = max(one[0], other[0]), max(one[1], other[1])
+    return (
+        ColumnType(DECIMAL, annotation=f"{whole + scale},{scale}")
+        if whole + scale <= _MOST_DIGITS
+        else DIGITS
+    )

@@ -1,0 +1,89 @@
+"""Schemas that JSON files borrow: from a schema file, or from an Avro file, of the same `schema_key`.
+
+Datastream begins the names of its files with the key: `KEY_READMETHOD_N_N_N.EXTENSION`.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from io import BytesIO
+from pathlib import PurePosixPath
+from typing import Final
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.files import SourceFile
+from cdc_platform.sources.datastream.avro_files import schema_of_avro
+from cdc_platform.sources.datastream.avro_schemas import fields_of_schema
+from cdc_platform.sources.datastream.types import Fields
+from cdc_platform.sources.file_store import FileStore
+
+SCHEMA_SUFFIXES: Final = (".avsc", ".schema")
+AVRO_SUFFIX: Final = ".avro"
+MOST_OFFERS: Final = 3
+"""Avro files of a key that are looked at for its schema: one without events, or cut in half, tells none."""
+
+Offers = Mapping[str, tuple[SourceFile, ...]]
+"""Files that may tell the columns of a `schema_key`, the best one first."""
+
+
+def key_of_name(path: str) -> str:
+    """Return the `schema_key` that the name of a file begins with."""
+    return PurePosixPath(path).name.split("_", 1)[0].split(".", 1)[0]
+
+
+def is_schema(file: SourceFile) -> bool:
+    """Whether a file holds a schema, and no events."""
+    return file.path.endswith(SCHEMA_SUFFIXES)
+
+
+def offered_schemas(listed: Iterable[SourceFile], read: Iterable[SourceFile]) -> Offers:
+    """Return the files that tell the columns of JSON files which are to be read.
+
+    Args:
+        listed: all files that there are.
+        read: those that are to be read.
+    """
+    wanted = {key_of_name(file.path) for file in read if not file.path.endswith(AVRO_SUFFIX)}
+    if not wanted:
+        return {}
+    found: dict[str, list[SourceFile]] = {}
+    for file in listed:
+        if file.path.endswith((*SCHEMA_SUFFIXES, AVRO_SUFFIX)) and key_of_name(file.path) in wanted:
+            found.setdefault(key_of_name(file.path), []).append(file)
+    return {key: tuple(sorted(files, key=_merit)[:MOST_OFFERS]) for key, files in found.items()}
+
+
+def _merit(file: SourceFile) -> tuple[bool, str]:
+    return not is_schema(file), file.path
+
+
+def borrowed_schemas(location: str, file: SourceFile, offers: Offers) -> Mapping[str, Fields]:
+    """Return the columns by `schema_key` that others tell of a file's events; none where nobody does.
+
+    Raises:
+        RecordUnreadable: there is a schema file, but it holds no schema.
+        SourceError: it cannot be read.
+    """
+    if file.path.endswith(AVRO_SUFFIX):
+        return {}
+    key = key_of_name(file.path)
+    for offer in offers.get(key, ()):
+        fields = _fields_of(location, key, offer)
+        if fields is not None:
+            return {key: fields}
+    return {}
+
+
+# A worker's process outlives its tasks; the files of a key share their schema.
+@lru_cache(maxsize=1024)
+def _fields_of(location: str, key: str, offer: SourceFile) -> Fields | None:
+    data = FileStore(location, ()).read(offer.path)
+    if not is_schema(offer):
+        told = schema_of_avro(BytesIO(data))
+        return told[1] if told is not None and told[0] == key else None
+    try:
+        return fields_of_schema(data.decode())
+    except ValueError as error:
+        raise RecordUnreadable(
+            f"The schema file does not say what its events have, so they are not read; mend it, or take it "
+            f"away: {offer.path} ({error})"
+        ) from error

@@ -1,0 +1,115 @@
+"""`cdc-platform quarantine` as people and scripts use it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_platform.components.loading import load_settings
+from cdc_platform.lake.lake import QUARANTINED, Lake
+from cdc_platform.lake.ledger import read_ledger, waiting_texts
+from cdc_platform.lake.quarantine import untaken_records
+from cdc_platform.model.files import READ_AGAIN
+from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform_tests.commands.invoking import begin, run
+from cdc_platform_tests.lake.held_rows import held_row, hold, note_read
+from cdc_platform_tests.yaml_files import write_defs
+
+DEFS = """\
+type: cdc_platform.components.datastream.DatastreamPipeline
+attributes:
+  name: shop
+  lake: {path: lake}
+  source: {path: stream}
+"""
+
+
+@pytest.fixture
+def defs(tmp_path: Path) -> Path:
+    """The file of a pipeline with three files: one is there, one is gone, and so is one that was corrupt."""
+    stream = tmp_path / "stream"
+    stream.mkdir()
+    (stream / "there.jsonl").touch()
+    file = tmp_path / "defs.yaml"
+    file.write_text(DEFS, encoding="utf-8")
+    lake = lake_of(file)
+    corrupt: dict[str, Any] = {
+        "record": '{"event":{"fault":"cut","text":"x"}}',
+        "reason": "The file is corrupt",
+    }
+    hold(
+        lake,
+        1,
+        held_row("a", f"{stream}/there.jsonl"),
+        held_row("b", f"{stream}/gone.jsonl"),
+        held_row("c", f"{stream}/corrupt.avro", table_name=None, **corrupt),
+    )
+    note_read(lake, 1, *(f"{stream}/{name}" for name in ("there.jsonl", "gone.jsonl", "corrupt.avro")))
+    return file
+
+
+def lake_of(defs: Path) -> Lake:
+    """Return the lake of the pipeline."""
+    return open_pipeline(load_settings(defs)).lake
+
+
+def test_records_are_listed(defs: Path) -> None:
+    """Each with its reason, narrowed by the options; JSON has all facts."""
+    code, output, _ = run("quarantine", "list", defs)
+    assert (code, output.count("  open "), "     2  The event has no order key" in output) == (0, 3, True)
+    _, output, _ = run("quarantine", "list", defs, "--reason", "corrupt", "--tick", "1", "--json")
+    (found,) = json.loads(output)
+    assert (found["record"], found["table"], found["replayed"]) == ("c", None, None)
+    assert run("quarantine", "list", defs, "--table", "orders")[1].strip() == "nothing lies in quarantine"
+
+
+def test_a_record_is_shown_whole(defs: Path) -> None:
+    """Its content is there as it came; one that is not there is said, and where to look."""
+    _, output, _ = run("quarantine", "show", defs, "a", "--json")
+    assert json.loads(output)[0]["record"]["event"]["position"] == 0
+    assert "no order key" in run("quarantine", "show", defs, "a")[1]
+    code, _, errors = run("quarantine", "show", defs, "z")
+    assert (code, "quarantine list" in errors) == (1, True)
+
+
+def test_a_replay_is_asked_for(defs: Path) -> None:
+    """A file that is there is read again; of one that is gone texts are left, of a corrupt one nothing."""
+    code, output, _ = run("quarantine", "replay", defs)
+    assert code == 0
+    assert "1 record of 1 file, which the next tick reads again" in output
+    assert "1 record, which a next tick judges by their texts" in output
+    assert "corrupt.avro is gone, and nothing of it was kept" in output
+    lake = lake_of(defs)
+    assert [version for path, version in read_ledger(lake).items() if "there" in path] == [READ_AGAIN]
+    waiting = waiting_texts(lake)
+    assert waiting is not None
+    assert [held.name for held in waiting[1]] == ["b"]
+    assert "quarantine  1 records" in run("status", defs)[1]
+    assert run("quarantine", "list", defs, "--all")[1].count("  replayed ") == 2
+    # Nothing has been read since: what waits for its file still does, and the rest is as it was.
+    again = json.loads(run("quarantine", "replay", defs, "--json")[1])
+    assert (again["from_texts"], again["lost"]) == ([], ["c"])
+    assert [version for path, version in read_ledger(lake).items() if "there" in path] == [READ_AGAIN]
+
+
+def test_a_file_that_goes_after_it_was_asked_for(defs: Path) -> None:
+    """Asked for again, its records are judged by their texts."""
+    run("quarantine", "replay", defs, "--record", "a")
+    (defs.parent / "stream" / "there.jsonl").unlink()
+    again = json.loads(run("quarantine", "replay", defs, "--record", "a", "--json")[1])
+    assert (again["from_files"], again["from_texts"]) == ([], ["a"])
+    assert READ_AGAIN not in read_ledger(lake_of(defs)).values()
+
+
+def test_transactions_of_a_change_stream_are_replayed_whole(tmp_path: Path) -> None:
+    """One record brings its transaction; the log has not judged them before the next tick."""
+    file = begin(write_defs(tmp_path))
+    lake = lake_of(file)
+    both: dict[str, Any] = {"transaction_id": "t"}
+    hold(lake, 1, held_row("a", **both), held_row("b", **both), held_row("c", None))
+    outcome = json.loads(run("quarantine", "replay", file, "--record", "a", "--json")[1])
+    assert outcome["from_records"] == ["a", "b"]
+    assert [held.name for held in untaken_records(lake, lake.system_table(QUARANTINED), None)] == ["a", "b"]
+    assert "1 record, whose transactions the next tick judges anew" in run("quarantine", "replay", file)[1]
+    assert run("quarantine", "replay", file)[1].strip() == "nothing to replay"

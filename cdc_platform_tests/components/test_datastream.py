@@ -1,0 +1,79 @@
+"""The YAML of a Datastream pipeline: the stream that it names is an asset before all others."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from cdc_platform.checks.stream_state import STREAM_IS_RUNNING
+from cdc_platform.components.datastream import DatastreamPipeline
+from cdc_platform.components.loading import load_definitions
+from cdc_platform.errors import LibraryMissing, SettingError
+from cdc_platform_tests.sources.datastream.datastream_server import STREAM, datastream_server
+from cdc_platform_tests.yaml_files import write_defs
+
+STREAM_KEY = dg.AssetKey(["shop__cdc", "stream"])
+RAW_KEY = dg.AssetKey(["shop__cdc", "raw_change_records"])
+CHECK_KEY = dg.AssetCheckKey(STREAM_KEY, STREAM_IS_RUNNING)
+
+
+def load(folder: Path, **source: Any) -> dg.Definitions:
+    """Return the definitions of a pipeline of an empty folder."""
+    (folder / "files").mkdir(exist_ok=True)
+    attributes = {"name": "shop", "source": {"path": "files", **source}, "lake": {"path": "lake"}}
+    type_name = f"{DatastreamPipeline.__module__}.{DatastreamPipeline.__name__}"
+    return load_definitions(write_defs(folder, {**attributes, "tables": ["users"]}, type_name))["shop"]
+
+
+def test_a_stream_that_is_named_is_observed_and_checked(tmp_path: Path) -> None:
+    """It stands before the raw layer, the sensor asks for it in each run, and the run tells its state."""
+    with datastream_server() as server:
+        server.hold("PAUSED")
+        definitions = load(tmp_path, stream=STREAM, datastream_host=server.host)
+        dg.Definitions.validate_loadable(definitions)
+        assert STREAM_KEY in definitions.resolve_asset_graph().get(RAW_KEY).parent_keys
+        with dg.DagsterInstance.ephemeral() as instance:
+            asked = request(definitions, instance)
+            assert asked.asset_selection is not None
+            assert asked.asset_check_keys is not None
+            assert (STREAM_KEY in asked.asset_selection, CHECK_KEY in asked.asset_check_keys) == (True, True)
+            job = definitions.resolve_job_def("shop_tick")
+            part = job.get_subset(asset_selection={STREAM_KEY}, asset_check_selection={CHECK_KEY})
+            result = part.execute_in_process(instance=instance)
+    (evaluation,) = result.get_asset_check_evaluations()
+    assert (evaluation.passed, evaluation.metadata["state"].value) == (False, "paused")
+    assert result.success
+
+
+def request(definitions: dg.Definitions, instance: dg.DagsterInstance) -> dg.RunRequest:
+    """Return the run that the pipeline's sensor asks for."""
+    with dg.build_sensor_context(instance=instance, definitions=definitions) as context:
+        found = definitions.resolve_sensor_def("shop_ticks")(context)
+    assert isinstance(found, dg.SensorResult)
+    assert found.run_requests is not None
+    (asked,) = found.run_requests
+    return asked
+
+
+def test_without_a_stream_nothing_is_asked(tmp_path: Path) -> None:
+    """Whoever reads files only needs no access to the stream, and no library for it."""
+    graph = load(tmp_path).resolve_asset_graph()
+    assert STREAM_KEY not in graph.get_all_asset_keys()
+    # Files do not tell what the tables are, so nothing is compared with the source.
+    names = {key.name for key in graph.asset_check_keys}
+    assert ("exactly_once" in names, "tables_equal_source" in names) == (True, False)
+
+
+def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is none, an address without a stream, and a missing library are told when loading."""
+    with pytest.raises(SettingError, match=r"source\.stream.*projects/PROJECT"):
+        load(tmp_path, stream="shop")
+    with pytest.raises(SettingError, match=r"source\.datastream_host.*without a scheme"):
+        load(tmp_path, stream=STREAM, datastream_host="http://localhost:1")
+    with pytest.raises(SettingError, match=r"source\.stream.*is missing"):
+        load(tmp_path, datastream_host="localhost:1")
+    monkeypatch.setitem(sys.modules, "google.cloud.datastream_v1", None)
+    with pytest.raises(LibraryMissing, match="pip install"):
+        load(tmp_path, stream=STREAM)

@@ -1,0 +1,164 @@
+"""The examples: their files are what they are said to be, and what comes out is what their pages say."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import fastavro
+import pytest
+import yaml
+
+from cdc_platform.commands import sync
+from cdc_platform.components.loading import find_pipelines, load_each
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.table_options import ORDER_KEY
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
+from cdc_platform_tests.commands.invoking import run
+from cdc_platform_tests.examples import article, shop
+from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT: Final = Path(__file__).parents[2]
+EXAMPLES: Final = ROOT / "examples"
+OMIT, VETO, ENRICH = "article_omit", "article_veto", "article_enrich"
+
+
+def content_of(path: Path, data: bytes) -> Any:
+    """Return what a file of a stream holds, however it is compressed."""
+    return list(fastavro.reader(BytesIO(data))) if path.suffix == ".avro" else gzip.decompress(data)
+
+
+@pytest.mark.parametrize("file", shop.FILES, ids=lambda file: file.number)
+def test_the_files_of_the_shop_are_those_of_the_program(file: shop.ExampleFile) -> None:
+    """Whoever changes the program writes the files anew."""
+    written = (shop.FOLDER / file.path).read_bytes()
+    assert content_of(file.path, shop.to_bytes(file)) == content_of(file.path, written)
+
+
+def test_no_other_files_are_there() -> None:
+    """A file that was renamed does not stay behind."""
+    found = {path.relative_to(shop.FOLDER) for path in shop.FOLDER.rglob("*") if path.is_file()}
+    assert {file.path for file in shop.FILES} == found
+
+
+def test_the_events_of_the_article_are_marked() -> None:
+    """The engine has sent the marker in plain updates and in the second half of a key change."""
+    values = [json.loads(line)["value"] for line in _lines(article.FOLDER)]
+    rows = [(value["op"], value["after"]) for value in values if value and value.get("after")]
+    marked = [(op, row["id"]) for op, row in rows if row["biography"] == DEFAULT_PLACEHOLDER]
+    assert marked == [("u", 1004), ("c", 2003), ("u", 2003), ("u", 1004)]
+
+
+def _lines(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.iterdir()):
+        yield from path.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("defs", find_pipelines(EXAMPLES), ids=lambda path: path.parent.name)
+def test_what_an_example_writes_is_no_part_of_the_project(defs: Path) -> None:
+    """The lakes of the examples lie in a folder that git does not look at."""
+    for settings in load_each(defs):
+        assert (ROOT / ".cdc_platform").resolve() in Path(settings.lake.path).resolve().parents
+
+
+def test_only_one_pipeline_goes_on_without_end() -> None:
+    """Of several pipelines in a file, one is to be chosen where none ever ends."""
+    code, _, errors = run("sync", EXAMPLES / "debezium" / "defs.yaml", "--continuous")
+    assert code == 2
+    assert "choose it with --name: article_omit, article_veto, article_enrich" in " ".join(errors.split())
+
+
+@pytest.fixture(scope="module")
+def pipelines(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Pipeline]:
+    """The pipelines of both examples after `sync`, in the lake of the test run."""
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        # A process has one session, and the tests share it.
+        patch.setattr(sync, "start_spark", lambda _settings: spark)
+        for name in ("datastream", "debezium"):
+            defs = tmp_path_factory.mktemp(name) / "defs.yaml"
+            _write_copy(EXAMPLES / name / "defs.yaml", defs, session_lake.path)
+            code, _, errors = run("sync", defs, "--until-caught-up")
+            assert code == 0, errors
+            found.update({settings.name: open_pipeline(settings) for settings in load_each(defs)})
+    return found
+
+
+def _write_copy(example: Path, copy: Path, lake: str) -> None:
+    """Write the documents of an example with another lake; its source stays where it is."""
+    documents = list(yaml.safe_load_all(example.read_text(encoding="utf-8")))
+    for document in documents:
+        source = document["attributes"]["source"]
+        place = source if "path" in source else source["input"]["files"]
+        place["path"] = str(example.parent / place["path"])
+        document["attributes"]["lake"]["path"] = lake
+    copy.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+
+
+@pytest.mark.integration
+def test_the_shop(pipelines: dict[str, Pipeline]) -> None:
+    """Late, repeated and shuffled events leave what the source has; a broken line is held with its reason."""
+    pipeline = pipelines["shop"]
+    customers = [list(_without_order(row).values()) for row in rows_of(pipeline, "customers")]
+    assert [
+        [1, "Ada", "ada@example.com", Decimal("75.25"), date(1985, 12, 10), "+49 30 1234567"],
+        [2, "Ben", "ben@example.org", Decimal("0.00"), date(1991, 3, 2), None],
+        [4, "Dora", "dora@example.com", Decimal("5.00"), date(2001, 1, 15), None],
+    ] == customers
+    orders = [(row["id"], row["total"], row["status"]) for row in rows_of(pipeline, "orders")]
+    assert [
+        (1001, Decimal("49.90"), "shipped"),
+        (1003, Decimal("7.05"), "new"),
+        (2002, Decimal("120.00"), "new"),
+    ] == orders
+    assert len(log_rows(pipeline)) == 15
+    (held,) = quarantined_rows(pipeline)
+    assert "The line is no JSON" in held["reason"]
+
+
+def _without_order(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != ORDER_KEY}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", [OMIT, VETO, ENRICH])
+def test_the_article(pipelines: dict[str, Pipeline], name: str) -> None:
+    """Every strategy leaves whole rows, after a key change and within a transaction, too."""
+    rows = rows_of(pipelines[name], "customers")
+    shown = [(row["id"], row["first_name"], row["email"], _life(row["biography"])) for row in rows]
+    assert shown == [
+        (1001, "Sally", "sally.thomas@acme.com", None),
+        (1002, "George", "gbailey@foobar.com", None),
+        (1004, "Dana", "dana@noanswer.org", "Dana"),
+        (2003, "Edward", "edward@walker.com", "Edward"),
+    ]
+
+
+def _life(biography: str | None) -> str | None:
+    """Return whose life a whole biography tells."""
+    if biography is None:
+        return None
+    assert biography.count("Chapter") == 40
+    return biography.split(" of the life of ")[1].split(",")[0]
+
+
+@pytest.mark.integration
+def test_the_log_is_completed_where_that_is_wanted(pipelines: dict[str, Pipeline]) -> None:
+    """With `enrich` the log has whole rows only; else it says which values were not sent."""
+    left_out = {
+        name: [json.loads(row["keys"]) for row in log_rows(pipelines[name]) if row["unavailable_columns"]]
+        for name in (OMIT, VETO, ENRICH)
+    }
+    assert left_out == {OMIT: [{"id": 1004}] * 2, VETO: [{"id": 1004}] * 2, ENRICH: []}
+    for name in left_out:
+        assert not [row for row in log_rows(pipelines[name]) if DEFAULT_PLACEHOLDER in str(row["new_values"])]

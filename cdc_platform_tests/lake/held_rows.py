@@ -1,0 +1,46 @@
+"""Rows of quarantine and of the ledger, written without Spark."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_platform.lake.commits import TICK
+from cdc_platform.lake.lake import LOG, QUARANTINED, RAW, READ, Lake
+from cdc_platform.model.schemas import FILES, QUARANTINE
+from cdc_platform.model.timestamps import to_datetime
+
+MOMENT = 1_800_000_000_000_000
+
+
+def held_row(event: str, origin: str | None = None, tick: int = 1, **told: Any) -> dict[str, Any]:
+    """Return a row of quarantine: an event with a text of its own."""
+    return {
+        "tick": tick,
+        "reason": "The event has no order key",
+        "partition_token": "users",
+        "record_timestamp": to_datetime(MOMENT + tick),
+        "transaction_id": event,
+        "record_id": f"{event}/{event}",
+        "table_name": "users",
+        "record": f'{{"record_sequence":"{event}","event":{{"fault":"no order key","position":0}}}}',
+        "origin": origin,
+        **told,
+    }
+
+
+def hold(lake: Lake, tick: int, *rows: dict[str, Any]) -> None:
+    """Commit a tick that has read and ordered what is held."""
+    properties = {TICK: str(tick)}
+    lake.system_table(QUARANTINED).append(
+        pa.Table.from_pylist(list(rows), QUARANTINE), snapshot_properties=properties
+    )
+    for name in (RAW, LOG):
+        table = lake.system_table(name)
+        table.append(table.schema().as_arrow().empty_table(), snapshot_properties=properties)
+
+
+def note_read(lake: Lake, tick: int, *paths: str) -> None:
+    """Note in the ledger what a tick has read."""
+    rows = [{"tick": tick, "path": path, "version": "1"} for path in paths]
+    table = pa.Table.from_pylist(rows, FILES)
+    lake.system_table(READ).append(table, snapshot_properties={TICK: str(tick)})

@@ -1,0 +1,181 @@
+"""From a real database to the lake with the real engine: concurrent sessions, stops, a kill, checkpoints."""
+
+import base64
+import json
+import os
+import re
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from cdc_platform.errors import CaptureStopped
+from cdc_platform.lake.markers import list_markers
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.sources.debezium.settings import DebeziumSettings, EngineInput, Strategy
+from cdc_platform.sources.debezium.source import DebeziumSource
+from cdc_platform.sources.debezium.spool import Spool
+from cdc_platform_tests.pipeline.test_datastream import failed_checks
+from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
+from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
+from cdc_platform_tests.sources.debezium.databases import connect, database
+from cdc_platform_tests.sources.debezium.postgres_texts import canonical
+from cdc_platform_tests.sources.debezium.workload import PREFIX, TABLES, Checkpoint, Options, Workload
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+UNTOLD: Final = "extra_"
+"""Columns that are added with a default, whose value in older rows no event tells."""
+
+Row = dict[str, Any]
+
+
+def settings_of(server: Cluster, name: str, spool: Path, lake: LakeSettings) -> PipelineSettings:
+    """Return the settings of a pipeline that captures a database."""
+    everything = {"publication.autocreate.mode": "all_tables"}
+    place = EngineInput(
+        "127.0.0.1",
+        name,
+        SUPERUSER,
+        str(spool),
+        port=server.port,
+        slot=name,
+        properties=everything,
+        keep_spool_s=0,
+    )
+    return PipelineSettings(name, DebeziumSettings(place, strategy=Strategy.ENRICH), lake)
+
+
+@contextmanager
+def opened(settings: PipelineSettings) -> Iterator[Pipeline]:
+    """Open a pipeline as a new process does; its engine ends with the context."""
+    pipeline = open_pipeline(settings)
+    try:
+        yield pipeline
+    finally:
+        pipeline.source.close()
+
+
+def sync(pipeline: Pipeline, spark: "SparkSession") -> None:
+    """Run ticks until nothing new is there."""
+    while run_tick(pipeline, spark).read.committed:
+        pass
+
+
+def kill_engine(pipeline: Pipeline) -> None:
+    """Kill the engine that runs beside the pipeline."""
+    assert isinstance(pipeline.source, DebeziumSource)
+    assert pipeline.source.capture is not None
+    engine = pipeline.source.capture._engine  # noqa: SLF001  nothing else knows whom to kill
+    assert engine is not None
+    os.kill(engine.pid, signal.SIGKILL)
+    engine._process.wait(60)  # noqa: SLF001
+
+
+def told(columns: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the columns that are compared, and their types."""
+    return {str(one["name"]): str(one["type"]) for one in columns if not one["name"].startswith(UNTOLD)}
+
+
+def true_rows(checkpoint: Checkpoint, table: str) -> list[Row]:
+    """Return the rows of a table at a checkpoint, their values as the log has them."""
+    found = checkpoint.tables[table]
+    names, types = [column["name"] for column in found["columns"]], told(found["columns"])
+    rows = [dict(zip(names, row, strict=True)) for row in found["rows"]]
+    return _sorted({name: canonical(kind, row[name]) for name, kind in types.items()} for row in rows)
+
+
+def folded_rows(log: Iterable[Mapping[str, Any]], checkpoint: Checkpoint, table: str) -> list[Row]:
+    """Return the rows of a table that changes of the log make."""
+    types = told(checkpoint.tables[table]["columns"])
+    rows: dict[str, Row] = {}
+    for change in log:
+        assert not change["unavailable_columns"]
+        if change["table_name"] != f"public.{table}":
+            continue
+        if change["change_kind"] == "truncate":
+            rows.clear()
+        elif change["change_kind"] == "delete":
+            rows.pop(change["keys"], None)
+        else:
+            rows[change["keys"]] = json.loads(change["keys"]) | json.loads(change["new_values"])
+    return _sorted({name: row.get(name) for name in types} for row in rows.values())
+
+
+def stored_rows(pipeline: Pipeline, checkpoint: Checkpoint, table: str) -> list[Row]:
+    """Return the rows of a table of the lake, their values as the log writes them."""
+    types = told(checkpoint.tables[table]["columns"])
+    rows = rows_of(pipeline, f"public.{table}")
+    return _sorted({name: _written(row[name]) for name in types} for row in rows)
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return value if value is None or isinstance(value, int | str | list) else str(value)
+
+
+def difference(expected: list[Row], found: list[Row]) -> list[tuple[Any, ...]]:
+    """Return what differs: rows that are on one side only, as far as they fit on a line."""
+    sides = ({json.dumps(row, sort_keys=True) for row in rows} for rows in (expected, found))
+    missing, extra = sides
+    only = sorted(missing ^ extra)
+    if not only and len(expected) == len(found):
+        return []
+    return [("missing" if text in missing else "extra", re.sub(r"(\w{20})\w+", r"\1", text)) for text in only]
+
+
+def _sorted(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def test_the_lake_is_the_database(
+    spark: "SparkSession", session_lake: LakeSettings, capturing: Cluster, tmp_path: Path
+) -> None:
+    """It is at the end, and its log at each checkpoint, though the engine was stopped and killed."""
+    with database(capturing, "engine_to_lake") as name:
+        settings = settings_of(capturing, name, tmp_path / "spool", session_lake)
+        work = Workload(
+            lambda: connect(capturing, name, by_statement=False),
+            Options(seed=6, transactions=120, checkpoints=3, keys=24),
+        )
+        work.set_up()
+        run = work.run()
+        with opened(settings) as pipeline:
+            sync(pipeline, spark)
+            checkpoints = [next(run)]
+        with opened(settings) as pipeline:
+            sync(pipeline, spark)
+            checkpoints.append(next(run))
+            kill_engine(pipeline)
+            with pytest.raises(CaptureStopped):
+                run_tick(pipeline, spark)
+            checkpoints += run
+            sync(pipeline, spark)
+    assert quarantined_rows(pipeline) == []
+    assert Spool(tmp_path / "spool").files()[0].first_offset > 0
+    for table in TABLES:
+        last = checkpoints[-1]
+        assert difference(true_rows(last, table), stored_rows(pipeline, last, table)) == []
+    markers = {marker.content: marker for marker in list_markers(pipeline.lake) if marker.prefix == PREFIX}
+    assert list(markers) == ["1", "2", "3"]
+    log = log_rows(pipeline)
+    for checkpoint in checkpoints:
+        limit = markers[str(checkpoint.number)].order_key
+        before = [change for change in log if change["order_key"] < limit]
+        for table in TABLES:
+            found = folded_rows(before, checkpoint, table)
+            assert difference(true_rows(checkpoint, table), found) == [], checkpoint.number
+    assert failed_checks(pipeline, spark) == {}

@@ -1,0 +1,147 @@
+"""Transactions of a change stream that leave quarantine, and enter a log that is in order, late."""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.errors import CutNotFound
+from cdc_platform.lake.quarantine import count_quarantined, load_held
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.held import HeldFilter
+from cdc_platform.model.records import ModType
+from cdc_platform.model.table_options import IS_CURRENT, TableOptions
+from cdc_platform.pipeline.explain import explain_row
+from cdc_platform.pipeline.invariants import CHECKS
+from cdc_platform.pipeline.order import order_changes
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.rebuild import rebuild_table
+from cdc_platform.pipeline.replay import replay_records
+from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.spark.faults import fault_of
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
+from cdc_platform_tests.pipelines import START, Mod, data_change, feed, log_rows, rows_of, run_steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+NEEDS_SOURCE = {"tables_equal_source", "schema_changes"}
+
+
+def change(
+    kind: ModType, account: int, at: int, transaction: str, sequence: int = 0, **values: str
+) -> RawRow:
+    """Return a record of the accounts, of a transaction of two records if it is `refused`."""
+    mod: Mod = ({"id": str(account)}, values)
+    records = 2 if transaction == "refused" else 1
+    return data_change(
+        "accounts",
+        kind,
+        mod,
+        at_micros=START + at,
+        transaction=transaction,
+        sequence=sequence,
+        records=records,
+    )
+
+
+def failures(pipeline: Pipeline, spark: "SparkSession") -> dict[str, str]:
+    """Return what the checks that fail say, of those that need no source."""
+    verdicts = {
+        check.name: check.run(pipeline, spark, EVERYTHING)
+        for check in CHECKS
+        if check.name not in NEEDS_SOURCE
+    }
+    return {name: verdict.summary for name, verdict in verdicts.items() if not verdict.passed}
+
+
+def found(pipeline: Pipeline, name: str, *more: str) -> list[tuple[Any, ...]]:
+    """Return the rows of the accounts or of their history."""
+    return sorted(
+        tuple(row[column] for column in ("id", "owner", "balance", *more)) for row in rows_of(pipeline, name)
+    )
+
+
+def feed_refused(pipeline: Pipeline, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run two ticks; in the second one lies a transaction that is refused, and one that nobody can use."""
+    feed(pipeline, START + SECOND, *(opening(n, 100, START + n) for n in (1, 2, 3)))
+    run_steps(pipeline, spark)
+    with monkeypatch.context() as patch:
+        # An older version, which cannot take something that the present one can.
+        patch.setattr("cdc_platform.spark.order.fault_of", refuses(fault_of))
+        feed(
+            pipeline,
+            START + 2 * SECOND,
+            change(ModType.UPDATE, 1, SECOND + 1, "refused", owner="x", balance="5"),
+            change(ModType.DELETE, 3, SECOND + 1, "refused", 1),
+            {**change(ModType.UPDATE, 2, SECOND + 2, "broken", balance="1"), "mod_type": "UNKNOWN"},
+        )
+        run_steps(pipeline, spark)
+
+
+def test_a_replayed_transaction_overrides_nothing_newer(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It enters the log once, whole, at its own place: tables and histories are as if it had come in time."""
+    pipeline = bank_pipeline(session_lake, accounts=TableOptions(history=True))
+    feed_refused(pipeline, spark, monkeypatch)
+    feed(
+        pipeline,
+        START + 3 * SECOND,
+        change(ModType.UPDATE, 1, 2 * SECOND + 1, "later", balance="7"),
+        opening(3, 50, START + 2 * SECOND + 2),
+    )
+    cut = run_steps(pipeline, spark)
+    assert found(pipeline, "accounts") == [(1, "owner 1", 7), (2, "owner 2", 100), (3, "owner 3", 50)]
+
+    assert len(replay_records(pipeline, HeldFilter(record="refused/00000000")).from_records) == 2
+    assert len(replay_records(pipeline, HeldFilter()).from_records) == 1
+    assert count_quarantined(pipeline.lake) == 0
+    feed(pipeline, START + 4 * SECOND, change(ModType.UPDATE, 2, 3 * SECOND + 1, "newest", balance="120"))
+    order_changes(pipeline, spark)
+    # The process ends here; the next one knows by the log what is to be built anew.
+    pipeline = Pipeline(pipeline.settings, open_pipeline(pipeline.settings).lake, pipeline.source)
+    run_steps(pipeline, spark)
+    rows = [(1, "x", 7), (2, "owner 2", 120), (3, "owner 3", 50)]
+    versions = [
+        (1, "owner 1", 100, False),
+        (1, "x", 5, False),
+        (1, "x", 7, True),
+        (2, "owner 2", 100, False),
+        (2, "owner 2", 120, True),
+        (3, "owner 3", 50, True),
+        (3, "owner 3", 100, False),
+    ]
+    assert rows == found(pipeline, "accounts")
+    assert versions == found(pipeline, "accounts__history", IS_CURRENT)
+    (held,) = load_held(pipeline.lake)
+    assert (held.transaction_id, held.tick) == ("broken", 4)
+
+    # Nothing is taken twice, ordinary ticks go on, and whoever builds anew builds the same.
+    feed(pipeline, START + 5 * SECOND, change(ModType.UPDATE, 3, 4 * SECOND + 1, "after", balance="51"))
+    run_steps(pipeline, spark)
+    assert [row["transaction_id"] for row in log_rows(pipeline)].count("refused") == 2
+    for name in ("accounts", "accounts__history"):
+        before = found(pipeline, name)
+        rebuild_table(pipeline, spark, name)
+        assert before == found(pipeline, name)
+    assert (3, "owner 3", 51) in found(pipeline, "accounts")
+    with pytest.raises(CutNotFound, match="replayed"):
+        rebuild_table(pipeline, spark, "accounts", at_cut=cut.cut)
+    story = explain_row(pipeline, "accounts", "1").story
+    assert [step.change.transaction_id for step in story.steps][1:] == ["refused", "later"]
+    assert failures(pipeline, spark) == {}
+
+
+def refuses(judge: Any) -> Any:
+    """Return what judges as another judge does, and refuses one transaction besides."""
+
+    def refusing(*arguments: Any) -> Column:
+        is_refused = (F.col("server_transaction_id") == "refused") & (F.col("mod_type") == "UPDATE")
+        return F.when(is_refused, F.lit("an older version cannot take it")).otherwise(judge(*arguments))
+
+    return refusing

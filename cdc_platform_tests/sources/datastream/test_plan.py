@@ -1,0 +1,101 @@
+"""What a tick of a stream's files reads, planned without Spark."""
+
+import json
+from pathlib import Path
+
+from cdc_platform.model.files import SourceFile, files_from_json
+from cdc_platform.model.lineage import ChildAnnouncement, Lineage, advance, begin, watermark_micros
+from cdc_platform.model.names import ROOT_TOKEN
+from cdc_platform.model.slices import ReadPlan, ReadRequest, SliceOutcome, SliceReport
+from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.datastream.source import DatastreamSource
+from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
+
+CLOCK = 1_900_000_000_000_000
+
+
+def event(table: str, number: int = 1) -> MadeEvent:
+    """Return an insert."""
+    return MadeEvent(f"{table}{number}", table, "INSERT", number, {"id": number})
+
+
+def source_of(folder: Path, most_files: int = 100) -> DatastreamSource:
+    """Return the source of a folder."""
+    return DatastreamSource(DatastreamSettings(str(folder), most_files=most_files))
+
+
+def files_in(plan: ReadPlan) -> tuple[SourceFile, ...]:
+    """Return the files that a plan reads."""
+    return files_from_json(json.loads(plan.inputs)["files"])
+
+
+def announced_in(plan: ReadPlan) -> list[str]:
+    """Return the objects that a plan announces."""
+    found: list[str] = json.loads(plan.inputs)["announced"]
+    return found
+
+
+def after(lineage: Lineage, plan: ReadPlan) -> Lineage:
+    """Return the lineage after a tick that has done what was planned."""
+    reports = [
+        SliceReport(
+            piece.token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
+        )
+        for piece in plan.slices
+    ]
+    start = next((p.start_exclusive_micros + 1 for p in plan.slices if p.token == ROOT_TOKEN), 0)
+    tick = lineage.tick + 1
+    children = [ChildAnnouncement(tick, start, token, (token,)) for token in announced_in(plan)]
+    return advance(lineage, tick, reports, children)
+
+
+def test_objects_are_announced_and_then_read(tmp_path: Path) -> None:
+    """What was there before the first tick is in the first cut: an object holds it until it is read."""
+    folder, source = StreamFolder(tmp_path), source_of(tmp_path)
+    first = folder.write([event("users")])
+    lineage, ledger = begin(source.start_micros()), dict[str, str]()
+    plan = source.plan(lineage, ReadRequest(CLOCK), lambda: ledger)
+    assert (
+        [piece.token for piece in plan.slices],
+        files_in(plan),
+        announced_in(plan),
+    ) == ([ROOT_TOKEN], (), ["shop_users"])
+    lineage = after(lineage, plan)
+    assert watermark_micros(lineage) == 0
+
+    plan = source.plan(lineage, ReadRequest(CLOCK + 10), lambda: ledger)
+    assert [str(first)] == [file.path for file in files_in(plan)]
+    lineage = after(lineage, plan)
+    assert watermark_micros(lineage) == CLOCK + 9
+    ledger |= {file.path: file.version for file in files_in(plan)}
+    assert source.plan(lineage, ReadRequest(CLOCK + 20), lambda: ledger).slices == ()
+
+
+def test_a_backlog_moves_the_position_by_one_until_its_last_tick(tmp_path: Path) -> None:
+    """No cut says that it has all files while some are left."""
+    folder, source = StreamFolder(tmp_path), source_of(tmp_path, most_files=2)
+    for number in range(3):
+        folder.write([event("users", number)])
+    lineage, ledger = begin(source.start_micros()), dict[str, str]()
+    lineage = after(lineage, source.plan(lineage, ReadRequest(CLOCK), lambda: ledger))
+    plan = source.plan(lineage, ReadRequest(CLOCK + 10), lambda: ledger)
+    assert (len(files_in(plan)), plan.end_micros) == (2, CLOCK)
+    lineage = after(lineage, plan)
+    ledger |= {file.path: file.version for file in files_in(plan)}
+    plan = source.plan(lineage, ReadRequest(CLOCK + 20), lambda: ledger)
+    assert (len(files_in(plan)), plan.end_micros) == (1, CLOCK + 19)
+
+
+def test_chosen_objects_are_read_alone(tmp_path: Path) -> None:
+    """Partitions of Dagster are objects, by the names of their folders."""
+    folder, source = StreamFolder(tmp_path), source_of(tmp_path)
+    for table in ("users", "orders"):
+        folder.write([event(table)])
+    lineage = begin(source.start_micros())
+    lineage = after(lineage, source.plan(lineage, ReadRequest(CLOCK), dict))
+    assert {"root", "shop_users", "shop_orders"} == {found.key for found in lineage.partitions.values()}
+    plan = source.plan(lineage, ReadRequest(CLOCK + 10, keys={"shop_users"}), dict)
+    assert (
+        [piece.token for piece in plan.slices],
+        [file.folder for file in files_in(plan)],
+    ) == (["shop_users"], ["shop_users"])

@@ -1,0 +1,293 @@
+"""What a restart brings again, in the middle of transactions too, changes nothing."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.sources.debezium.settings import FilesInput
+from cdc_platform_tests.sources.debezium.ticks import Ticks, append
+from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
+
+WAL_BEFORE: Final = 100
+
+
+@dataclass
+class Connector:
+    """Writes what a connector sends, transaction by transaction."""
+
+    commit: int = WAL_BEFORE
+    lsn: int = WAL_BEFORE
+    transaction: int = 700
+    order: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Begin the next transaction."""
+        self.transaction += 1
+        self.order = 0
+        self._boundary("BEGIN")
+
+    def insert(self, key: int | None, n: int = 0, *, lsn: int | None = None) -> None:
+        """Insert a row; without an lsn of its own it has the next position."""
+        row = {"id": key, "n": n} if key is not None else {"n": n}
+        self._data("c", {"id": key} if key is not None else None, row, lsn)
+
+    def truncate(self) -> None:
+        """Empty the table."""
+        self._data("t", None, None, None)
+
+    def emit(self, content: str, *, transactional: bool = True) -> None:
+        """Write a message, whose content is base64."""
+        self.lsn += 10
+        place = self._place() if transactional else {"source": self._source(None), "transaction": None}
+        message = {"prefix": "app", "content": content}
+        self.lines.append(line(envelope("m", message=message, **place), {"prefix": "app"}))
+
+    def end(self, count: int | None = None) -> None:
+        """End the transaction; what it counts may be short of what was there."""
+        self.lsn += 5
+        self._boundary("END", self.order if count is None else count)
+        self.commit = self.lsn
+
+    def whole(self, *keys: int) -> None:
+        """Write a transaction that inserts rows."""
+        self.begin()
+        for key in keys:
+            self.insert(key, self.transaction)
+        self.end()
+
+    def _data(self, op: str, key: Any, after: Any, lsn: int | None) -> None:
+        self.lsn = self.lsn + 10 if lsn is None else lsn
+        self.lines.append(line(envelope(op, after=after, **self._place()), key))
+
+    def _place(self) -> dict[str, Any]:
+        self.order += 1
+        block = {"id": f"{self.transaction}:{self.lsn}", "total_order": self.order}
+        return {"source": self._source(self.transaction), "transaction": block}
+
+    def _source(self, transaction: int | None) -> dict[str, Any]:
+        return {
+            "txId": transaction,
+            "lsn": self.lsn,
+            "sequence": json.dumps([str(self.commit), str(self.lsn)], separators=(",", ":")),
+            "ts_ms": 1_700_000_000_000 + self.transaction,
+        }
+
+    def _boundary(self, status: str, count: int | None = None) -> None:
+        value = {
+            "status": status,
+            "id": f"{self.transaction}:{self.lsn}",
+            "event_count": count,
+            "data_collections": None,
+            "ts_ms": 1_700_000_000_000 + self.transaction,
+        }
+        self.lines.append(line(value, {"id": value["id"]}, topic="s.transaction"))
+
+
+def ticks_over(folder: Path) -> Ticks:
+    """Return ticks over the files of a folder, whose table has or has not a key."""
+    return Ticks(settings_with(input=FilesInput(str(folder)), has_transaction_topic=True))
+
+
+def feed(ticks: Ticks, lines: Sequence[str], name: str = "events.jsonl") -> Ticks:
+    """Let a file grow, and run a tick."""
+    append(Path(ticks.settings.folder) / name, lines)
+    ticks.read()
+    return ticks
+
+
+def keys_of(ticks: Ticks) -> list[Any]:
+    """Return the keys of the log, in its order; a truncate has none."""
+    return [json.loads(row["mods"][0]["keys"]).get("id") for row in ticks.log]
+
+
+def faults_of(ticks: Ticks) -> list[str]:
+    """Return why events did not enter the log."""
+    return [row["event"]["fault"] for row in ticks.log if row["event"]["fault"] is not None]
+
+
+def test_a_crash_in_the_middle_of_a_transaction(tmp_path: Path) -> None:
+    """Nothing of it enters the log until it is whole, and then each event once."""
+    sent = Connector()
+    sent.whole(1)
+    begun = len(sent.lines)
+    sent.whole(2, 3, 4)
+    ticks = feed(ticks_over(tmp_path), sent.lines[: begun + 3])
+    assert keys_of(ticks) == [1]
+    assert [(one["transaction_id"], one["seen"], one["expected"]) for one in ticks.waiting] == [
+        ("702", 2, None)
+    ]
+    feed(ticks, sent.lines[begun:])
+    assert keys_of(ticks) == [1, 2, 3, 4]
+    assert [row["number_of_records_in_transaction"] for row in ticks.log] == [1, 3, 3, 3]
+    assert ticks.waiting == []
+    assert faults_of(ticks) == []
+
+
+@pytest.mark.parametrize("again", [slice(-1, None), slice(-2, None), slice(0, None), slice(0, 1)])
+def test_what_is_repeated_of_a_whole_transaction(tmp_path: Path, again: slice) -> None:
+    """Its END, its tail without its BEGIN, all of it: nothing comes twice, nothing is refused."""
+    sent = Connector()
+    sent.whole(1, 2)
+    first = len(sent.lines)
+    sent.whole(3)
+    ticks = feed(ticks_over(tmp_path), sent.lines[:first])
+    feed(ticks, [*sent.lines[:first][again], *sent.lines[:first][-1:], *sent.lines[first:]])
+    assert keys_of(ticks) == [1, 2, 3]
+    assert faults_of(ticks) == []
+
+
+def test_begin_twice_within_one_tick(tmp_path: Path) -> None:
+    """A restart in the middle, read at once, is one transaction."""
+    sent = Connector()
+    sent.whole(1, 2, 3)
+    ticks = feed(ticks_over(tmp_path), [*sent.lines[:3], *sent.lines])
+    assert keys_of(ticks) == [1, 2, 3]
+    assert faults_of(ticks) == []
+
+
+def test_a_repeated_truncate_takes_nothing_away(tmp_path: Path) -> None:
+    """The tail that comes again has a truncate, and newer rows before it stay."""
+    sent = Connector()
+    sent.whole(1)
+    sent.begin()
+    sent.truncate()
+    sent.insert(2)
+    sent.end()
+    sent.whole(3)
+    ticks = feed(ticks_over(tmp_path), sent.lines)
+    feed(ticks, sent.lines[3:])
+    assert [row["mod_type"] for row in ticks.log] == ["INSERT", "TRUNCATE", "INSERT", "INSERT"]
+    assert keys_of(ticks) == [1, None, 2, 3]
+
+
+def test_orders_that_are_given_twice(tmp_path: Path) -> None:
+    """After a restart within a COPY other rows have orders that were given: none of them is lost."""
+    sent = Connector()
+    sent.begin()
+    for key in (1, 2, 3, 4):
+        sent.insert(key, lsn=500)
+    sent.order = 2
+    for key in (5, 6):
+        sent.insert(key, lsn=500)
+    sent.end(6)
+    ticks = feed(ticks_over(tmp_path), sent.lines)
+    assert set(keys_of(ticks)) == {1, 2, 3, 4, 5, 6}
+    assert faults_of(ticks) == []
+
+
+def test_a_copy_has_one_position(tmp_path: Path) -> None:
+    """Rows of one position, and equal rows without a key, all count, and only once when they come again."""
+    sent = Connector()
+    sent.begin()
+    for key in range(20):
+        sent.insert(key, lsn=500)
+    for _ in range(5):
+        sent.insert(None, 7, lsn=500)
+    sent.end()
+    ticks = feed(ticks_over(tmp_path), sent.lines)
+    feed(ticks, sent.lines)
+    assert len(ticks.log) == 25
+    assert faults_of(ticks) == []
+
+
+def test_positions_that_go_back(tmp_path: Path) -> None:
+    """A transaction that wrote first and commits last has smaller positions, and one may begin at an END."""
+    sent = Connector(commit=900, lsn=900)
+    sent.whole(1)
+    sent.begin()
+    sent.insert(2, lsn=300)
+    sent.insert(3, lsn=930)
+    sent.end()
+    sent.begin()
+    sent.insert(4, lsn=sent.commit)
+    sent.end()
+    ticks = feed(ticks_over(tmp_path), sent.lines)
+    assert keys_of(ticks) == [1, 2, 3, 4]
+
+
+def test_a_transaction_that_is_short_is_held(tmp_path: Path) -> None:
+    """Where END counts more than has come, all of it goes to quarantine with both numbers."""
+    sent = Connector()
+    sent.begin()
+    sent.insert(1)
+    sent.end(3)
+    sent.whole(2)
+    ticks = feed(ticks_over(tmp_path), sent.lines)
+    assert faults_of(ticks) == [
+        "Its transaction 701 has 3 events by the connector's word, of which 1 have come"
+    ]
+    assert [row["event"]["fault"] is None for row in ticks.log] == [False, True]
+
+
+def test_a_message_passes_with_its_transaction(tmp_path: Path) -> None:
+    """It counts as one of its events, has its place among the changes, and comes once."""
+    sent = Connector()
+    sent.begin()
+    sent.insert(1)
+    sent.emit("MQ==")
+    sent.insert(2)
+    sent.end()
+    sent.emit("Mg==", transactional=False)
+    ticks = feed(ticks_over(tmp_path), sent.lines[:4])
+    assert ticks.messages == []
+    feed(ticks, sent.lines[4:])
+    notes = sorted(ticks.messages, key=lambda row: str(row["record_order"]))
+    told = [json.loads(row["event"]["metadata"]) for row in notes]
+    assert [one["content"] for one in told] == ["1", "2"]
+    assert [one["transaction"] for one in told] == ["701", None]
+    orders = [str(row["record_order"]) for row in (ticks.log[0], notes[0], ticks.log[1])]
+    assert sorted(orders) == orders
+    assert [row["number_of_records_in_transaction"] for row in ticks.log] == [2, 2]
+
+
+def test_a_file_that_cannot_be_read_holds_those_after_it(tmp_path: Path) -> None:
+    """Later events must not enter the log before earlier ones."""
+    sent = Connector()
+    sent.whole(1)
+    first = len(sent.lines)
+    sent.whole(2)
+    (tmp_path / "1.jsonl.gz").write_bytes(b"\x1f\x8bbroken")
+    ticks = feed(ticks_over(tmp_path), sent.lines[first:], "2.jsonl")
+    assert keys_of(ticks) == []
+    (tmp_path / "1.jsonl.gz").write_bytes("".join(f"{one}\n" for one in sent.lines[:first]).encode())
+    ticks.read()
+    ticks.read()
+    assert keys_of(ticks) == [1, 2]
+
+
+@st.composite
+def deliveries(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
+    """Return what a connector sends without a crash, and portions of what it sends with crashes."""
+    sent = Connector()
+    for first in range(draw(st.integers(1, 4))):
+        sent.whole(*range(first * 10, first * 10 + draw(st.integers(1, 3))))
+    lines, done, portions = sent.lines, 0, list[list[str]]()
+    while done < len(lines):
+        end = draw(st.integers(done + 1, len(lines)))
+        again = draw(st.integers(0, done))
+        portions.append(lines[again:end])
+        done = end
+    return lines, portions
+
+
+@given(deliveries())
+@settings(max_examples=60, deadline=None)
+def test_any_portions_and_any_redelivery(delivery: tuple[list[str], list[list[str]]]) -> None:
+    """However the messages are cut up, and from wherever they are repeated, the log is the same."""
+    lines, portions = delivery
+    with TemporaryDirectory() as folder:
+        expected = feed(ticks_over(Path(folder)), lines)
+    with TemporaryDirectory() as folder:
+        ticks = ticks_over(Path(folder))
+        for portion in portions:
+            feed(ticks, portion)
+    assert keys_of(expected) == keys_of(ticks)
+    assert faults_of(ticks) == []

@@ -1,0 +1,78 @@
+"""Ticks without Spark: the reader itself, its ledger, and what the log makes of what comes again."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from cdc_platform.model.files import files_to_json
+from cdc_platform.model.records import RecordKind
+from cdc_platform.model.slices import Slice
+from cdc_platform.sources.debezium import reader
+from cdc_platform.sources.debezium.progress import STATE, FileProgress
+from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.source import DebeziumSource
+
+Record = dict[str, Any]
+
+
+@dataclass
+class Ticks:
+    """Reads the files of a source, tick by tick.
+
+    ``log`` has the records that would be in the log, in its order: what has come again is left out.
+    """
+
+    settings: DebeziumSettings
+    tick: int = 0
+    ledger: dict[str, str] = field(default_factory=dict)
+    log: list[Record] = field(default_factory=list)
+    messages: list[Record] = field(default_factory=list)
+    waiting: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def read(self) -> list[Record]:
+        """Read what is new, and return the raw records of the tick."""
+        self.tick += 1
+        rows = self._read()
+        for row in rows:
+            if row["kind"] == RecordKind.FILE:
+                told = json.loads(row["event"]["metadata"])
+                if told["is_read"]:
+                    self.ledger[row["event"]["origin"]] = told["version"]
+                if row["event"]["origin"] == STATE:
+                    self.waiting = told.get("waiting", [])
+        self.messages += [row for row in rows if row["kind"] == RecordKind.MESSAGE]
+        known = {_identity(row) for row in self.log}
+        changes = [row for row in rows if row["kind"] == RecordKind.DATA_CHANGE]
+        fresh = {_identity(row): row for row in changes if _identity(row) not in known}
+        self.log += sorted(fresh.values(), key=lambda row: str(row["record_order"]))
+        return rows
+
+    def _read(self) -> list[Record]:
+        files = sorted(DebeziumSource(self.settings).store.list_files(), key=lambda file: file.path)
+        progress = {file.path: FileProgress.of(self.ledger.get(file.path)) for file in files}
+        unread = [file for file in files if progress[file.path].lacks(file)]
+        lines = {file.path: progress[file.path].lines for file in unread}
+        inputs = {"files": files_to_json(unread), "lines": lines, "state": self.ledger.get(STATE)}
+        options = {
+            reader.SETTINGS_OPTION: self.settings.to_options(),
+            reader.TICK_OPTION: str(self.tick),
+            reader.SLICE_OPTION: json.dumps(asdict(Slice("", self.tick - 1, self.tick))),
+            reader.INPUTS_OPTION: json.dumps(inputs),
+        }
+        batches = reader.DebeziumReader(options).read(InputPartition(0))
+        return [row for batch in batches for row in batch.to_pylist()]
+
+
+def _identity(row: Record) -> tuple[str, str]:
+    return row["server_transaction_id"], row["record_sequence"]
+
+
+def append(file: Path, lines: Iterable[str]) -> None:
+    """Let a file grow by whole lines."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as opened:
+        opened.writelines(f"{line}\n" for line in lines)

@@ -1,0 +1,87 @@
+"""Files of a folder: what may not be listed is told, and hides nothing else."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import fs
+
+from cdc_platform.errors import AccessDenied
+from cdc_platform.sources import file_store
+from cdc_platform.sources.file_store import FileStore
+
+MINUTE = "2026/01/31/08/00"
+
+
+class LockedFolders(fs.FSSpecHandler):  # type: ignore[misc] # pyarrow ships no types
+    """A file system in which folders of some names may not be listed, as for a user who is not root."""
+
+    def __init__(self, locked: set[str]) -> None:
+        import fsspec  # type: ignore[import-untyped] # ships no types
+
+        super().__init__(fsspec.filesystem("file"))
+        self._locked = locked
+
+    def get_file_info_selector(self, selector: Any) -> Any:
+        """Return what is in a folder, unless it, or one below it that is asked for, too, is locked."""
+        folder = Path(selector.base_dir)
+        asked = {folder, *(folder.rglob("*") if selector.recursive else ())}
+        if any(path.name in self._locked for path in asked):
+            raise PermissionError(f"Permission denied: {folder}")
+        return super().get_file_info_selector(selector)
+
+    def open_input_stream(self, path: str) -> Any:
+        """Return a file's content, and refuse what is locked."""
+        if Path(path).name in self._locked:
+            raise PermissionError(f"Permission denied: {path}")
+        return super().open_input_stream(path)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with files of three objects, and one of no object."""
+    for name in (f"a/{MINUTE}/1.jsonl", f"b/{MINUTE}/2.jsonl", "c/3.jsonl", "4.jsonl", f"b/{MINUTE}/x.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    return tmp_path
+
+
+def listed(root: Path) -> dict[str, str]:
+    """Return the object of each file."""
+    found = FileStore(str(root), (".jsonl",)).list_files()
+    return {Path(file.path).relative_to(root).as_posix(): file.folder for file in found}
+
+
+def lock(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let folders of these names be unreadable."""
+    system = fs.PyFileSystem(LockedFolders(set(names)))
+    monkeypatch.setattr(file_store, "_open", lambda location: (system, location))
+
+
+WHOLE = {f"a/{MINUTE}/1.jsonl": "a", f"b/{MINUTE}/2.jsonl": "b", "c/3.jsonl": "c", "4.jsonl": "."}
+
+
+def test_files_belong_to_their_object(root: Path) -> None:
+    """The object is the folder before the time; other files are left out."""
+    assert listed(root) == WHOLE
+
+
+def test_a_locked_folder_is_one_that_cannot_be_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands for its files, at its object, and all others are listed; to read it says why."""
+    lock(monkeypatch, "b", "31")
+    (root / f"a/{MINUTE}").rename(root / "a/moved")
+    (root / "d/2026/01/31").mkdir(parents=True)
+    others = {name: folder for name, folder in WHOLE.items() if folder not in "ab"}
+    expected = {**others, "a/moved/1.jsonl": "a/moved", "a/2026/01/31": "a", "b": "b", "d/2026/01/31": "d"}
+    assert expected == listed(root)
+    with pytest.raises(AccessDenied, match=r"give the platform's user the right to: .*/b"):
+        FileStore(str(root), ()).read(str(root / "b"))
+
+
+def test_a_source_that_may_not_be_listed_at_all_is_an_error(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing would come of it, and nobody would know."""
+    lock(monkeypatch, root.name)
+    with pytest.raises(AccessDenied):
+        listed(root)
