@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 LOGGER: Final = logging.getLogger(__name__)
-TIMEOUT_S: Final = 30.0
-POLL_S: Final = 1.0
 GROUP: Final = "cdc_platform"
 """No offsets are committed under it: the lake has them."""
 _DENIED: Final = frozenset(
@@ -32,17 +30,13 @@ _DENIED: Final = frozenset(
 class KafkaClient:
     """Looks at the topics of a setting.
 
-    Args:
-        settings: which topics of which brokers.
-        timeout_s: how long the brokers may take to answer.
-
     Raises:
         LibraryMissing: the client's library is not installed.
         SettingError: the library refuses a property.
     """
 
-    def __init__(self, settings: KafkaInput, timeout_s: float = TIMEOUT_S) -> None:
-        self._settings, self._timeout_s = settings, timeout_s
+    def __init__(self, settings: KafkaInput) -> None:
+        self._settings, self._timeout_s = settings, settings.timeout_s
         self._last_problem: tuple[str, str] | None = None
         self._admin: AdminClient = self._open("AdminClient", {})
 

@@ -9,6 +9,7 @@ from cdc_platform.errors import SettingError
 
 MOST_MESSAGES: Final = 100_000
 PATIENCE_S: Final = 600.0
+TIMEOUT_S: Final = 30.0
 SPARK_PREFIX: Final = "kafka."
 """What Spark's source hands on to Kafka's client begins with it."""
 OURS: Final = frozenset(
@@ -39,6 +40,7 @@ class KafkaInput:
         transaction_patience_s: a transaction that is not whole is given up once messages were read that are
             so much younger than its last one; its events go to quarantine.
         start_offsets: by `TOPIC/PARTITION`, the offset before which messages are given up.
+        timeout_s: how long brokers may take to answer a look.
     """
 
     bootstrap_servers: str
@@ -49,6 +51,7 @@ class KafkaInput:
     most_messages: int = MOST_MESSAGES
     transaction_patience_s: float = PATIENCE_S
     start_offsets: Mapping[str, int] = field(default_factory=dict)
+    timeout_s: float = TIMEOUT_S
 
     def __post_init__(self) -> None:
         try:

@@ -202,9 +202,12 @@ class DebeziumSettings:
         """Whether older rows come by a copy only: the connector's snapshot tells them."""
         return False
 
-    def impatient(self, deadline_s: float) -> "DebeziumSettings":  # noqa: ARG002  listing has no deadline
-        """Return the same without an engine of its own."""
-        return replace(self, captures=False)
+    def impatient(self, deadline_s: float) -> "DebeziumSettings":
+        """Return the same without an engine of its own, and with brokers that have so long to answer."""
+        found = self.input
+        if isinstance(found, KafkaInput):
+            found = replace(found, timeout_s=min(deadline_s, found.timeout_s))
+        return replace(self, captures=False, input=found)
 
     def without_password(self) -> "DebeziumSettings":
         """Return what tasks need to know."""
