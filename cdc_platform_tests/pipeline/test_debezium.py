@@ -16,7 +16,8 @@ from cdc_platform.model.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.settings import FilesInput
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipelines import log_rows, rows_of
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, Truth, settings_for, truth_of
@@ -47,15 +48,14 @@ def append(file: Path, lines: Sequence[str]) -> None:
 
 def make_pipeline(
     lake: LakeSettings,
-    folder: Path,
+    place: Path | KafkaInput,
     capture: str,
     options: dict[str, TableOptions] | None = None,
     **rest: Any,
 ) -> Pipeline:
-    """Return a pipeline over a folder with messages of a capture, whose columns are declared."""
-    told: DebeziumSettings = settings_for(
-        truth_of(capture), input=FilesInput(str(folder)), has_transaction_topic=True, **rest
-    )
+    """Return a pipeline over a folder or topics with messages of a capture, whose columns are declared."""
+    found = FilesInput(str(place)) if isinstance(place, Path) else place
+    told = settings_for(truth_of(capture), **{"input": found, "has_transaction_topic": True, **rest})
     settings = PipelineSettings(f"debezium_{next(_serial)}", told, lake, table_options=options or {})
     return open_pipeline(settings)
 
@@ -119,25 +119,6 @@ def test_truncates_and_transactions(
     assert failed_checks(pipeline, spark) == {}
 
 
-def test_a_transaction_waits_until_it_is_whole(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """At every cut the books balance, wherever the messages were cut off."""
-    pipeline = make_pipeline(session_lake, tmp_path, "transactions")
-    lines = lines_of("transactions")
-    file = tmp_path / "events.jsonl"
-    for begun, end in itertools.pairwise((0, 25, 41, len(lines))):
-        append(file, lines[begun:end])
-        pipeline = sync(pipeline, spark)
-        transactions = {row["transaction_id"] for row in log_rows(pipeline)}
-        whole = {name for name in transactions if name and _is_whole(pipeline, name)}
-        assert {name for name in transactions if name} - whole <= {
-            row["transaction_id"] for row in log_rows(pipeline) if row["records_in_transaction"] == 1
-        }
-    assert_equal(pipeline, "transactions")
-    assert failed_checks(pipeline, spark) == {}
-
-
 def test_what_events_leave_in_doubt(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
@@ -197,9 +178,4 @@ def test_what_events_leave_in_doubt(
         truth = truths[f"public.{name}"]
         assert texts(truth.rows, truth) == texts(rows_of(pipeline, f"public.{name}"), truth), name
     markers = markers_of(list_cuts(pipeline.lake), list_markers(pipeline.lake))
-    assert [marker.content for found in markers.values() for marker in found] == ["soon"]
-
-
-def _is_whole(pipeline: Pipeline, transaction: str) -> bool:
-    rows = [row for row in log_rows(pipeline) if row["transaction_id"] == transaction]
-    return bool(len(rows) == rows[0]["records_in_transaction"])
+    assert [[marker.content for marker in found] for found in markers.values()][-1] == ["soon"]
