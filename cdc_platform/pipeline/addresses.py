@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -72,7 +72,7 @@ def _asked(pipeline: Pipeline, window: str) -> list[Addressed]:
     return list(found.values())
 
 
-def _faulty(batch: pa.Table) -> Sequence[Mapping[str, Mapping[str, str]]]:
+def _faulty(batch: pa.Table) -> Sequence[Mapping[str, Any]]:
     fault = pc.struct_field(batch["event"].combine_chunks(), "fault")
     rows: list[Mapping[str, Mapping[str, str]]] = batch.filter(
         pc.fill_null(pc.starts_with(fault, ADDRESS_ONLY), False)

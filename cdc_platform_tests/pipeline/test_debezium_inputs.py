@@ -111,7 +111,7 @@ def test_a_transaction_waits_until_it_is_whole(
 
 def _is_whole(pipeline: Pipeline, transaction: str) -> bool:
     rows = [row for row in log_rows(pipeline) if row["transaction_id"] == transaction]
-    return len(rows) == rows[0]["records_in_transaction"]
+    return bool(len(rows) == rows[0]["records_in_transaction"])
 
 
 def test_a_compacted_topic_and_one_whose_messages_were_deleted(
