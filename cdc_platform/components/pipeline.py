@@ -83,7 +83,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
                 catalog=self.lake.catalog,
                 table_format_version=self.lake.table_format_version,
             ),
-            spark=self._spark(folder),
+            spark=self.spark_settings(folder),
             tables=tuple(self.tables) if self.tables else None,
             table_options={
                 name: TableOptions(**options.model_dump()) for name, options in self.table_options.items()
@@ -120,7 +120,8 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
         except SettingError as error:
             raise SettingError(f"source.{error.setting}", error.problem) from error
 
-    def _spark(self, folder: Path) -> SparkSettings:
+    def spark_settings(self, folder: Path) -> SparkSettings:
+        """Return which Spark does the work."""
         given = self.spark.model_dump()
         jars = self.spark.jars_folder
         folders = {"jars_folder": resolve_path(folder, jars) if jars else None}

@@ -70,7 +70,7 @@ class SourceMessage:
 class FaultyEvent:
     """An event that cannot be used, and why; it goes to quarantine with its text, so that it can be replayed.
 
-    ``position`` is None where a whole file cannot be read.
+    ``position`` is None where a whole file cannot be read; ``transaction_id`` is empty where it is not known.
     """
 
     reason: str
@@ -79,3 +79,4 @@ class FaultyEvent:
     table: str | None = None
     event_id: str | None = None
     metadata: str | None = None
+    transaction_id: str = ""

@@ -5,8 +5,10 @@ from functools import singledispatch
 from cdc_platform.pipeline.source import Source, SourceSettings
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import DatastreamSource
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.source import DebeziumSource
+from cdc_platform.sources.debezium.topics_source import TopicsSource
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 
@@ -29,4 +31,5 @@ def _(settings: DatastreamSettings) -> Source:
 
 @open_source.register
 def _(settings: DebeziumSettings) -> Source:
-    return DebeziumSource(settings)
+    found = settings.input
+    return TopicsSource(settings, found) if isinstance(found, KafkaInput) else DebeziumSource(settings)

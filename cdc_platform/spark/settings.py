@@ -1,7 +1,7 @@
 """Which Spark does the work, and what it is given."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 DEFAULT_PACKAGES: Final = (
@@ -9,6 +9,7 @@ DEFAULT_PACKAGES: Final = (
     "org.xerial:sqlite-jdbc:3.53.4.0",
 )
 POSTGRESQL_DRIVER: Final = "org.postgresql:postgresql:42.7.14"
+KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,10 @@ class SparkSettings:
         if self.ship_package is None:
             return self.remote is None and not self.is_local
         return self.ship_package
+
+    def with_kafka(self) -> "SparkSettings":
+        """Return the same with Spark's source of Kafka among the packages, where none of them is it."""
+        name = KAFKA_CONNECTOR.rpartition(":")[0]
+        if any(package.startswith(f"{name}:") for package in self.packages):
+            return self
+        return replace(self, packages=(*self.packages, KAFKA_CONNECTOR))

@@ -16,7 +16,8 @@ from cdc_platform.model.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.settings import FilesInput
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipelines import log_rows, rows_of
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, Truth, settings_for, truth_of
@@ -47,15 +48,14 @@ def append(file: Path, lines: Sequence[str]) -> None:
 
 def make_pipeline(
     lake: LakeSettings,
-    folder: Path,
+    place: Path | KafkaInput,
     capture: str,
     options: dict[str, TableOptions] | None = None,
     **rest: Any,
 ) -> Pipeline:
-    """Return a pipeline over a folder with messages of a capture, whose columns are declared."""
-    told: DebeziumSettings = settings_for(
-        truth_of(capture), input=FilesInput(str(folder)), has_transaction_topic=True, **rest
-    )
+    """Return a pipeline over a folder or topics with messages of a capture, whose columns are declared."""
+    found = FilesInput(str(place)) if isinstance(place, Path) else place
+    told = settings_for(truth_of(capture), **{"input": found, "has_transaction_topic": True, **rest})
     settings = PipelineSettings(f"debezium_{next(_serial)}", told, lake, table_options=options or {})
     return open_pipeline(settings)
 
@@ -119,25 +119,6 @@ def test_truncates_and_transactions(
     assert failed_checks(pipeline, spark) == {}
 
 
-def test_a_transaction_waits_until_it_is_whole(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
-) -> None:
-    """At every cut the books balance, wherever the messages were cut off."""
-    pipeline = make_pipeline(session_lake, tmp_path, "transactions")
-    lines = lines_of("transactions")
-    file = tmp_path / "events.jsonl"
-    for begun, end in itertools.pairwise((0, 25, 41, len(lines))):
-        append(file, lines[begun:end])
-        pipeline = sync(pipeline, spark)
-        transactions = {row["transaction_id"] for row in log_rows(pipeline)}
-        whole = {name for name in transactions if name and _is_whole(pipeline, name)}
-        assert {name for name in transactions if name} - whole <= {
-            row["transaction_id"] for row in log_rows(pipeline) if row["records_in_transaction"] == 1
-        }
-    assert_equal(pipeline, "transactions")
-    assert failed_checks(pipeline, spark) == {}
-
-
 def test_what_events_leave_in_doubt(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
@@ -152,34 +133,45 @@ def test_what_events_leave_in_doubt(
     pipeline = open_pipeline(PipelineSettings(f"debezium_{next(_serial)}", told, session_lake))
     identities, unseen = (lines_of(capture) for capture in captures)
     sent = Connector(commit=2**62, lsn=2**62)
+    sent.begin()
+    sent.update(50, n=1, big=DEFAULT_PLACEHOLDER)
+    sent.end()
+    unknown = len(sent.lines)
+    sent.begin()
+    sent.move(50, 51, n=2, big=DEFAULT_PLACEHOLDER)
+    sent.end()
     sent.emit("c29vbg==", transactional=False)
     sent.begin()
     sent.insert(99)
-    half = len(identities) // 2
-    for portions in (
-        (identities[:half], unseen[:9], snapshot(100, [1, 2, 3])),
-        (identities[half:], unseen[9:], [*snapshot(800, [2, 5]), *sent.lines]),
+    ends = [number for number, line in enumerate(identities, start=1) if '"status":"END"' in line]
+    half = ends[len(ends) // 2]
+    for is_end, portions in enumerate(
+        (
+            (identities[:half], unseen[:8], [*snapshot(100, [1, 2, 3]), *sent.lines[:unknown]]),
+            (identities[half:], unseen[8:], [*snapshot(800, [2, 5]), *sent.lines[unknown:]]),
+        )
     ):
         for name, lines in zip((*captures, "orders"), portions, strict=True):
             append(tmp_path / f"{name}.jsonl", [f"{line.rstrip()}\n" for line in lines])
         pipeline = sync(pipeline, spark)
         warned = failed_checks(pipeline, spark)
         unresolved = warned["values_resolved"].split(". ")[0].split("; ")
-        if portions[0] is identities[:half]:
+        if not is_end:
             assert warned.keys() == {"values_resolved"}
-            assert unresolved[0] == "4 values are unresolved"
+            assert unresolved[0] == "5 values are unresolved"
     assert warned.keys() == {"values_resolved", "snapshots_agree", "transactions_arrive"}
     assert unresolved == [
-        "2 values are unresolved",
+        "3 values are unresolved",
         '`public.items` {"id":20}: big',
         '`public.items` {"id":20}: other',
+        '`public.orders` {"id":51}: big',
     ]
     assert "REPLICA IDENTITY FULL `public.items`" in warned["values_resolved"]
     assert warned["snapshots_agree"].startswith(
         '2 rows of `public.orders` are not in its newest snapshot, such as {"id":1}, {"id":3}'
     )
     assert (
-        "Transaction 701, committed at 2023-11-14T22:13:20.701000Z, waits: 1 "
+        "Transaction 703, committed at 2023-11-14T22:13:20.703000Z, waits: 1 "
         in warned["transactions_arrive"]
     )
     for name in ("ri_default", "ri_full", "ri_full_no_key", "ri_index_no_key", "ri_switch"):
@@ -187,8 +179,3 @@ def test_what_events_leave_in_doubt(
         assert texts(truth.rows, truth) == texts(rows_of(pipeline, f"public.{name}"), truth), name
     markers = markers_of(list_cuts(pipeline.lake), list_markers(pipeline.lake))
     assert [[marker.content for marker in found] for found in markers.values()][-1] == ["soon"]
-
-
-def _is_whole(pipeline: Pipeline, transaction: str) -> bool:
-    rows = [row for row in log_rows(pipeline) if row["transaction_id"] == transaction]
-    return len(rows) == rows[0]["records_in_transaction"]

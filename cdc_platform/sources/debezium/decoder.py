@@ -249,6 +249,7 @@ def _fault(message: Message, error: Exception, event: DataEvent | None = None) -
         None if event is None else event.source.name,
         None,
         json.dumps(metadata, ensure_ascii=False),
+        "" if event is None or is_snapshot(event.source) else event.transaction_id,
     )
 
 

@@ -110,13 +110,17 @@ class TransactionBegin:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """A transaction ends; counts are those of changes, not of messages about them."""
+    """A transaction ends; counts are those of changes, not of messages about them.
+
+    ``lsn`` is the position of its commit, None where the connector does not tell it.
+    """
 
     transaction_id: str
     event_count: int | None
     counts: Mapping[str, int]
     micros: int | None
     position: int
+    lsn: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +226,15 @@ def _boundary(message: Message, payload: dict[str, Any]) -> TransactionBegin | T
     counts = {
         item["data_collection"]: int(item["event_count"]) for item in payload.get("data_collections") or ()
     }
-    return TransactionEnd(transaction_id, whole(payload.get("event_count")), counts, micros, message.position)
+    lsn = str(payload["id"]).partition(":")[2]
+    return TransactionEnd(
+        transaction_id,
+        whole(payload.get("event_count")),
+        counts,
+        micros,
+        message.position,
+        int(lsn) if lsn.isdecimal() else None,
+    )
 
 
 def _source(fields: Mapping[str, Any]) -> Source:

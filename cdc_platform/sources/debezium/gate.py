@@ -2,51 +2,20 @@
 
 A connector emits transactions one after the other, in the order of their commits. So when one is not whole
 yet, what was committed before it may pass, and the rest is read again by the next tick.
+
+Partitions of topics are read side by side, so that the end of a transaction may be read before its events
+are: there it waits for these. It does so until it is plain that they will not come.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
-from cdc_platform.sources.debezium.decoder import Checkpoint, Decoded
+from cdc_platform.model.order_key import SEPARATOR
+from cdc_platform.sources.debezium.arrivals import Arrival, Passed, PassedUntil, Waiting
+from cdc_platform.sources.debezium.decoder import Checkpoint
 from cdc_platform.sources.debezium.envelope import Signal, TransactionBegin, TransactionEnd
 from cdc_platform.sources.event_batches import Released
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """What one message tells, and where the message lies: which file or partition, and how far in it."""
-
-    told: Decoded
-    origin: str
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A transaction of which more is to come: ``seen`` of ``expected`` events, None where nothing tells.
-
-    ``since_micros`` is when it committed, None where nothing tells.
-    """
-
-    transaction_id: str
-    since_micros: int | None
-    seen: int
-    expected: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """What may enter the log, each with its origin.
-
-    ``resume`` tells per origin from which position on it must be read again; the others have been read.
-    ``waiting`` are the transactions that hold back what comes after them.
-    """
-
-    events: tuple[tuple[Released, str], ...]
-    resume: Mapping[str, int]
-    messages: tuple[tuple[SourceMessage, str], ...] = ()
-    waiting: tuple[Waiting, ...] = ()
 
 
 @dataclass(slots=True)
@@ -59,6 +28,10 @@ class _Transaction:
     expected: int | None = None
     since_micros: int | None = None
     first_order: str | None = None
+    last_order: str = ""
+    commit_lsn: int | None = None
+    begun_at: tuple[str, int] | None = None
+    last_micros: int = 0
     places: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -68,17 +41,38 @@ class _Transaction:
     def take_place(self, arrival: Arrival) -> None:
         known = self.places.setdefault(arrival.origin, arrival.position)
         self.places[arrival.origin] = min(known, arrival.position)
+        self.last_micros = max(self.last_micros, arrival.micros)
+
+    def take_order(self, order_key: str) -> None:
+        # The place of the message, which comes last, is another one when it is sent again.
+        place = order_key.rpartition(SEPARATOR)[0]
+        self.first_order = place if self.first_order is None else min(self.first_order, place)
+        self.last_order = max(self.last_order, place)
 
 
 class TransactionGate:
     """Collects what arrives in one tick.
 
-    ``is_one_stream`` tells that everything comes in the order in which the connector emitted it, so that
-    what a transaction lacks at its end will not come any more.
+    Args:
+        is_one_stream: whether everything comes in the order in which the connector emitted it, so that what
+            a transaction lacks at its end will not come any more.
+        passed_until: what `Passed.until` was last; a transaction that is not behind it has passed before,
+            and was sent again, perhaps without its beginning.
+        patience_micros: a transaction that is not whole is given up once something was sent so long after
+            its last message; None means never.
     """
 
-    def __init__(self, *, is_one_stream: bool) -> None:
+    def __init__(
+        self,
+        *,
+        is_one_stream: bool,
+        passed_until: PassedUntil | None = None,
+        patience_micros: int | None = None,
+    ) -> None:
         self._is_one_stream = is_one_stream
+        self._passed_until = passed_until or PassedUntil()
+        self._patience_micros = patience_micros
+        self._newest_micros = 0
         self._transactions: dict[str, _Transaction] = {}
         self._free: list[tuple[SourceEvent | FaultyEvent, str, int]] = []
         self._free_notes: list[tuple[SourceMessage, str, int]] = []
@@ -91,14 +85,17 @@ class TransactionGate:
 
     def _take(self, arrival: Arrival) -> None:
         told = arrival.told
+        self._newest_micros = max(self._newest_micros, arrival.micros)
         if isinstance(told, TransactionBegin):
             self._current = told.transaction_id
             begun = self._of(told.transaction_id)
             begun.take_place(arrival)
+            begun.begun_at = begun.begun_at or (arrival.origin, arrival.position)
             begun.since_micros = told.micros
         elif isinstance(told, TransactionEnd):
             ended = self._of(told.transaction_id)
             ended.expected = told.event_count
+            ended.commit_lsn = told.lsn
             ended.take_place(arrival)
             if self._current == told.transaction_id:
                 self._current = ""
@@ -114,7 +111,7 @@ class TransactionGate:
         if not note.transaction_id:
             self._free_notes.append((note, arrival.origin, arrival.position))
             return
-        self._count(note.transaction_id, arrival, note.order_key)
+        self._count(note.transaction_id, arrival, note.order_key, note.event_id)
         self._of(note.transaction_id).notes.append((note, arrival.origin))
 
     def _take_event(self, event: SourceEvent | FaultyEvent, arrival: Arrival) -> None:
@@ -122,25 +119,27 @@ class TransactionGate:
             transaction, order_key = event.transaction_id, event.order_key
         else:
             # What comes between its boundaries belongs to it, where everything comes in one order.
-            transaction, order_key = self._current if self._is_one_stream else "", None
+            transaction = event.transaction_id or (self._current if self._is_one_stream else "")
+            order_key = None
         if not transaction:
             self._free.append((event, arrival.origin, arrival.position))
             return
-        self._count(transaction, arrival, order_key)
+        self._count(transaction, arrival, order_key, event.event_id)
         self._of(transaction).members.append((event, arrival.origin))
 
-    def _count(self, transaction: str, arrival: Arrival, order_key: str | None = None) -> None:
+    def _count(
+        self, transaction: str, arrival: Arrival, order_key: str | None = None, event_id: str | None = None
+    ) -> None:
         if not transaction:
             return
         found = self._of(transaction)
         found.take_place(arrival)
         told = arrival.told
-        identity = told.event_id if isinstance(told, SourceEvent) else None
         if found.since_micros is None and isinstance(told, SourceEvent):
             found.since_micros = told.source_micros
-        found.messages.add(_message_of(identity) or f"{arrival.origin}#{arrival.position}")
-        if order_key is not None and (found.first_order is None or order_key < found.first_order):
-            found.first_order = order_key
+        found.messages.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
+        if order_key is not None:
+            found.take_order(order_key)
 
     def _of(self, transaction: str) -> _Transaction:
         return self._transactions.setdefault(transaction, _Transaction())
@@ -156,16 +155,19 @@ class TransactionGate:
         events = [*members, *((event, origin) for event, origin, _ in self._free)]
         notes = [note for found in self._transactions.values() for note in found.notes]
         notes += [(note, origin) for note, origin, _ in self._free_notes]
-        return Passed(tuple((Released(event, "", 1), origin) for event, origin in events), {}, tuple(notes))
+        released = tuple((Released(event, "", 1), origin) for event, origin in events)
+        return Passed(released, {}, self._passed_until, tuple(notes))
 
     def open_up(self) -> Passed:
         """Return what may pass, in no particular order, and from where on the rest is to be read again."""
         waiting = {name: found for name, found in self._transactions.items() if self._waits(found)}
         orders = [found.first_order for found in waiting.values() if found.first_order is not None]
         limit = min(orders, default=None)
+        begun = _earliest({origin: position} for origin, position in _beginnings(waiting.values()))
         passed: list[tuple[Released, str]] = []
         notes: list[tuple[SourceMessage, str]] = []
         held: list[Mapping[str, int]] = [found.places for found in waiting.values()]
+        until = self._passed_until
         for event, origin, position in self._free:
             if _is_held(event.order_key if isinstance(event, SourceEvent) else None, limit):
                 held.append({origin: position})
@@ -179,18 +181,51 @@ class TransactionGate:
         for name, found in self._transactions.items():
             if name in waiting:
                 continue
-            if _is_held(found.first_order, limit):
+            if _is_behind(found, limit, begun):
                 held.append(found.places)
             else:
-                passed += _released(name, found)
+                passed += _released(name, found, is_repeated=self._is_repeated(found))
                 notes += found.notes
-        return Passed(tuple(passed), _earliest(held), tuple(notes), _told(waiting))
+                until = _later(until, found)
+        return Passed(tuple(passed), _earliest(held), until, tuple(notes), _told(waiting))
 
     def _waits(self, found: _Transaction) -> bool:
         """Whether more of a transaction is to come."""
+        if self._is_repeated(found) or self._is_given_up(found):
+            return False
         if found.expected is None:
             return True
         return not self._is_one_stream and not found.is_whole
+
+    def _is_repeated(self, found: _Transaction) -> bool:
+        if found.commit_lsn is not None:
+            return found.commit_lsn <= self._passed_until.commit_lsn
+        return "" < found.last_order <= self._passed_until.order_key
+
+    def _is_given_up(self, found: _Transaction) -> bool:
+        if self._patience_micros is None:
+            return False
+        return self._newest_micros - found.last_micros > self._patience_micros
+
+
+def _later(until: PassedUntil, found: _Transaction) -> PassedUntil:
+    order_key = max(until.order_key, found.last_order)
+    return PassedUntil(order_key, max(until.commit_lsn, found.commit_lsn or -1))
+
+
+def _beginnings(waiting: Iterable[_Transaction]) -> list[tuple[str, int]]:
+    """Return where those began of which nothing has come that tells their order."""
+    return [found.begun_at for found in waiting if found.first_order is None and found.begun_at is not None]
+
+
+def _is_behind(found: _Transaction, limit: str | None, begun: Mapping[str, int]) -> bool:
+    """Whether a transaction was committed after one that waits."""
+    if _is_held(found.first_order, limit):
+        return True
+    if found.begun_at is None:
+        return False
+    origin, position = found.begun_at
+    return origin in begun and position > begun[origin]
 
 
 def _is_held(order_key: str | None, limit: str | None) -> bool:
@@ -209,14 +244,15 @@ def _message_of(event_id: str | None) -> str | None:
     return event_id.removesuffix("+") if event_id is not None else None
 
 
-def _released(name: str, found: _Transaction) -> list[tuple[Released, str]]:
+def _released(name: str, found: _Transaction, *, is_repeated: bool) -> list[tuple[Released, str]]:
     distinct = {event.event_id: (event, origin) for event, origin in found.members if event.event_id}
     nameless = [(event, origin) for event, origin in found.members if not event.event_id]
     members = [*distinct.values(), *nameless]
     fault = None
-    if not found.is_whole and found.members:
+    if not found.is_whole and not is_repeated:
+        announced = "an unknown number of" if found.expected is None else str(found.expected)
         fault = (
-            f"Its transaction {name} has {found.expected} events by the connector's word, of which "
+            f"Its transaction {name} has {announced} events by the connector's word, of which "
             f"{len(found.messages)} have come"
         )
     return [(Released(event, name, len(members), fault), origin) for event, origin in members]

@@ -8,6 +8,9 @@ from cdc_platform.model.files import SourceFile
 STATE: Final = "decoder state"
 """What the ledger has besides files: what the decoder knows, as its version."""
 
+PASSED: Final = "transactions passed"
+"""The same for the gate: up to which place in the order of commits transactions have passed."""
+
 
 @dataclass(frozen=True)
 class FileProgress:

@@ -3,7 +3,6 @@
 import gzip
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,19 +11,19 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cdc_platform.errors import SourceError
-from cdc_platform.model.events import FaultyEvent
 from cdc_platform.model.files import SourceFile, files_from_json
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
-from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.slices import Slice
 from cdc_platform.sources.archives import trust_archives
+from cdc_platform.sources.debezium.arrivals import Arrival, Passed
 from cdc_platform.sources.debezium.decoder import Decoder
-from cdc_platform.sources.debezium.engine_settings import MARKER_PREFIX
-from cdc_platform.sources.debezium.gate import Arrival, Passed, TransactionGate
-from cdc_platform.sources.debezium.progress import STATE, FileProgress
+from cdc_platform.sources.debezium.gate import TransactionGate
+from cdc_platform.sources.debezium.given_out import Reading, give_out
+from cdc_platform.sources.debezium.progress import FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.source import SUFFIXES
 from cdc_platform.sources.debezium.state import DecoderState
-from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
+from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.file_store import FileStore
 
 FORMAT_NAME: Final = "debezium_files"
@@ -95,7 +94,8 @@ class _Reading:
             if self.failed:
                 break  # what comes later must not enter the log before it
             total_bytes += file.size_bytes
-        yield from self._give_out(self._open_up(), batches, piece)
+        passed = self._open_up()
+        yield from give_out(passed, self._reading(passed), batches, piece)
 
     def _read_file(self, file: SourceFile) -> None:
         begun = self.begun[file.path]
@@ -114,36 +114,13 @@ class _Reading:
     def _open_up(self) -> Passed:
         return self.gate.open_up() if self.has_gate else self.gate.let_pass()
 
-    def _give_out(self, passed: Passed, batches: EventBatches, piece: Slice) -> Iterator[pa.RecordBatch]:
+    def _reading(self, passed: Passed) -> Reading:
         files = {file.path: file for file in self.unread}
-        counts: dict[str, FileCounts] = {path: FileCounts() for path in files}
-        for released, origin in passed.events:
-            batches.add_whole(released, piece, files[origin])
-            _count(counts[origin], released)
-            yield from batches.take_full()
-        for note, origin in passed.messages:
-            if not note.prefix.startswith(MARKER_PREFIX):
-                batches.add_message(note, piece, files[origin])
-        for path, end in self.ends.items():
-            progress = FileProgress(files[path].version, min(end, passed.resume.get(path, end)))
-            batches.report_file(piece, files[path], counts[path], version=progress.to_text())
-        for path, error in self.failed.items():
-            batches.report_file(piece, files[path], counts[path], error)
-        state = SourceFile(STATE, "", 0, 0, self.decoder.state.to_json())
-        waiting = [asdict(one) for one in passed.waiting]
-        batches.report_file(piece, state, FileCounts(), waiting=waiting)
-        report = SliceReport(
-            piece.token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
-        )
-        batches.report_slice(report, len(passed.events))
-        yield from batches.take()
-
-
-def _count(counts: FileCounts, released: Released) -> None:
-    if isinstance(released.event, FaultyEvent):
-        counts.faults += 1
-    else:
-        counts.events += 1
+        progress = {
+            path: FileProgress(files[path].version, min(end, passed.resume.get(path, end))).to_text()
+            for path, end in self.ends.items()
+        }
+        return Reading(files, progress, self.decoder.state, self.failed)
 
 
 def _lines(data: bytes) -> list[str]:

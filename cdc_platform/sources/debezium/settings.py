@@ -11,6 +11,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.sources.debezium.connector import MODES, ConnectorModes, check_member
 from cdc_platform.sources.debezium.engine_settings import EngineSettings
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 
 DEDUP_WINDOW_MAX_S: Final = 31 * 86_400.0
 _TEMPLATE_WORDS: Final = re.compile(r"\{(\w*)\}")
@@ -53,15 +54,6 @@ class FilesInput:
     """JSON-line files, gzip or not, whose lines are in the order of arrival."""
 
     path: str
-
-
-@dataclass(frozen=True)
-class KafkaInput:
-    """Topics of Kafka; `topics_pattern` is a regular expression, `options` go to Spark's source."""
-
-    bootstrap_servers: str
-    topics_pattern: str
-    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -210,15 +202,20 @@ class DebeziumSettings:
         """Whether older rows come by a copy only: the connector's snapshot tells them."""
         return False
 
-    def impatient(self, deadline_s: float) -> "DebeziumSettings":  # noqa: ARG002  listing has no deadline
-        """Return the same without an engine of its own."""
-        return replace(self, captures=False)
+    def impatient(self, deadline_s: float) -> "DebeziumSettings":
+        """Return the same without an engine of its own, and with brokers that have so long to answer."""
+        found = self.input
+        if isinstance(found, KafkaInput):
+            found = replace(found, timeout_s=min(deadline_s, found.timeout_s))
+        return replace(self, captures=False, input=found)
 
     def without_password(self) -> "DebeziumSettings":
         """Return what tasks need to know."""
-        if not isinstance(self.input, EngineInput):
-            return self
-        return replace(self, input=replace(self.input, password=""))
+        if isinstance(self.input, EngineInput):
+            return replace(self, input=replace(self.input, password=""))
+        if isinstance(self.input, KafkaInput):
+            return replace(self, input=replace(self.input, options={}, client={}))
+        return self
 
     def to_options(self) -> str:
         """Return the settings as JSON text, equal for equal settings."""

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from cdc_platform.model.sightings import Look, SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.sources.debezium.capture import Capture
-from cdc_platform.sources.debezium.decoder import Decoder
+from cdc_platform.sources.debezium.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.progress import STATE, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings, EngineInput
 from cdc_platform.sources.debezium.spool import Spool
@@ -36,6 +36,15 @@ class EventsDescription:
     """The tables that the beginnings of files tell of."""
 
     tables: tuple[TableSchema, ...]
+
+    @classmethod
+    def of(cls, told: Iterable[Decoded]) -> "EventsDescription":
+        """Return the tables that messages tell of, each as the first of its events has it."""
+        found: dict[str, TableSchema] = {}
+        for one in told:
+            if isinstance(one, SourceEvent) and one.table not in found:
+                found[one.table] = table_of(one)
+        return cls(tuple(found[name] for name in sorted(found)))
 
 
 class DebeziumSource:
@@ -62,14 +71,13 @@ class DebeziumSource:
 
     def describe(self) -> EventsDescription:
         """Return the tables that the beginnings of the files tell of."""
-        found: dict[str, TableSchema] = {}
+        return EventsDescription.of(self._beginnings())
+
+    def _beginnings(self) -> Iterator[Decoded]:
         decoder = Decoder(self.settings)
         for file in self._files():
             lines = self.store.read(file.path).decode(errors="surrogateescape").splitlines()
-            for told in decoder.decode_lines(lines[:DESCRIBED_MESSAGES]):
-                if isinstance(told, SourceEvent) and told.table not in found:
-                    found[told.table] = table_of(told)
-        return EventsDescription(tuple(found[name] for name in sorted(found)))
+            yield from decoder.decode_lines(lines[:DESCRIBED_MESSAGES])
 
     def _files(self) -> list[SourceFile]:
         return sorted(self.store.list_files(), key=lambda file: file.path)

@@ -1,0 +1,70 @@
+"""What comes to the gate, and what it lets pass."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cdc_platform.model.events import SourceMessage
+from cdc_platform.sources.debezium.decoder import Decoded
+from cdc_platform.sources.event_batches import Released
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What one message tells, and where the message lies: which file or partition, and how far in it.
+
+    ``micros`` is when it was sent, where messages of several partitions come in one stream.
+    """
+
+    told: Decoded
+    origin: str
+    position: int
+    micros: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PassedUntil:
+    """The last transaction that has passed: order key of its last event, and position of its commit."""
+
+    order_key: str = ""
+    commit_lsn: int = -1
+
+    def to_text(self) -> str:
+        """Return the text that `of` reads."""
+        return f"{self.commit_lsn}#{self.order_key}"
+
+    @classmethod
+    def of(cls, text: str | None) -> "PassedUntil":
+        """Return what `to_text` made a text of; None is the beginning."""
+        if text is None:
+            return cls()
+        commit_lsn, _, order_key = text.partition("#")
+        return cls(order_key, int(commit_lsn))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A transaction of which more is to come: ``seen`` of ``expected`` events, None where nothing tells.
+
+    ``since_micros`` is when it committed, None where nothing tells.
+    """
+
+    transaction_id: str
+    since_micros: int | None
+    seen: int
+    expected: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What may enter the log, each with its origin.
+
+    ``resume`` tells per origin from which position on it must be read again; the others have been read.
+    ``until`` is how far transactions have passed, ever.
+    ``waiting`` are the transactions that hold back what comes after them.
+    """
+
+    events: tuple[tuple[Released, str], ...]
+    resume: Mapping[str, int]
+    until: PassedUntil
+    messages: tuple[tuple[SourceMessage, str], ...] = ()
+    waiting: tuple[Waiting, ...] = ()

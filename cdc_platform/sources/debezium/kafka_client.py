@@ -1,0 +1,189 @@
+"""The platform's own look at Kafka, by librdkafka: which topics there are, and where their partitions end.
+
+Messages are read by Spark; only a look at the beginnings of topics, before there is a Spark, is taken here.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+
+from cdc_platform.errors import AccessDenied, LibraryMissing, SettingError, SourceError, SourceUnreachable
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.messages import RawMessage
+from cdc_platform.sources.debezium.topic_ranges import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+LOGGER: Final = logging.getLogger(__name__)
+GROUP: Final = "cdc_platform"
+"""No offsets are committed under it: the lake has them."""
+_DENIED: Final = frozenset(
+    {
+        *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"),
+        *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "_SSL"),
+    }
+)
+
+
+class KafkaClient:
+    """Looks at the topics of a setting.
+
+    Raises:
+        LibraryMissing: the client's library is not installed.
+        SettingError: the library refuses a property.
+    """
+
+    def __init__(self, settings: KafkaInput) -> None:
+        self._settings, self._timeout_s = settings, settings.timeout_s
+        self._last_problem: tuple[str, str] | None = None
+        self._admin: AdminClient = self._open("AdminClient", {})
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions of all topics that match, by topic and number.
+
+        Raises:
+            SourceUnreachable: no broker answers.
+            AccessDenied: they do not let us in, or not to a topic.
+        """
+        from confluent_kafka import TopicCollection
+
+        try:
+            names = self._admin.list_topics(timeout=self._timeout_s).topics
+            topics = sorted(name for name in names if self._settings.matches(name))
+            told = (
+                self._admin.describe_topics(TopicCollection(topics), request_timeout=self._timeout_s)
+                if topics
+                else {}
+            )
+            described = [told[name].result() for name in topics]
+        except Exception as error:
+            raise self._meaning(error) from error
+        places = [(topic.name, one.id, _id_of(topic)) for topic in described for one in topic.partitions]
+        return self._with_offsets(sorted(places))
+
+    def _with_offsets(self, places: list[tuple[str, int, str]]) -> list[TopicPartition]:
+        from confluent_kafka.admin import OffsetSpec
+
+        # The ends first: a message that is deleted meanwhile must not make a partition end before it begins.
+        ends = self._offsets(places, OffsetSpec.latest())
+        beginnings = self._offsets(places, OffsetSpec.earliest())
+        return [
+            TopicPartition(topic, number, topic_id, beginnings[topic, number], ends[topic, number])
+            for topic, number, topic_id in places
+        ]
+
+    def _offsets(self, places: list[tuple[str, int, str]], spec: Any) -> dict[tuple[str, int], int]:
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka import TopicPartition as Asked
+
+        isolation = IsolationLevel[self._settings.isolation.upper()]
+        asked = {Asked(topic, number): spec for topic, number, _ in places}
+        if not asked:
+            return {}
+        try:
+            told = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self._timeout_s)
+            return {(one.topic, one.partition): int(found.result().offset) for one, found in told.items()}
+        except Exception as error:
+            raise self._meaning(error) from error
+
+    def beginnings(self, most: int) -> Iterator[RawMessage]:
+        """Yield the first messages of each partition, about so many of all together.
+
+        Raises:
+            SourceUnreachable: no broker answers.
+            AccessDenied: they do not let us in, or not to a topic.
+        """
+        from confluent_kafka import TopicPartition as Place
+
+        left = {
+            (one.topic, one.partition): one for one in self.partitions() if one.end_exclusive > one.earliest
+        }
+        consumer = self._open(
+            "Consumer", {"group.id": GROUP, "enable.auto.commit": False, "enable.partition.eof": True}
+        )
+        share = max(1, most // max(1, len(left)))
+        with closing(consumer):
+            consumer.assign([Place(one.topic, one.partition, one.earliest) for one in left.values()])
+            while left:
+                message = consumer.poll(self._timeout_s)
+                if message is None:
+                    raise self._meaning(TimeoutError("no message came"))
+                place = message.topic(), message.partition()
+                if message.error() is not None and not _is_end(message.error()):
+                    raise self._meaning(SourceError(message.error().str()))
+                if place not in left:
+                    continue
+                one = left[place]
+                if message.error() is None:
+                    yield _raw(message)
+                last = min(one.end_exclusive, one.earliest + share) - 1
+                if message.error() is not None or message.offset() >= last:
+                    del left[place]
+                    consumer.incremental_unassign([Place(*place)])
+
+    def _open(self, kind: str, properties: dict[str, object]) -> Any:
+        try:
+            import confluent_kafka
+            from confluent_kafka import admin
+        except ImportError as error:
+            raise LibraryMissing(
+                "Topics of Kafka need a library that is not installed: run "
+                f"`pip install 'cdc_platform[kafka]'` ({error})."
+            ) from error
+        given = {**self._settings.client_properties(), **properties, "error_cb": self._remember}
+        try:
+            # Its own log goes to the error output; what matters of it, our errors say.
+            made = {"AdminClient": admin.AdminClient, "Consumer": confluent_kafka.Consumer}[kind]
+            return made(given, logger=LOGGER)
+        except confluent_kafka.KafkaException as error:
+            raise SettingError(
+                "input.kafka.client",
+                f"has what librdkafka refuses; it names some properties otherwise than Java: {error}",
+            ) from error
+
+    def _remember(self, error: Any) -> None:
+        # While a broker is away librdkafka tries on; what it met says more than that time was up.
+        self._last_problem = error.name(), error.str()
+
+    def _meaning(self, error: Exception) -> SourceError:
+        import confluent_kafka
+
+        told = error.args[0] if isinstance(error, confluent_kafka.KafkaException) and error.args else None
+        names = {getattr(told, "name", str)(), (self._last_problem or ("", ""))[0]}
+        said = "; ".join(text for text in (str(error), (self._last_problem or ("", ""))[1]) if text)
+        if names & _DENIED:
+            return AccessDenied(
+                "The brokers refuse: check the login in `input.kafka.options` and that it may describe "
+                f"and read the topics. Brokers: {self._settings.bootstrap_servers}: {said}"
+            )
+        return SourceUnreachable(
+            "The brokers do not answer: check `input.kafka.bootstrap_servers`, and that each broker can be "
+            f"reached under the name that it advertises. Brokers: {self._settings.bootstrap_servers}: {said}"
+        )
+
+
+def _id_of(topic: Any) -> str:
+    """Return the topic's id; brokers before 2.8 have none, and give the same for all."""
+    found = topic.topic_id
+    most, least = found.get_most_significant_bits(), found.get_least_significant_bits()
+    return f"{most % 2**64:016x}{least % 2**64:016x}"
+
+
+def _is_end(error: Any) -> bool:
+    return bool(error.name() == "_PARTITION_EOF")
+
+
+def _raw(message: Any) -> RawMessage:
+    headers = message.headers()
+    return RawMessage(
+        message.topic(),
+        message.key(),
+        message.value(),
+        None if headers is None else dict(headers),
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1] * 1000,
+        message.offset(),
+    )

@@ -1,0 +1,116 @@
+"""Settings of topics of Kafka, and what the two clients that read them are told."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from cdc_platform.errors import SettingError
+
+MOST_MESSAGES: Final = 100_000
+PATIENCE_S: Final = 600.0
+TIMEOUT_S: Final = 30.0
+SPARK_PREFIX: Final = "kafka."
+"""What Spark's source hands on to Kafka's client begins with it."""
+OURS: Final = frozenset(
+    {"assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets", "includeHeaders"}
+)
+_SHARED: Final = frozenset(
+    {
+        *("security.protocol", "sasl.mechanism", "sasl.kerberos.service.name", "client.id"),
+        *("ssl.endpoint.identification.algorithm", "isolation.level", "client.dns.lookup"),
+    }
+)
+"""Properties that Java's client and librdkafka call and mean alike."""
+_JAAS: Final = "sasl.jaas.config"
+_LOGIN: Final = re.compile(r"\b(username|password)\s*=\s*\"((?:[^\"\\]|\\.)*)\"")
+
+
+@dataclass(frozen=True)
+class KafkaInput:
+    """Topics of Kafka.
+
+    Args:
+        bootstrap_servers: brokers, `HOST:PORT,HOST:PORT`.
+        topics_pattern: regular expression that whole names of topics match, that of transactions too.
+        options: further options of Spark's source.
+        client: properties of librdkafka, which lists topics and offsets, where it calls them otherwise than
+            Java's client does.
+        most_messages: so many new messages are read by one tick, of all partitions together.
+        transaction_patience_s: a transaction that is not whole is given up once messages were read that are
+            so much younger than its last one; its events go to quarantine.
+        start_offsets: by `TOPIC/PARTITION`, the offset before which messages are given up.
+        timeout_s: how long brokers may take to answer a look.
+    """
+
+    bootstrap_servers: str
+    topics_pattern: str
+    # Without a representation: they may hold credentials, and settings may end up in a traceback.
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+    most_messages: int = MOST_MESSAGES
+    transaction_patience_s: float = PATIENCE_S
+    start_offsets: Mapping[str, int] = field(default_factory=dict)
+    timeout_s: float = TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.topics_pattern)
+        except re.error as error:
+            problem = f"is no regular expression ({error}): {self.topics_pattern!r}"
+            raise SettingError("input.kafka.topics_pattern", problem) from error
+        if self.most_messages < 1:
+            problem = f"must be at least 1, but is: {self.most_messages}"
+            raise SettingError("input.kafka.most_messages", problem)
+        if self.transaction_patience_s <= 0:
+            problem = f"must be above 0, but is: {self.transaction_patience_s}"
+            raise SettingError("input.kafka.transaction_patience_s", problem)
+        taken = sorted(OURS & self.options.keys())
+        if taken:
+            raise SettingError(f"input.kafka.options.{taken[0]}", "is the platform's own; leave it out")
+        for name, offset in self.start_offsets.items():
+            _check_start(name, offset)
+
+    def matches(self, topic: str) -> bool:
+        """Whether a topic is one of these."""
+        return re.fullmatch(self.topics_pattern, topic) is not None
+
+    @property
+    def isolation(self) -> str:
+        """Which messages count, by Kafka's own words; those of transactions that were aborted do not."""
+        return self.options.get(f"{SPARK_PREFIX}isolation.level", "read_committed")
+
+    def spark_options(self) -> dict[str, str]:
+        """Return what Spark's source is told, but for topics and offsets."""
+        return {
+            **self.options,
+            f"{SPARK_PREFIX}bootstrap.servers": self.bootstrap_servers,
+            f"{SPARK_PREFIX}isolation.level": self.isolation,
+            "includeHeaders": "true",
+            # What is gone is told, never skipped.
+            "failOnDataLoss": "true",
+        }
+
+    def client_properties(self) -> dict[str, str]:
+        """Return what librdkafka is told; a login comes from Java's, where that is name and password."""
+        given = {
+            name.removeprefix(SPARK_PREFIX): value
+            for name, value in self.options.items()
+            if name.startswith(SPARK_PREFIX)
+        }
+        login = {f"sasl.{name}": _plain(value) for name, value in _LOGIN.findall(given.get(_JAAS, ""))}
+        shared = {name: value for name, value in given.items() if name in _SHARED}
+        return {"bootstrap.servers": self.bootstrap_servers, **shared, **login, **self.client}
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def _check_start(name: str, offset: object) -> None:
+    setting = f"input.kafka.start_offsets.{name}"
+    topic, _, partition = name.rpartition("/")
+    if not topic or not partition.isdecimal():
+        raise SettingError(setting, "must be named TOPIC/PARTITION")
+    if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+        raise SettingError(setting, f"must be an offset, 0 or more, but is: {offset!r}")

@@ -1,0 +1,87 @@
+"""From what Spark's source has read of topics to raw records: in one task, for it has one order."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cdc_platform.model.slices import Slice
+from cdc_platform.sources.archives import trust_archives
+from cdc_platform.sources.debezium.arrivals import Arrival, PassedUntil
+from cdc_platform.sources.debezium.decoder import Decoder
+from cdc_platform.sources.debezium.gate import TransactionGate
+from cdc_platform.sources.debezium.given_out import Reading, give_out
+from cdc_platform.sources.debezium.messages import RawMessage
+from cdc_platform.sources.debezium.progress import PASSED
+from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.state import DecoderState
+from cdc_platform.sources.debezium.topic_ranges import TopicProgress, TopicRange
+from cdc_platform.sources.event_batches import EventBatches
+
+COLUMNS: Final = ("topic", "partition", "offset", "micros", "key", "value", "headers")
+"""What the reading takes of each message, in the order of arrival."""
+
+
+@dataclass(frozen=True)
+class TopicsReading:
+    """One tick's reading, which Spark calls with the messages.
+
+    Args:
+        settings: of the stream, as `DebeziumSettings.to_options` makes them.
+        tick: the tick.
+        piece: the slice of the stream.
+        inputs: what the plan says of partitions and states.
+        patience_micros: how long a transaction that is not whole may wait.
+    """
+
+    settings: str
+    tick: int
+    piece: Slice
+    inputs: str
+    patience_micros: int
+
+    def __call__(self, messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the raw records of batches of messages."""
+        trust_archives()
+        settings = DebeziumSettings.from_options(self.settings)
+        inputs = json.loads(self.inputs)
+        ranges = [TopicRange(**fields) for fields in inputs["ranges"]]
+        decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
+        gate = TransactionGate(
+            is_one_stream=False,
+            passed_until=PassedUntil.of(inputs["passed"]),
+            patience_micros=self.patience_micros,
+        )
+        for batch in messages:
+            for message in _messages_of(batch):
+                origin = f"{message.topic}/{message.partition}"
+                told = decoder.decode_raw([message])
+                micros = message.timestamp_micros or 0
+                gate.take(Arrival(one, origin, message.position, micros) for one in told)
+        passed = gate.open_up() if settings.tells_transactions else gate.let_pass()
+        progress = {one.origin: _progress(one, passed.resume.get(one.origin)) for one in ranges}
+        reading = Reading(
+            {one.origin: one.as_file for one in ranges},
+            progress,
+            decoder.state,
+            further={PASSED: passed.until.to_text()},
+        )
+        yield from give_out(passed, reading, EventBatches(self.tick), self.piece)
+
+
+def _progress(one: TopicRange, resume: int | None) -> str:
+    next_offset = one.end_exclusive if resume is None else resume
+    return TopicProgress(one.topic_id, next_offset, one.end_exclusive).to_text()
+
+
+def _messages_of(batch: pa.RecordBatch) -> Iterator[RawMessage]:
+    columns = [batch.column(name).to_pylist() for name in COLUMNS]
+    for topic, partition, offset, micros, key, value, headers in zip(*columns, strict=True):
+        if topic is not None:
+            yield RawMessage(topic, key, value, _headers(headers), partition, offset, micros, offset)
+
+
+def _headers(headers: list[dict[str, Any]] | None) -> dict[str, Any] | None:
+    return None if headers is None else {item["key"]: item["value"] for item in headers}

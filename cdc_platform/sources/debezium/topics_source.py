@@ -1,0 +1,87 @@
+"""Debezium's events in topics of Kafka, as the pipeline sees them."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cdc_platform.model.lineage import Lineage, plan_slices
+from cdc_platform.model.slices import ReadPlan, ReadRequest
+from cdc_platform.sources.debezium.decoder import Decoder
+from cdc_platform.sources.debezium.kafka_client import KafkaClient
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.progress import PASSED, STATE
+from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.source import DESCRIBED_MESSAGES, DebeziumSource, EventsDescription
+from cdc_platform.sources.debezium.topic_ranges import TopicRange, plan_ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class TopicsSource(DebeziumSource):
+    """Asks brokers how far their topics go, and sets up Spark's reads of what is new.
+
+    The lake alone has the offsets, with the records that were read up to them: nothing is committed to Kafka.
+    """
+
+    def __init__(self, settings: DebeziumSettings, kafka: KafkaInput) -> None:
+        super().__init__(settings)
+        self.kafka = kafka
+
+    @cached_property
+    def client(self) -> KafkaClient:
+        """The connection for looking; Spark has its own."""
+        return KafkaClient(self.kafka)
+
+    def describe(self) -> EventsDescription:
+        """Return the tables that the beginnings of the topics tell of."""
+        beginnings = self.client.beginnings(DESCRIBED_MESSAGES)
+        return EventsDescription.of(Decoder(self.settings).decode_raw(beginnings))
+
+    def plan(
+        self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
+    ) -> ReadPlan:
+        """Return one slice for the whole stream, with the messages that are new; or none.
+
+        Raises:
+            SourceNotFound: no topic is called as the settings say.
+            OffsetsLost: messages that come next are gone.
+        """
+        known = ledger()
+        ranges = plan_ranges(self.client.partitions(), known, self.kafka)
+        is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
+        if not (ranges or is_unread or request.has_replay):
+            return ReadPlan(())
+        slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
+        inputs = {
+            "ranges": [asdict(one) for one in ranges],
+            "state": known.get(STATE),
+            "passed": known.get(PASSED),
+        }
+        return ReadPlan(slices, json.dumps(inputs))
+
+    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
+        """Return the raw records of the messages of a plan."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from cdc_platform.model.schemas import RAW_EVENT_RECORDS
+        from cdc_platform.sources.debezium.topics_frame import read_messages
+        from cdc_platform.sources.debezium.topics_reader import TopicsReading
+
+        ranges = [TopicRange(**fields) for fields in json.loads(plan.inputs)["ranges"]]
+        reading = TopicsReading(
+            self.settings.without_password().to_options(),
+            tick,
+            plan.slices[0],
+            plan.inputs,
+            int(self.kafka.transaction_patience_s * 1_000_000),
+        )
+        schema = from_arrow_schema(RAW_EVENT_RECORDS)
+        return read_messages(spark, self.kafka, ranges).mapInArrow(reading, schema)
+
+    def close(self) -> None:
+        """Forget the connection."""
+        self.__dict__.pop("client", None)
+        super().close()

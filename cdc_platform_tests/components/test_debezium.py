@@ -1,0 +1,64 @@
+"""The YAML of a Debezium pipeline that reads topics."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_platform.components.debezium import DebeziumPipeline
+from cdc_platform.components.loading import load_settings
+from cdc_platform.errors import SettingError
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.spark.settings import KAFKA_CONNECTOR
+from cdc_platform_tests.yaml_files import write_defs
+
+
+def load(folder: Path, place: dict[str, Any]) -> PipelineSettings:
+    """Return the settings of a pipeline whose events are at a place."""
+    attributes = {
+        "name": "shop",
+        "source": {"input": place},
+        "lake": {"path": "lake"},
+        "tables": ["public.a"],
+    }
+    type_name = f"{DebeziumPipeline.__module__}.{DebeziumPipeline.__name__}"
+    return load_settings(write_defs(folder, attributes, type_name))
+
+
+def test_topics_are_read_with_a_source_for_them(tmp_path: Path) -> None:
+    """What the file says of topics arrives as it is; Spark gets the package where topics are read, only."""
+    told = {
+        "bootstrap_servers": "localhost:9092",
+        "topics_pattern": "shop[.].*",
+        "options": {"kafka.security.protocol": "SSL"},
+        "client": {"ssl.ca.location": "ca.pem"},
+        "most_messages": 5,
+        "transaction_patience_s": 60.0,
+        "start_offsets": {"shop.public.a/0": 7},
+    }
+    settings = load(tmp_path, {"kafka": told})
+    assert isinstance(settings.source, DebeziumSettings)
+    assert KafkaInput(**told) == settings.source.input  # type: ignore[arg-type]  # a test's mapping
+    assert DebeziumSettings.from_options(settings.source.to_options()) == settings.source
+    assert KAFKA_CONNECTOR in settings.spark.packages
+    assert KAFKA_CONNECTOR not in load(tmp_path, {"files": {"path": "files"}}).spark.packages
+
+
+def test_mistakes_are_named_as_in_the_file(tmp_path: Path) -> None:
+    """A setting that cannot be used is found by its place in the file."""
+    told = {"bootstrap_servers": "localhost:9092", "topics_pattern": "shop[.].*", "most_messages": 0}
+    with pytest.raises(SettingError) as raised:
+        load(tmp_path, {"kafka": told})
+    assert raised.value.setting.endswith("source.input.kafka.most_messages")
+
+
+def test_logins_stay_with_the_driver(tmp_path: Path) -> None:
+    """Workers are told what they need to know: neither options nor properties of clients."""
+    secret = {"kafka.sasl.jaas.config": 'required username="me" password="hush";'}
+    told = {"bootstrap_servers": "localhost:9092", "topics_pattern": ".*", "options": secret}
+    source = load(tmp_path, {"kafka": told}).source
+    assert isinstance(source, DebeziumSettings)
+    assert "hush" not in source.without_password().to_options()
+    assert "hush" not in repr(source)

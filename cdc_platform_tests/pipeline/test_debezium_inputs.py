@@ -1,0 +1,183 @@
+"""Debezium's messages in files and in topics of a real Kafka: the same tables, and what topics can do."""
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Place
+
+from cdc_platform.errors import OffsetsLost
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
+from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
+from cdc_platform_tests.pipeline.test_debezium import append, assert_equal, lines_of, make_pipeline, texts
+from cdc_platform_tests.pipelines import log_rows, rows_of
+from cdc_platform_tests.servers.kafka import Broker
+from cdc_platform_tests.sources.debezium.captures_read import truth_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+CAPTURE: Final = "transactions"
+ACCOUNTS: Final = "cdc.public.accounts"
+ENTRIES: Final = "cdc.public.entries"
+TOPICS: Final = ("cdc.transaction", "cdc.message", ACCOUNTS, ENTRIES)
+
+
+class Inlet(Protocol):
+    """Where a connector's messages come in."""
+
+    def place(self) -> Path | KafkaInput:
+        """Return what a pipeline is told of it."""
+        ...
+
+    def send(self, lines: Sequence[str], number: int) -> None:
+        """Let messages arrive, as the delivery of this number."""
+        ...
+
+
+@dataclass(frozen=True)
+class FileInlet:
+    """A file that grows."""
+
+    folder: Path
+
+    def place(self) -> Path:
+        """Return the folder."""
+        return self.folder
+
+    def send(self, lines: Sequence[str], number: int) -> None:  # noqa: ARG002  each is like the others
+        """Write the messages behind what is there."""
+        append(self.folder / "events.jsonl", lines)
+
+
+@dataclass(frozen=True)
+class TopicInlet:
+    """Topics of three partitions; the broker dies before the second delivery, one grows before the third."""
+
+    broker: Broker
+
+    def place(self) -> KafkaInput:
+        """Create the topics, and return what a pipeline is told of them."""
+        for topic in TOPICS:
+            self.broker.create(topic, 3 if "public" in topic else 1)
+        return KafkaInput(self.broker.address, "cdc[.].*")
+
+    def send(self, lines: Sequence[str], number: int) -> None:
+        """Send the messages, each to the partition of its key."""
+        if number == 1:
+            self.broker.stop()
+            self.broker.start()
+        if number == 2:
+            self.broker.grow(ENTRIES, 4)
+        self.broker.send(lines, {ACCOUNTS: 3, ENTRIES: 4 if number == 2 else 3})
+
+
+@pytest.fixture(params=["files", "topics"])
+def inlet(request: pytest.FixtureRequest, tmp_path: Path) -> Inlet:
+    """One of the inputs."""
+    if request.param == "files":
+        return FileInlet(tmp_path)
+    request.getfixturevalue("kafka_spark")
+    return TopicInlet(request.getfixturevalue("kafka"))
+
+
+def test_a_transaction_waits_until_it_is_whole(
+    spark: "SparkSession", session_lake: LakeSettings, inlet: Inlet
+) -> None:
+    """At every cut the books balance, wherever the messages were cut off."""
+    pipeline = make_pipeline(session_lake, inlet.place(), CAPTURE)
+    lines = lines_of(CAPTURE)
+    for number, (begun, end) in enumerate(itertools.pairwise((0, 25, 41, len(lines)))):
+        inlet.send(lines[begun:end], number)
+        pipeline = sync(pipeline, spark)
+        transactions = {row["transaction_id"] for row in log_rows(pipeline)}
+        whole = {name for name in transactions if name and _is_whole(pipeline, name)}
+        assert {name for name in transactions if name} - whole <= {
+            row["transaction_id"] for row in log_rows(pipeline) if row["records_in_transaction"] == 1
+        }
+    assert_equal(pipeline, CAPTURE)
+    assert failed_checks(pipeline, spark) == {}
+
+
+def _is_whole(pipeline: Pipeline, transaction: str) -> bool:
+    rows = [row for row in log_rows(pipeline) if row["transaction_id"] == transaction]
+    return bool(len(rows) == rows[0]["records_in_transaction"])
+
+
+def test_a_compacted_topic_and_one_whose_messages_were_deleted(
+    kafka_spark: "SparkSession", session_lake: LakeSettings, kafka: Broker
+) -> None:
+    """Gaps between offsets are none in the rows; what is gone unread is told, and skipped on demand only."""
+    topic, lines = "compacted.public.accounts", _renamed(ACCOUNTS, "compacted.public.accounts")
+    kafka.create(topic, 1, cleanup_policy="compact", segment_ms="50", min_cleanable_dirty_ratio="0.01")
+    kafka.send(lines, {})
+    _wait_for_gaps(kafka, topic, len(lines))
+    place = KafkaInput(kafka.address, "compacted[.].*")
+    pipeline = make_pipeline(session_lake, place, CAPTURE, has_transaction_topic=False)
+    assert [table.name for table in pipeline.source.describe().tables] == ["public.accounts"]
+    pipeline = sync(pipeline, kafka_spark)
+    truth = truth_of(CAPTURE)["public.accounts"]
+    assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
+    kafka.send(lines[-1:] * 3, {})
+    end = _end_of(pipeline)
+    kafka.forget(topic, 0, end - 1)
+    with pytest.raises(OffsetsLost, match=f"{topic}, partition 0.*the first that is left {end - 1}"):
+        run_tick(pipeline, kafka_spark)
+    source: Any = pipeline.settings.source
+    skipping = replace(place, start_offsets={f"{topic}/0": end - 1})
+    told = replace(pipeline.settings, source=replace(source, input=skipping))
+    assert run_tick(open_pipeline(told), kafka_spark).read.committed
+    assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
+
+
+def _renamed(topic: str, name: str) -> list[str]:
+    return [
+        line.replace(f'"topic":"{topic}"', f'"topic":"{name}"') for line in lines_of(CAPTURE) if topic in line
+    ]
+
+
+def _end_of(pipeline: Pipeline) -> int:
+    source: Any = pipeline.source
+    (partition,) = source.client.partitions()
+    return int(partition.end_exclusive)
+
+
+def _wait_for_gaps(kafka: Broker, topic: str, sent: int) -> None:
+    """Send the last message again and again, so that segments end, until the broker has compacted them."""
+    give_up_at = time.monotonic() + 120
+    while True:
+        offsets = _offsets_of(kafka, topic)
+        if len(offsets) < offsets[-1] - 2 and offsets[-1] >= sent:
+            return
+        assert time.monotonic() < give_up_at, f"not compacted: {offsets}"
+        kafka.send(_renamed(ACCOUNTS, topic)[-1:], {})
+        time.sleep(0.3)
+
+
+def _offsets_of(kafka: Broker, topic: str) -> list[int]:
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.address, "group.id": "look", "enable.partition.eof": True}
+    )
+    consumer.assign([Place(topic, 0, 0)])
+    offsets = list[int]()
+    try:
+        while True:
+            message = consumer.poll(30)
+            assert message is not None
+            if message.error() is not None:
+                return offsets
+            offset = message.offset()
+            assert offset is not None
+            offsets.append(offset)
+    finally:
+        consumer.close()

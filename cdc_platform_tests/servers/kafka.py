@@ -1,0 +1,215 @@
+"""A private Kafka: one broker that is its own controller, in a folder of its own, on free ports."""
+
+import base64
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import time
+import uuid
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, Final
+
+import pyspark
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from cdc_platform_tests.java_options import SHORT_LIVED
+from cdc_platform_tests.programs import free_port
+
+BROKER: Final = "org.apache.kafka:kafka_2.13:4.3.1"
+CONNECTOR: Final = (
+    # The repository that tests have may lack the token provider of the connector's version.
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
+STARTED_WITHIN_S: Final = 120.0
+ANSWERED_WITHIN_S: Final = 60.0
+PROPERTIES: Final = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{control}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{control}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={folder}/data
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+auto.create.topics.enable=false
+log.cleaner.backoff.ms=100
+log.initial.task.delay.ms=100
+"""
+
+
+def fetch_jars(package: str, *, with_dependencies: bool) -> list[str]:
+    """Return a package's jars, from the cache that Spark's packages are in, or fetched into it."""
+    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    folder = Path.home() / ".ivy2.5.2" / "cache"
+    found = Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}-{uuid.uuid4()}.classpath"
+    command = ["java", "-jar", str(ivy), "-error", "-cache", str(folder), "-cachepath", str(found)]
+    command += ["-dependency", *package.split(":")]
+    command += ["-confs", "default"] if with_dependencies else ["-confs", "master", "-notransitive"]
+    try:
+        # Two at a time would write the same files.
+        with (Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            subprocess.run(command, check=True, capture_output=True, timeout=300, stdin=subprocess.DEVNULL)
+        jars = found.read_text(encoding="utf-8").strip().split(os.pathsep)
+    finally:
+        found.unlink(missing_ok=True)
+    assert jars != [""], f"{package} could not be fetched"
+    return jars
+
+
+@cache
+def require_jars(*packages: str, with_dependencies: bool = False) -> tuple[str, ...]:
+    """Return the jars of packages: skip where they cannot be had on a laptop, fail where tests gate."""
+    try:
+        found = [fetch_jars(one, with_dependencies=with_dependencies) for one in packages]
+    except (AssertionError, OSError, subprocess.SubprocessError) as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"jars of Kafka cannot be fetched: {error}")
+    return tuple(jar for jars in found for jar in jars)
+
+
+@dataclass
+class Broker:
+    """A broker.
+
+    Args:
+        folder: for its data, its configuration and what it says.
+        classpath: its jars.
+        port: on loopback.
+    """
+
+    folder: Path
+    classpath: str
+    port: int = field(default_factory=free_port)
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def address(self) -> str:
+        """Where clients find it."""
+        return f"127.0.0.1:{self.port}"
+
+    def format(self) -> None:
+        """Make the folder of a cluster that has no topics."""
+        text = PROPERTIES.format(port=self.port, control=free_port(), folder=self.folder)
+        (self.folder / "server.properties").write_text(text, encoding="utf-8")
+        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        tool = ["kafka.tools.StorageTool", "format", "-t", identity, "--standalone", "-c"]
+        subprocess.run(
+            self._java(*tool), check=True, capture_output=True, timeout=120, stdin=subprocess.DEVNULL
+        )
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self._java("kafka.Kafka"),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        give_up_at = time.monotonic() + STARTED_WITHIN_S
+        while not _answers(self.port):
+            said = (self.folder / "log").read_text(errors="replace")[-2000:]
+            assert self.process.poll() is None, f"Kafka has ended:\n{said}"
+            assert time.monotonic() < give_up_at, f"Kafka does not answer:\n{said}"
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End it as a crash does; what it has acknowledged is in its files."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def create(self, topic: str, partitions: int = 1, **properties: str) -> None:
+        """Create a topic."""
+        config = {name.replace("_", "."): value for name, value in properties.items()}
+        self._ask(lambda admin: admin.create_topics([NewTopic(topic, partitions, 1, config=config)]))
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic so many partitions."""
+        self._ask(lambda admin: admin.create_partitions([NewPartitions(topic, partitions)]))
+
+    def remove(self, topic: str) -> None:
+        """Delete a topic."""
+        self._ask(lambda admin: admin.delete_topics([topic]))
+
+    def forget(self, topic: str, partition: int, before_offset: int) -> None:
+        """Delete the first messages of a partition."""
+        self._ask(lambda admin: admin.delete_records([Place(topic, partition, before_offset)]))
+
+    def send(self, lines: Sequence[str], partitions: Mapping[str, int]) -> None:
+        """Send messages, each a line of a capture, as a connector does: a key has its partition.
+
+        Args:
+            lines: JSON objects with topic, key, value, headers and timestamp.
+            partitions: how many each topic has; one where it is not named.
+        """
+        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 5})
+        for line in lines:
+            told = json.loads(line)
+            key = _encoded(told["key"])
+            producer.produce(
+                told["topic"],
+                value=_encoded(told["value"]),
+                key=key,
+                partition=zlib.crc32(key or b"") % partitions.get(told["topic"], 1),
+                headers=[(name, _encoded(value)) for name, value in (told.get("headers") or {}).items()],
+                timestamp=told["timestamp"],
+            )
+        assert producer.flush(ANSWERED_WITHIN_S) == 0
+
+    def _java(self, *arguments: str) -> list[str]:
+        command = ["java", "-Xmx256m", *SHORT_LIVED.split(), "-cp", self.classpath, *arguments]
+        return [*command, str(self.folder / "server.properties")]
+
+    def _ask(self, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> None:
+        # The client has to outlive its answers.
+        admin = AdminClient({"bootstrap.servers": self.address})
+        for future in ask(admin).values():
+            future.result(ANSWERED_WITHIN_S)
+
+
+@contextmanager
+def broker(folder: Path) -> Iterator[Broker]:
+    """Run a private broker in a folder."""
+    jars = require_jars(BROKER, with_dependencies=True)
+    folder.mkdir(parents=True)
+    found = Broker(folder, os.pathsep.join(jars))
+    found.format()
+    found.start()
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def _encoded(part: Any) -> bytes | None:
+    if part is None:
+        return None
+    return (part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)).encode()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

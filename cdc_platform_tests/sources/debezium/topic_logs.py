@@ -1,0 +1,89 @@
+"""Topics without a broker: logs of partitions, read as Spark hands them on."""
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cdc_platform.model.slices import Slice
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.progress import PASSED, STATE
+from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.topic_ranges import TopicPartition, TopicRange, plan_ranges
+from cdc_platform.sources.debezium.topics_reader import TopicsReading
+
+MESSAGES: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("micros", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+PIECE: Final = Slice("stream", 0, 1)
+Place = tuple[str, int]
+
+
+@dataclass
+class TopicLogs:
+    """Logs of partitions, and a ledger of what has been read of them.
+
+    Args:
+        settings: of the stream.
+        kafka: of its topics.
+    """
+
+    settings: DebeziumSettings
+    kafka: KafkaInput
+    logs: dict[Place, list[dict[str, Any]]] = field(default_factory=dict)
+    ledger: dict[str, str] = field(default_factory=dict)
+
+    def append(self, message: Mapping[str, Any], partitions: int) -> Place:
+        """Put a message behind those of the partition that its key has; return the partition."""
+        key = json.dumps(message["key"]).encode()
+        place = message["topic"], zlib.crc32(key) % (1 if "public" not in message["topic"] else partitions)
+        log = self.logs.setdefault(place, [])
+        headers = [{"key": name, "value": _encoded(one)} for name, one in (message["headers"] or {}).items()]
+        found = {"topic": place[0], "partition": place[1], "offset": len(log), "headers": headers}
+        found |= {"micros": message["timestamp"] * 1000, "key": _encoded(message["key"])}
+        log.append({**found, "value": _encoded(message["value"])})
+        return place
+
+    def tick(self, ends: Mapping[Place, int] | None = None) -> list[dict[str, Any]]:
+        """Read what is new of the partitions, each up to an end; return the rows of events."""
+        found = [
+            TopicPartition(*place, "ID", 0, len(log) if ends is None else ends.get(place, 0))
+            for place, log in sorted(self.logs.items())
+        ]
+        ranges = plan_ranges(found, self.ledger, self.kafka)
+        return self._read(ranges, self._batches(ranges))
+
+    def tick_without_messages(self) -> list[dict[str, Any]]:
+        """Read nothing, as Spark hands it: a row without a message."""
+        return self._read((), pa.Table.from_pylist([{}], MESSAGES).to_batches())
+
+    def _read(self, ranges: Sequence[TopicRange], batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+        inputs = {"ranges": [asdict(one) for one in ranges]}
+        inputs |= {"state": self.ledger.get(STATE), "passed": self.ledger.get(PASSED)}
+        patience_micros = int(self.kafka.transaction_patience_s * 1_000_000)
+        reading = TopicsReading(self.settings.to_options(), 1, PIECE, json.dumps(inputs), patience_micros)
+        rows = [row for batch in reading(batches) for row in batch.to_pylist()]
+        for row in rows:
+            if row["kind"] == "file":
+                self.ledger[row["event"]["origin"]] = json.loads(row["event"]["metadata"])["version"]
+        return [row for row in rows if row["kind"] == "data_change"]
+
+    def _batches(self, ranges: Sequence[TopicRange]) -> Iterator[pa.RecordBatch]:
+        for one in ranges:
+            rows = self.logs[one.topic, one.partition][one.start : one.end_exclusive]
+            yield from pa.Table.from_pylist(rows, MESSAGES).to_batches()
+
+
+def _encoded(part: Any) -> bytes | None:
+    return None if part is None else json.dumps(part).encode()
