@@ -109,7 +109,7 @@ class DebeziumSource:
         is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
         # Only the engine knows whether the database has something new.
         may_capture = isinstance(self.settings.input, EngineInput) and self.capture is None
-        if not (unread or is_unread or may_capture or request.has_replay):
+        if not (is_new or is_unread or may_capture or request.has_replay):
             return ReadPlan(())
         slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
         lines = {file.path: FileProgress.of(known.get(file.path)).lines for file in unread}

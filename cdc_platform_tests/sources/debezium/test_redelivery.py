@@ -303,3 +303,16 @@ def test_any_portions_and_any_redelivery(delivery: tuple[list[str], list[list[st
             feed(ticks, portion)
     assert keys_of(expected) == keys_of(ticks)
     assert faults_of(ticks) == []
+
+
+def test_a_transaction_may_be_spread_over_files(tmp_path: Path) -> None:
+    """What was held back of a file that is complete is read again once the rest has come in others."""
+    sent = Connector()
+    sent.whole(1)
+    sent.whole(2, 3, 4)
+    ticks = feed(ticks_over(tmp_path), sent.lines[:5], "1.jsonl")
+    feed(ticks, sent.lines[5:7], "2.jsonl")
+    assert keys_of(ticks) == [1]
+    feed(ticks, sent.lines[7:], "3.jsonl")
+    assert keys_of(ticks) == [1, 2, 3, 4]
+    assert faults_of(ticks) == []
