@@ -290,17 +290,19 @@ def deliveries(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
     return lines, portions
 
 
-@given(deliveries())
+@given(deliveries(), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_any_portions_and_any_redelivery(delivery: tuple[list[str], list[list[str]]]) -> None:
-    """However the messages are cut up, and from wherever they are repeated, the log is the same."""
+def test_any_portions_and_any_redelivery(
+    delivery: tuple[list[str], list[list[str]]], is_spooled: bool
+) -> None:
+    """However messages are cut up, in one file or many, and from wherever repeated, the log is the same."""
     lines, portions = delivery
     with TemporaryDirectory() as folder:
         expected = feed(ticks_over(Path(folder)), lines)
     with TemporaryDirectory() as folder:
         ticks = ticks_over(Path(folder))
-        for portion in portions:
-            feed(ticks, portion)
+        for number, portion in enumerate(portions):
+            feed(ticks, portion, f"{number if is_spooled else 0:03}.jsonl")
     assert keys_of(expected) == keys_of(ticks)
     assert faults_of(ticks) == []
 
