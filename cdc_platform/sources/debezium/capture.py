@@ -1,5 +1,6 @@
 """Capturing while a pipeline reads: the engine fills a spool, whose files are read like any others."""
 
+import logging
 from contextlib import suppress
 from typing import Final
 
@@ -7,6 +8,7 @@ from cdc_platform.errors import SlotInUse
 from cdc_platform.sources.debezium.engine_process import EngineProcess, capture_until_caught_up
 from cdc_platform.sources.debezium.engine_settings import EngineSettings
 
+LOGGER: Final = logging.getLogger(__name__)
 CAUGHT_UP_WITHIN_S: Final = 600.0
 
 
@@ -24,6 +26,8 @@ class Capture:
     def keep_going(self) -> None:
         """Make sure that the spool is being filled.
 
+        One that was killed is started again.
+
         Raises:
             CdcError: why the engine has ended; what it has captured stays, and the next call goes on.
         """
@@ -31,7 +35,10 @@ class Capture:
             return
         if self._engine is not None:
             ended, self._engine = self._engine, None
-            ended.wait()
+            if ended.was_killed():
+                LOGGER.warning("The engine's process was killed; it is started again where it was.")
+            else:
+                ended.wait()
         # Where another program captures into the spool, its files are read all the same.
         with suppress(SlotInUse):
             capture_until_caught_up(self._settings, CAUGHT_UP_WITHIN_S)

@@ -60,6 +60,11 @@ class EngineProcess:
         """Return whether the engine has not ended."""
         return self._process.poll() is None
 
+    def was_killed(self) -> bool:
+        """Return whether a signal has ended the engine before it could tell anything."""
+        code = self._process.poll()
+        return code is not None and code < 0 and not self.spool.failure.exists()
+
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait until the engine has ended.
 

@@ -12,12 +12,19 @@ PASSED: Final = "transactions passed"
 """The same for the gate: up to which place in the order of commits transactions have passed."""
 
 
+_HELD: Final = "+"
+
+
 @dataclass(frozen=True)
 class FileProgress:
-    """So many lines of a file have entered the log, in a version of it; a file may grow, but not shrink."""
+    """So many lines of a file have entered the log, in a version of it; a file may grow, but not shrink.
+
+    ``is_held`` tells that it has more, which wait for what is to come in other files.
+    """
 
     version: str | None = None
     lines: int = 0
+    is_held: bool = False
 
     @classmethod
     def of(cls, text: str | None) -> "FileProgress":
@@ -25,11 +32,11 @@ class FileProgress:
         if text is None:
             return cls()
         version, _, lines = text.rpartition("#")
-        return cls(version, int(lines))
+        return cls(version, int(lines.removesuffix(_HELD)), lines.endswith(_HELD))
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        return f"{self.version}#{self.lines}"
+        return f"{self.version}#{self.lines}{_HELD if self.is_held else ''}"
 
     def lacks(self, file: SourceFile) -> bool:
         """Whether the file has been written since."""

@@ -117,8 +117,9 @@ class _Reading:
     def _reading(self, passed: Passed) -> Reading:
         files = {file.path: file for file in self.unread}
         progress = {
-            path: FileProgress(files[path].version, min(end, passed.resume.get(path, end))).to_text()
+            path: FileProgress(files[path].version, read, is_held=read < end).to_text()
             for path, end in self.ends.items()
+            for read in [min(end, passed.resume.get(path, end))]
         }
         return Reading(files, progress, self.decoder.state, self.failed)
 

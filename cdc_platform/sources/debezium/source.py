@@ -105,14 +105,17 @@ class DebeziumSource:
             self.capture.keep_going()
         known = ledger()
         self._clear_spool(known)
-        unread = [file for file in self._files() if FileProgress.of(known.get(file.path)).lacks(file)]
+        progress = {file: FileProgress.of(known.get(file.path)) for file in self._files()}
+        is_new = any(read.lacks(file) for file, read in progress.items())
         is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
         # Only the engine knows whether the database has something new.
         may_capture = isinstance(self.settings.input, EngineInput) and self.capture is None
-        if not (unread or is_unread or may_capture or request.has_replay):
+        if not (is_new or is_unread or may_capture or request.has_replay):
             return ReadPlan(())
+        # What was held back is read again with whatever has come since, in the order of the names.
+        unread = [file for file, read in progress.items() if read.is_held or read.lacks(file)]
         slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
-        lines = {file.path: FileProgress.of(known.get(file.path)).lines for file in unread}
+        lines = {file.path: progress[file].lines for file in unread}
         inputs = {"files": files_to_json(unread), "lines": lines, "state": known.get(STATE)}
         return ReadPlan(slices, json.dumps(inputs))
 

@@ -290,16 +290,31 @@ def deliveries(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
     return lines, portions
 
 
-@given(deliveries())
+@given(deliveries(), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_any_portions_and_any_redelivery(delivery: tuple[list[str], list[list[str]]]) -> None:
-    """However the messages are cut up, and from wherever they are repeated, the log is the same."""
+def test_any_portions_and_any_redelivery(
+    delivery: tuple[list[str], list[list[str]]], is_spooled: bool
+) -> None:
+    """However messages are cut up, in one file or many, and from wherever repeated, the log is the same."""
     lines, portions = delivery
     with TemporaryDirectory() as folder:
         expected = feed(ticks_over(Path(folder)), lines)
     with TemporaryDirectory() as folder:
         ticks = ticks_over(Path(folder))
-        for portion in portions:
-            feed(ticks, portion)
+        for number, portion in enumerate(portions):
+            feed(ticks, portion, f"{number if is_spooled else 0:03}.jsonl")
     assert keys_of(expected) == keys_of(ticks)
+    assert faults_of(ticks) == []
+
+
+def test_a_transaction_may_be_spread_over_files(tmp_path: Path) -> None:
+    """What was held back of a file that is complete is read again once the rest has come in others."""
+    sent = Connector()
+    sent.whole(1)
+    sent.whole(2, 3, 4)
+    ticks = feed(ticks_over(tmp_path), sent.lines[:5], "1.jsonl")
+    feed(ticks, sent.lines[5:7], "2.jsonl")
+    assert keys_of(ticks) == [1]
+    feed(ticks, sent.lines[7:], "3.jsonl")
+    assert keys_of(ticks) == [1, 2, 3, 4]
     assert faults_of(ticks) == []

@@ -54,7 +54,7 @@ class Ticks:
     def _read(self) -> list[Record]:
         files = sorted(DebeziumSource(self.settings).store.list_files(), key=lambda file: file.path)
         progress = {file.path: FileProgress.of(self.ledger.get(file.path)) for file in files}
-        unread = [file for file in files if progress[file.path].lacks(file)]
+        unread = [file for file in files if progress[file.path].lacks(file) or progress[file.path].is_held]
         lines = {file.path: progress[file.path].lines for file in unread}
         inputs = {"files": files_to_json(unread), "lines": lines, "state": self.ledger.get(STATE)}
         options = {
