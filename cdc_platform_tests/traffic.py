@@ -14,7 +14,7 @@ from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.pipeline.invariants import CHECKS
+from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.proof import prove_tables
 from cdc_platform.pipeline.settings import PipelineSettings
@@ -160,7 +160,7 @@ def prove_log(simulator: Simulator, pipeline: Pipeline, cut: Cut, after_micros: 
 
 def prove_end(pipeline: Pipeline, spark: SparkSession) -> None:
     """Run every check of the platform over the whole lake."""
-    for check in CHECKS:
+    for check in checks_of(pipeline.traits):
         if not check.is_warning:
             verdict = check.run(pipeline, spark, EVERYTHING)
             assert verdict.passed, f"{check.name}: {verdict.summary}"

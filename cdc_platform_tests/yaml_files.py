@@ -6,6 +6,8 @@ from typing import Any, Final
 import yaml
 
 from cdc_platform.components.loading import COMPONENTS
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.sources.spanner.settings import SpannerSettings
 
 TYPE: Final = next(iter(COMPONENTS))
 """The type of a pipeline that reads a Spanner change stream."""
@@ -29,3 +31,9 @@ def write_defs(folder: Path, attributes: dict[str, Any] | None = None, type_name
     document = {"type": type_name, "attributes": attributes if attributes is not None else bank_attributes()}
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     return path
+
+
+def change_stream_of(settings: PipelineSettings) -> SpannerSettings:
+    """Return what a pipeline is told of its change stream."""
+    assert isinstance(settings.source, SpannerSettings)
+    return settings.source

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from cdc_platform.model.schema_policy import SchemaPolicy
+
 
 @dataclass(frozen=True)
 class SourceTraits:
@@ -23,6 +25,9 @@ class SourceTraits:
         leaves_values_out: whether changes may lack values that have not changed.
         has_keyless_tables: whether tables may have no key, so that their rows get one: see model/keyless.py.
         completes_log: whether the log has these values all the same, found where they were seen last.
+        knows_addresses: whether deletes may know their row by its physical address only.
+        schema_policies: tables whose columns do not follow the source's, with what becomes of events that
+            have others; `*` stands for all that are not named.
     """
 
     hands_out_events: bool
@@ -36,6 +41,13 @@ class SourceTraits:
     leaves_values_out: bool = False
     has_keyless_tables: bool = False
     completes_log: bool = False
+    knows_addresses: bool = False
+    schema_policies: tuple[tuple[str, SchemaPolicy], ...] = ()
+
+    def schema_policy_of(self, table: str) -> SchemaPolicy:
+        """Return what becomes of events whose table had other columns."""
+        policies = dict(self.schema_policies)
+        return policies.get(table, policies.get("*", SchemaPolicy.EVOLVE))
 
 
 CHANGE_STREAM = SourceTraits(

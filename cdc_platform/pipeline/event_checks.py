@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.records import RecordKind
+from cdc_platform.model.order_key import SEPARATOR
+from cdc_platform.model.records import ModType, RecordKind
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.verdict import Scope, Verdict
@@ -127,7 +128,7 @@ def _told(waiting: Mapping[str, Any]) -> str:
 
 def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
     """Count rows that a repeated snapshot of their table does not have, and that nobody has changed since."""
-    begun = _repeated(pipeline)
+    begun = _repeated(pipeline, spark)
     stale: defaultdict[str, list[str]] = defaultdict(list)
     if begun:
         for row in _unseen(spark.table(pipeline.lake.spark_system_table(LOG)), begun).collect():
@@ -146,22 +147,17 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> V
     )
 
 
-def _repeated(pipeline: Pipeline) -> Mapping[str, str]:
-    """Return, by table, the order key with which its newest snapshot begins, where there were several."""
-    condition = f"kind = '{RecordKind.DATA_CHANGE.value}' and mod_type = 'SNAPSHOT'"
-    columns = ("kind", "mod_type", "table_name", "record_order", "event")
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    raw = pipeline.lake.system_table(RAW)
-    for batch in raw.scan(row_filter=condition, selected_fields=columns).to_arrow_batch_reader():
-        for table, order, metadata in _orders(batch.to_pylist()):
-            if json.loads(metadata or "{}").get("snapshot") != "incremental":
-                # All rows of a snapshot share its position.
-                found[table].add(order.split(" ")[0])
-    return {table: max(positions) for table, positions in found.items() if len(positions) > 1}
-
-
-def _orders(rows: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str, str | None]]:
-    return ((row["table_name"], row["record_order"], row["event"]["metadata"]) for row in rows)
+def _repeated(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, str]:
+    """Return, by table, the position of its newest snapshot, where there were several."""
+    raw = spark.table(pipeline.lake.spark_system_table(RAW)).where(
+        (F.col("kind") == RecordKind.DATA_CHANGE.value) & (F.col("mod_type") == ModType.SNAPSHOT.value)
+    )
+    # All rows of a snapshot share its position, the first part of their order keys.
+    positions = raw.where("get_json_object(event.metadata, '$.snapshot') <> 'incremental'").selectExpr(
+        "table_name", f"split_part(record_order, '{SEPARATOR}', 1) as position"
+    )
+    found = positions.groupBy("table_name").agg(F.max("position"), F.min("position")).collect()
+    return {table: newest for table, newest, oldest in found if newest != oldest}
 
 
 def _unseen(log: DataFrame, begun: Mapping[str, str]) -> DataFrame:

@@ -20,9 +20,11 @@ from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.model.schema_events import SchemaEvent
+from cdc_platform.model.schema_policy import SchemaPolicy
 from cdc_platform.model.sightings import SeenColumn, Sighting, find_events, is_news, parse_column_types
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.schema_policies import first_columns, kept_shapes
 from cdc_platform.sources.spanner.copy_pieces import columns_from_text
 
 SAVE_EVERY_TICKS: Final = 20
@@ -118,7 +120,12 @@ def _find(
         and is_news(history, found.table, found.columns, is_whole=found.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
-    sightings = _sightings(pipeline, window, tables) if tables else {}
+    kept = {name for name in tables if pipeline.traits.schema_policy_of(name) is not SchemaPolicy.EVOLVE}
+    sightings = _sightings(pipeline, window, tables - kept) if tables - kept else {}
+    if kept:
+        begun = first_columns(kept_shapes(pipeline, window), history)
+        # Its whole shape is known, and the events that tell of another one are in quarantine.
+        sightings |= {name: [Sighting(mark.position_micros, begun[name], is_whole=True)] for name in begun}
     for name in tables & copies.keys():
         told = [*sightings.get(name, ()), copies[name]]
         sightings[name] = sorted(told, key=lambda sighting: sighting.micros)

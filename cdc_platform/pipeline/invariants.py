@@ -240,7 +240,7 @@ CHECKS: tuple[Check, ...] = (
         "what else events leave in doubt.",
         every_tick=False,
         run=check_values,
-        applies=lambda traits: traits.leaves_values_out,
+        applies=lambda traits: traits.leaves_values_out and traits.comes_in_order,
         is_warning=True,
     ),
     Check(
@@ -250,7 +250,7 @@ CHECKS: tuple[Check, ...] = (
         "that a repeated snapshot does not have.",
         every_tick=False,
         run=check_snapshots,
-        applies=lambda traits: traits.leaves_values_out,
+        applies=lambda traits: traits.leaves_values_out and traits.comes_in_order,
         is_warning=True,
     ),
     Check(

@@ -33,9 +33,12 @@ from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import TIMESTAMP
 from cdc_platform.model.timestamps import to_datetime
-from cdc_platform.pipeline.evolve import between_positions, data_changes_between, evolve_tables
+from cdc_platform.pipeline.addresses import tells_addresses, with_found_keys
+from cdc_platform.pipeline.evolve import between_positions, data_changes_between, evolve_tables, known_through
+from cdc_platform.pipeline.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.resolve import complete_changes
+from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.spark.keyless import IS_UNNUMBERED, number_copies
 from cdc_platform.spark.order import (
@@ -148,6 +151,12 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
         replayed = load_replays(lake).origins
         log = _remembered(pipeline, spark, window, everything=bool(replayed))
         records = without_repeated(records, log, pipeline.traits, replayed)
+    condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
+    if pipeline.traits.knows_addresses and tells_addresses(pipeline, condition):
+        records = with_shifted_keys(pipeline, records, condition)
+        records = with_found_keys(pipeline, records, raw, condition)
+    if pipeline.traits.schema_policies:
+        records = with_refusals(pipeline, records, condition, known_through(pipeline, window.mark.tick))
     ordered = order_records(
         records, window.mark.next_ordinal, expected, pipeline.known_tables, pipeline.traits
     ).persist()

@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.components.loading import find_pipelines, load_definitions, load_settings
 from cdc_platform.errors import SettingError
-from cdc_platform_tests.yaml_files import TYPE, bank_attributes, write_defs
+from cdc_platform_tests.yaml_files import TYPE, bank_attributes, change_stream_of, write_defs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -17,7 +17,7 @@ def test_the_example_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPANNER_EMULATOR_HOST", "localhost:9010")
     settings = load_settings(EXAMPLES / "bank" / "defs.yaml")
     assert (settings.name, settings.tables) == ("bank", ("accounts", "transfers"))
-    assert settings.source.emulator_host == "localhost:9010"
+    assert change_stream_of(settings).emulator_host == "localhost:9010"
 
 
 def test_a_relative_lake_lies_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ def test_templates_read_the_environment(tmp_path: Path, monkeypatch: pytest.Monk
     source = {**bank_attributes()["source"], "database": "{{ env.BANK_DATABASE }}"}
     attributes = bank_attributes(source=source, spark={"remote": "{{ env.BANK_REMOTE }}"})
     settings = load_settings(write_defs(tmp_path, attributes))
-    assert (settings.source.database, settings.spark.remote) == ("ledger", None)
+    assert (change_stream_of(settings).database, settings.spark.remote) == ("ledger", None)
 
 
 @pytest.mark.parametrize("password", ["0123", "123", "1e5", "1.10", "'quoted'", "[1]", "p@ss%/", "True"])
@@ -69,7 +69,7 @@ def test_names_of_the_source_stay_as_they_are(
         source={**source, "database_role": name}, tables=[name, "{{ env.BANK_NAME }}"]
     )
     settings = load_settings(write_defs(tmp_path, attributes))
-    found = settings.source
+    found = change_stream_of(settings)
     assert {name} == {found.project, found.instance, found.database, found.change_stream, found.database_role}
     assert settings.tables == (name, name)
 
@@ -91,7 +91,7 @@ def test_a_variable_may_hold_all_of_a_list_or_group(tmp_path: Path, monkeypatch:
 
 def test_the_request_tag_names_the_pipeline(tmp_path: Path) -> None:
     """Spanner's statistics tell which pipeline made a request."""
-    assert load_settings(write_defs(tmp_path)).source.request_tag == "cdc_platform/bank"
+    assert change_stream_of(load_settings(write_defs(tmp_path))).request_tag == "cdc_platform/bank"
 
 
 BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [

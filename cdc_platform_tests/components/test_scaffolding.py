@@ -9,7 +9,7 @@ from dagster.components.scaffold.scaffold import NoParams
 
 from cdc_platform.components.loading import load_settings
 from cdc_platform.components.scaffolding import SpannerPipelineScaffolder
-from cdc_platform_tests.yaml_files import TYPE
+from cdc_platform_tests.yaml_files import TYPE, change_stream_of
 
 
 def request(
@@ -30,7 +30,7 @@ def test_the_file_loads_and_is_named_after_its_folder(
     (tmp_path / folder).mkdir()
     SpannerPipelineScaffolder().scaffold(request(tmp_path / folder))
     settings = load_settings(tmp_path / folder / "defs.yaml")
-    assert (name, "my-project") == (settings.name, settings.source.project)
+    assert (name, "my-project") == (settings.name, change_stream_of(settings).project)
 
 
 def test_every_setting_of_the_first_hour_has_a_comment(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from cdc_platform.demo.bank import BankSettings
 from cdc_platform.demo.home import COMPONENT, REMOTE_VARIABLE, DemoHome, find_start, open_home, prepare_home
 from cdc_platform.errors import SettingError
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
-from cdc_platform_tests.yaml_files import TYPE
+from cdc_platform_tests.yaml_files import TYPE, change_stream_of
 
 BANK = BankSettings("127.0.0.1:9010")
 MINUTE = 60_000_000
@@ -54,7 +54,7 @@ def test_the_pipeline_of_the_home_loads(tmp_path: Path, monkeypatch: pytest.Monk
         assert not prepare_home(home, BANK)
     monkeypatch.delenv(REMOTE_VARIABLE, raising=False)
     settings = load_settings(home.defs)
-    assert (settings.name, settings.source.emulator_host) == ("bank", BANK.host)
+    assert (settings.name, change_stream_of(settings).emulator_host) == ("bank", BANK.host)
     assert (settings.lake.path, settings.spark.remote) == (str(home.lake), None)
     monkeypatch.setenv(REMOTE_VARIABLE, "sc://127.0.0.1:1")
     assert load_settings(home.defs).spark.remote == "sc://127.0.0.1:1"
@@ -69,7 +69,7 @@ def test_the_same_bank_goes_on(tmp_path: Path, stream: Stream) -> None:
         assert prepare_home(home, BankSettings("127.0.0.1:9999"))
     assert home.lake.exists()
     assert start_of(home) == stream.created_micros
-    assert load_settings(home.defs).source.emulator_host == "127.0.0.1:9999"
+    assert change_stream_of(load_settings(home.defs)).emulator_host == "127.0.0.1:9999"
 
 
 def test_another_bank_begins_a_lake(tmp_path: Path, stream: Stream) -> None:

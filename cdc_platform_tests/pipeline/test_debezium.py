@@ -133,34 +133,45 @@ def test_what_events_leave_in_doubt(
     pipeline = open_pipeline(PipelineSettings(f"debezium_{next(_serial)}", told, session_lake))
     identities, unseen = (lines_of(capture) for capture in captures)
     sent = Connector(commit=2**62, lsn=2**62)
+    sent.begin()
+    sent.update(50, n=1, big=DEFAULT_PLACEHOLDER)
+    sent.end()
+    unknown = len(sent.lines)
+    sent.begin()
+    sent.move(50, 51, n=2, big=DEFAULT_PLACEHOLDER)
+    sent.end()
     sent.emit("c29vbg==", transactional=False)
     sent.begin()
     sent.insert(99)
-    half = len(identities) // 2
-    for portions in (
-        (identities[:half], unseen[:9], snapshot(100, [1, 2, 3])),
-        (identities[half:], unseen[9:], [*snapshot(800, [2, 5]), *sent.lines]),
+    ends = [number for number, line in enumerate(identities, start=1) if '"status":"END"' in line]
+    half = ends[len(ends) // 2]
+    for is_end, portions in enumerate(
+        (
+            (identities[:half], unseen[:8], [*snapshot(100, [1, 2, 3]), *sent.lines[:unknown]]),
+            (identities[half:], unseen[8:], [*snapshot(800, [2, 5]), *sent.lines[unknown:]]),
+        )
     ):
         for name, lines in zip((*captures, "orders"), portions, strict=True):
             append(tmp_path / f"{name}.jsonl", [f"{line.rstrip()}\n" for line in lines])
         pipeline = sync(pipeline, spark)
         warned = failed_checks(pipeline, spark)
         unresolved = warned["values_resolved"].split(". ")[0].split("; ")
-        if portions[0] is identities[:half]:
+        if not is_end:
             assert warned.keys() == {"values_resolved"}
-            assert unresolved[0] == "4 values are unresolved"
+            assert unresolved[0] == "5 values are unresolved"
     assert warned.keys() == {"values_resolved", "snapshots_agree", "transactions_arrive"}
     assert unresolved == [
-        "2 values are unresolved",
+        "3 values are unresolved",
         '`public.items` {"id":20}: big',
         '`public.items` {"id":20}: other',
+        '`public.orders` {"id":51}: big',
     ]
     assert "REPLICA IDENTITY FULL `public.items`" in warned["values_resolved"]
     assert warned["snapshots_agree"].startswith(
         '2 rows of `public.orders` are not in its newest snapshot, such as {"id":1}, {"id":3}'
     )
     assert (
-        "Transaction 701, committed at 2023-11-14T22:13:20.701000Z, waits: 1 "
+        "Transaction 703, committed at 2023-11-14T22:13:20.703000Z, waits: 1 "
         in warned["transactions_arrive"]
     )
     for name in ("ri_default", "ri_full", "ri_full_no_key", "ri_index_no_key", "ri_switch"):

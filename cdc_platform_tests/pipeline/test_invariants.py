@@ -18,7 +18,8 @@ from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schemas import CHANGE_LOG
 from cdc_platform.model.slices import Slice, SliceOutcome
 from cdc_platform.model.table_options import TableOptions
-from cdc_platform.pipeline.invariants import CHECKS
+from cdc_platform.model.traits import CHANGE_STREAM
+from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
@@ -142,6 +143,8 @@ def insert_again(pipeline: Pipeline, spark: "SparkSession") -> None:
         feed(pipeline, at_micros + SECOND - 1, record)
         run_steps(pipeline, spark)
 
+
+CHECKS = checks_of(CHANGE_STREAM)
 
 DAMAGES: list[tuple[str, Damage]] = [
     ("nothing_lost", log_sql("DELETE FROM {log} WHERE keys LIKE '%\"1\"%'")),

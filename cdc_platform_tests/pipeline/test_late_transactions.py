@@ -13,7 +13,7 @@ from cdc_platform.model.held import HeldFilter
 from cdc_platform.model.records import ModType
 from cdc_platform.model.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.explain import explain_row
-from cdc_platform.pipeline.invariants import CHECKS
+from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.rebuild import rebuild_table
@@ -53,7 +53,7 @@ def failures(pipeline: Pipeline, spark: "SparkSession") -> dict[str, str]:
     """Return what the checks that fail say, of those that need no source."""
     verdicts = {
         check.name: check.run(pipeline, spark, EVERYTHING)
-        for check in CHECKS
+        for check in checks_of(pipeline.traits)
         if check.name not in NEEDS_SOURCE
     }
     return {name: verdict.summary for name, verdict in verdicts.items() if not verdict.passed}

@@ -33,6 +33,7 @@ from cdc_platform_tests.pipelines import (
 from cdc_platform_tests.sources.spanner.fake_server import Plain, change_row, to_value
 from cdc_platform_tests.strategies import CAPTURES
 from cdc_platform_tests.type_cases import Forms, TypeCase, type_cases
+from cdc_platform_tests.yaml_files import change_stream_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -215,7 +216,7 @@ def test_every_type_arrives_as_the_source_has_it(spark: "SparkSession", session_
     }
     pipeline = make_pipeline(session_lake, [table for table, _ in tables.values()])
     kept = [f"{name}.{text}" for name in tables for text in ("nanoseconds", "nanosecondss")]
-    told = replace(pipeline.settings.source, nanosecond_columns=tuple(kept))
+    told = replace(change_stream_of(pipeline.settings), nanosecond_columns=tuple(kept))
     pipeline = replace(pipeline, settings=replace(pipeline.settings, source=told))
     source = source_of(pipeline)
     source.rows_at = lambda name, _micros: iter([tables[name][1].batch(tables[name][0])])

@@ -6,8 +6,8 @@ from hashlib import sha256
 from typing import Final
 
 from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.schema_policy import SchemaPolicy
 from cdc_platform.model.table_options import DELETED, DELETED_AT
-from cdc_platform.sources.datastream.policies import SchemaPolicy
 
 EVENT_ID: Final = "_event_id"
 """Key of a table without one whose events are all kept."""

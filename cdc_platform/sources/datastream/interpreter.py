@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.datastream.envelope import Envelope
@@ -17,12 +18,6 @@ from cdc_platform.sources.datastream.positions import PositionRules
 from cdc_platform.sources.datastream.row_keys import digest_of, dump, key_of_metadata, key_of_row
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 
-ROW_ID_ONLY: Final = "The event deletes a row that it knows by its ROWID only"
-"""How the reason of a fault begins that is cured by finding the row's key: Oracle's rollback of an insert."""
-ROW_ID: Final = "row_id"
-"""In the metadata of Oracle's events: the physical address of the row."""
-ORDER_KEY: Final = "_order_key"
-"""In the metadata of a fault: the order key that the event has."""
 READ_METHOD: Final = "_read_method"
 SCHEMA_KEY: Final = "_schema_key"
 """In the metadata of every event: how it was read, and by which schema."""
@@ -193,10 +188,10 @@ def _is_row_id_only(envelope: Envelope, kind: SourceKind, layout: Layout) -> boo
 
 
 def _known_by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEvent:
-    row_id = envelope.values.get("ROWID") or envelope.source_metadata.get(ROW_ID)
-    metadata = {**envelope.source_metadata, ROW_ID: row_id, ORDER_KEY: key}
+    row_id = envelope.values.get("ROWID") or envelope.source_metadata.get(ADDRESS)
+    metadata = {**envelope.source_metadata, ADDRESS: row_id, ORDER_KEY: key}
     return FaultyEvent(
-        reason=f"{ROW_ID_ONLY}: {row_id}",
+        reason=f"{ADDRESS_ONLY}: {row_id}",
         text=to_text(envelope),
         position=envelope.position,
         table=layout.table,

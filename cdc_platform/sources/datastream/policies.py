@@ -34,14 +34,3 @@ class KeylessPolicy(StrEnum):
     not tell the row before it goes to quarantine."""
     REFUSE = "refuse"
     """Their events go to quarantine until a key is declared."""
-
-
-class SchemaPolicy(StrEnum):
-    """What happens when the schema of a table changes."""
-
-    EVOLVE = "evolve"
-    """The lake's table follows; names that the lake cannot tell apart get a digest of themselves."""
-    FREEZE = "freeze"
-    """The table keeps the columns that it has, and new ones are left out."""
-    QUARANTINE = "quarantine"
-    """Events of another schema go to quarantine."""

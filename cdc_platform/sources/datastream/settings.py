@@ -9,10 +9,11 @@ from typing import Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.files import MOST_BYTES, MOST_FILES
+from cdc_platform.model.schema_policy import SchemaPolicy
 from cdc_platform.model.timestamps import from_rfc3339
 from cdc_platform.model.traits import SourceTraits
-from cdc_platform.sources.datastream.kinds import SOURCE_KINDS
-from cdc_platform.sources.datastream.policies import BackfillPolicy, KeylessPolicy, OrderBy, SchemaPolicy
+from cdc_platform.sources.datastream.kinds import SOURCE_KINDS, SourceKind
+from cdc_platform.sources.datastream.policies import BackfillPolicy, KeylessPolicy, OrderBy
 from cdc_platform.sources.datastream.stream_settings import StreamSettings
 
 ALL_TABLES: Final = "*"
@@ -148,6 +149,10 @@ class DatastreamSettings:
             repeats_within_s=self.late_files_s,
             tombstones_s=self.tombstone_retention_s,
             leaves_values_out=bool(self.null_means_unchanged),
+            knows_addresses=self.source in (None, SourceKind.ORACLE.value),
+            schema_policies=tuple(
+                (table, SchemaPolicy(policy)) for table, policy in sorted(self.schema_policy.items())
+            ),
         )
 
     @property

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from cdc_platform.model.addresses import ADDRESS
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.records import ModType
-from cdc_platform.sources.datastream.interpreter import ROW_ID
 
 Row = dict[str, Any]
 
@@ -63,5 +63,5 @@ def _passes_by(removal: SourceEvent, written: SourceEvent) -> bool:
 
 
 def _row_id(event: SourceEvent) -> str | None:
-    found: str | None = json.loads(event.metadata or "{}").get(ROW_ID)
+    found: str | None = json.loads(event.metadata or "{}").get(ADDRESS)
     return found

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from cdc_platform.model.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.envelope_texts import from_text
-from cdc_platform.sources.datastream.interpreter import NOTE, ORDER_KEY, ROW_ID, ROW_ID_ONLY, Interpreter
+from cdc_platform.sources.datastream.interpreter import NOTE, Interpreter
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope
 from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
@@ -271,11 +272,11 @@ def test_a_delete_without_a_payload_needs_the_key_elsewhere() -> None:
 def test_a_rollback_that_knows_its_row_by_rowid(payload: dict[str, Any]) -> None:
     """Oracle's inverse of an insert waits for whoever finds the row's key, and then is a plain delete."""
     found = fault(oracle(payload, change_type="DELETE"))
-    assert found.reason.startswith(ROW_ID_ONLY)
+    assert found.reason.startswith(ADDRESS_ONLY)
     metadata = json.loads(found.metadata or "")
     again = Interpreter(DatastreamSettings("stream")).interpret(from_text(found.text), keys='{"id":1}')
     assert isinstance(again, SourceEvent)
-    assert ("AAA", again.order_key) == (metadata[ROW_ID], metadata[ORDER_KEY])
+    assert ("AAA", again.order_key) == (metadata[ADDRESS], metadata[ORDER_KEY])
     assert (again.mod_type, again.keys) == ("DELETE", '{"id":1}')
 
 

@@ -1,11 +1,16 @@
 """Keys that change: both halves in any order, and statements that move many keys at once."""
 
+import json
 from itertools import permutations
 from typing import Any, Final, NamedTuple
 
 import pytest
 
+from cdc_platform.model.addresses import ADDRESS
 from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.key_shifts import Half as KeyHalf
+from cdc_platform.model.key_shifts import shifted_orders
+from cdc_platform.model.records import ModType
 from cdc_platform.sources.datastream.interpreter import Interpreter
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope
@@ -142,3 +147,49 @@ def test_deletes_of_one_redo_record_all_count() -> None:
     removals = [Half("DELETE", half.key, half.row, "t2", 9) for half in BORN]
     events = [oracle(half) for half in (*BORN, *removals)]
     assert {()} == outcomes([{**event, "uuid": f"u{n}"} for n, event in enumerate(events)])
+
+
+SHIFTS: Final = [
+    moves(("D", 1, "A"), ("I", 2, "A"), ("D", 2, "B"), ("I", 3, "B")),
+    moves(("D", 2, "B"), ("I", 3, "B"), ("D", 1, "A"), ("I", 2, "A")),
+    moves(("D", 1, "A"), ("I", 2, "A"), ("D", 2, "B"), ("I", 1, "B")),
+    moves(("D", 1, "A"), ("I", 3, "A"), ("D", 3, "A"), ("I", 1, "A")),
+    # Up, and down again.
+    moves(("D", 1, "A"), ("I", 2, "A"), ("D", 2, "A"), ("I", 1, "A")),
+]
+
+
+@pytest.mark.parametrize("halves", SHIFTS)
+def test_orders_of_shifted_keys_say_the_same_in_any_order(halves: tuple[Half, ...]) -> None:
+    """Where the newest order key of each key counts, each order of ticks ends as the addresses say."""
+    interpreter = Interpreter(DatastreamSettings("stream"))
+    events = [interpreter.interpret(to_envelope(oracle(half))) for half in (*BORN, *halves)]
+    assert all(isinstance(event, SourceEvent) for event in events)
+    changes = [event for event in events if isinstance(event, SourceEvent)]
+    expected = dict(_outcome(tuple(changes)))
+    for order in permutations(changes):
+        assert expected == _newest([[change] for change in order])
+    assert expected == _newest([changes]) == _newest([changes[:4], changes[4:], changes])
+
+
+def _newest(ticks: list[list[SourceEvent]]) -> dict[str, str]:
+    """Return the rows that ticks leave, each of which gives its halves their order among those of before."""
+    newest: dict[str, tuple[str, SourceEvent]] = {}
+    earlier: list[KeyHalf] = []
+    for tick in ticks:
+        ours = [_key_half(change) for change in tick]
+        moved = shifted_orders(ours, earlier)
+        earlier += ours
+        for change in tick:
+            ranked = (moved.get(change.event_id, change.order_key), change)
+            known = newest.setdefault(change.keys, ranked)
+            newest[change.keys] = max(known, ranked, key=lambda one: one[0])
+    living = {keys: one for keys, (_, one) in sorted(newest.items()) if one.mod_type is not ModType.DELETE}
+    return {keys: json.loads(one.new_values or "{}")["row"] for keys, one in living.items()}
+
+
+def _key_half(change: SourceEvent) -> KeyHalf:
+    address = json.loads(change.metadata or "{}")[ADDRESS]
+    is_removal = change.mod_type is ModType.DELETE
+    place = (change.table, change.transaction_id, change.keys, address, change.order_key)
+    return KeyHalf(change.event_id, *place, is_removal)

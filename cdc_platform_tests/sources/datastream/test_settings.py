@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.sources.datastream.policies import KeylessPolicy, SchemaPolicy
+from cdc_platform.model.schema_policy import SchemaPolicy
+from cdc_platform.sources.datastream.policies import KeylessPolicy
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 
 FULL = DatastreamSettings(

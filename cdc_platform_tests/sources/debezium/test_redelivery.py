@@ -39,6 +39,16 @@ class Connector:
         row = {"id": key, "n": n} if key is not None else {"n": n}
         self._data("c", {"id": key} if key is not None else None, row, lsn)
 
+    def update(self, key: int, **row: Any) -> None:
+        """Update a row."""
+        self._data("u", {"id": key}, {"id": key, **row}, None)
+
+    def move(self, old: int, new: int, **row: Any) -> None:
+        """Change the key of a row."""
+        lsn = self.lsn + 10
+        self._data("d", {"id": old}, None, lsn, {"__debezium.newkey": {"id": new}})
+        self._data("c", {"id": new}, {"id": new, **row}, lsn, {"__debezium.oldkey": {"id": old}})
+
     def truncate(self) -> None:
         """Empty the table."""
         self._data("t", None, None, None)
@@ -63,9 +73,11 @@ class Connector:
             self.insert(key, self.transaction)
         self.end()
 
-    def _data(self, op: str, key: Any, after: Any, lsn: int | None) -> None:
+    def _data(
+        self, op: str, key: Any, after: Any, lsn: int | None, headers: dict[str, Any] | None = None
+    ) -> None:
         self.lsn = self.lsn + 10 if lsn is None else lsn
-        self.lines.append(line(envelope(op, after=after, **self._place()), key))
+        self.lines.append(line(envelope(op, after=after, **self._place()), key, headers=headers or {}))
 
     def _place(self) -> dict[str, Any]:
         self.order += 1

@@ -1,0 +1,76 @@
+"""Ticks that end between any two of their commits: nothing of Datastream's files is lost or doubled."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.table_options import TableOptions
+from cdc_platform.pipeline import order, tick
+from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.pipeline.tick import run_tick
+from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_state
+from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync, user
+from cdc_platform_tests.pipelines import log_rows, quarantined_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+STEPS: Final[list[tuple[ModuleType, str]]] = [
+    (tick, "read_generations"),  # the raw records are committed, and nothing else
+    (order, "_bury"),  # quarantine and tombstones, too, but not the log
+    (tick, "order_changes"),
+    (tick, "merge_tables"),
+    (tick, "extend_histories"),
+    (tick, "publish_cut"),
+]
+
+
+def fatal(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a step that is done, and after which the process ends."""
+
+    def run(*args: Any, **named: Any) -> None:
+        step(*args, **named)
+        raise Killed
+
+    return run
+
+
+def test_a_kill_after_each_commit_changes_nothing(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each tick is killed at another place, while late, repeated and broken events come; the end is right."""
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path, {"users": TableOptions(history=True)})
+    events: list[MadeEvent] = []
+    for number, (module, name) in enumerate(STEPS):
+        position = 100 - number if number % 2 else 100 + number
+        events += [
+            user(f"a{number}", "INSERT", 10 + number, number),
+            user(f"b{number}", "UPDATE-INSERT", position, 99),
+            user(f"c{number}", "DELETE", position, 50 + number % 2),
+        ]
+        folder.write(events[-5:])
+        folder.put(folder.path / f"shop_users/2027/01/15/08/00/bad{number}.jsonl", b'{"uuid": \n')
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, fatal(getattr(module, name)))
+            with pytest.raises(Killed):
+                run_tick(open_pipeline(pipeline.settings), spark)
+    pipeline = sync(pipeline, spark)
+    expected = sorted(end_state(events).values(), key=lambda row: int(row["id"]))
+    assert expected == found_rows(pipeline, "users")
+    logged = Counter(row["record_id"] for row in log_rows(pipeline))
+    assert {f"{event.uuid}/{event.uuid}": 1 for event in events} == logged
+    assert len(STEPS) == len(quarantined_rows(pipeline))
+    assert failed_checks(pipeline, spark) == {}

@@ -1,0 +1,121 @@
+"""Oracle: rollbacks that know their row by its ROWID only, and statements that shift keys."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from cdc_platform.lake.quarantine import load_held
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.held import HeldFilter
+from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.pipeline.replay import replay_records
+from cdc_platform_tests.datastream_files import ORIGIN, StreamFolder
+from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+FOLDER: Final = "HR_JOBS/2027/01/15/08/00"
+
+
+def line(uuid: str, change: str, scn: int, row_id: str, row: dict[str, Any], tx_id: str = "") -> bytes:
+    """Return the line of an event of the table `JOBS`."""
+    moment = to_rfc3339(ORIGIN + scn * 1_000_000)
+    event = {
+        "uuid": uuid,
+        "read_timestamp": moment,
+        "source_timestamp": moment,
+        "object": "HR_JOBS",
+        "read_method": "oracle-cdc-logminer",
+        "stream_name": "projects/1/locations/here/streams/hr",
+        "schema_key": "a1",
+        "sort_keys": [],
+        "source_metadata": {
+            "schema": "HR",
+            "table": "JOBS",
+            "database": "XE",
+            "row_id": row_id,
+            "scn": scn,
+            "rs_id": " 0x0000d4.000091be.0010 ",
+            "ssn": 0,
+            "primary_keys": ["id"],
+            "change_type": change,
+            "is_deleted": "DELETE" in change,
+            "tx_id": tx_id or uuid,
+        },
+        "payload": row,
+    }
+    return json.dumps(event).encode() + b"\n"
+
+
+def rollback(uuid: str, scn: int, row_id: str) -> bytes:
+    """Return the line of a delete that tells no more than the row's address."""
+    return line(uuid, "DELETE", scn, row_id, {"ROWID": row_id})
+
+
+def test_a_rollback_finds_the_row_that_it_takes_away(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """It does in the same file, in an older one, and by a replay once the insert has come; else it waits.
+
+    A row that was deleted at the address before is not the one that is meant.
+    """
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path, {})
+    put = {
+        "one": line("a", "INSERT", 100, "R1", {"id": 1}) + rollback("a-", 101, "R1"),
+        "two": line("b", "INSERT", 100, "R2", {"id": 2}) + line("c", "INSERT", 100, "R3", {"id": 3}),
+        "three": line("d", "INSERT", 90, "R4", {"id": 4}) + line("d-", "DELETE", 95, "R4", {"id": 4}),
+        "four": rollback("e-", 111, "R4") + rollback("f-", 111, "R5"),
+    }
+    for name, data in put.items():
+        folder.put(tmp_path / FOLDER / f"{name}.jsonl", data)
+    pipeline = sync(pipeline, spark)
+    assert found_rows(pipeline, "JOBS") == [{"id": 2}, {"id": 3}]
+    assert sorted(held.record_id[:2] for held in load_held(pipeline.lake)) == ["e-", "f-"]
+
+    folder.put(tmp_path / FOLDER / "five.jsonl", rollback("b-", 120, "R2"))
+    # Late: the row had the address after the older one was gone.
+    folder.put(tmp_path / FOLDER / "six.jsonl", line("e", "INSERT", 110, "R4", {"id": 5}))
+    pipeline = sync(pipeline, spark)
+    assert found_rows(pipeline, "JOBS") == [{"id": 3}, {"id": 5}]
+
+    replay_records(pipeline, HeldFilter(table="JOBS"))
+    pipeline = sync(pipeline, spark)
+    assert found_rows(pipeline, "JOBS") == [{"id": 3}]
+    assert [held.record_id[:2] for held in load_held(pipeline.lake)] == ["f-"]
+    assert failed_checks(pipeline, spark) == {}
+
+
+def test_keys_that_shift_belong_to_the_rows_that_have_them(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A key that is written before it is freed has its new row, in one file and over several ticks."""
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path, {}, source="oracle")
+    rows = [
+        line(f"i{key}", "INSERT", 100, f"R{key}", {"id": key, "name": f"R{key}"}) for key in (1, 2, 11, 12)
+    ]
+    folder.put(tmp_path / FOLDER / "one.jsonl", b"".join(rows))
+    # UPDATE t SET id = id + 1, twice.
+    up, later = ([shift(begin, place) for place in range(4)] for begin in (1, 11))
+    folder.put(tmp_path / FOLDER / "two.jsonl", b"".join(up))
+    folder.put(tmp_path / FOLDER / "three.jsonl", later[2] + later[0])
+    pipeline = sync(pipeline, spark)
+    folder.put(tmp_path / FOLDER / "four.jsonl", later[1] + later[3])
+    pipeline = sync(pipeline, spark)
+    expected = {2: "R1", 3: "R2", 12: "R11", 13: "R12"}
+    assert [{"id": key, "name": name} for key, name in expected.items()] == found_rows(pipeline, "JOBS")
+    assert failed_checks(pipeline, spark) == {}
+
+
+def shift(begin: int, place: int) -> bytes:
+    """Return the half at a place of a statement that gives two rows the next keys."""
+    key, row_id = begin + (place + 1) // 2, f"R{begin + place // 2}"
+    change = "UPDATE-INSERT" if place % 2 else "UPDATE-DELETE"
+    row = {"id": key, "name": row_id}
+    return line(f"s{begin}-{place}", change, 200 + place, row_id, row, tx_id=f"t{begin}")
