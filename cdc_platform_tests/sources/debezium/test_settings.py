@@ -6,12 +6,12 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.sources.debezium.connector import BinaryMode, ConnectorModes
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings import (
     DebeziumSettings,
     EngineInput,
     FilesInput,
     Input,
-    KafkaInput,
     NullPolicy,
     SnapshotPolicy,
     Strategy,

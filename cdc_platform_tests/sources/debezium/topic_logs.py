@@ -69,7 +69,7 @@ class TopicLogs:
         return self._read((), pa.Table.from_pylist([{}], MESSAGES).to_batches())
 
     def _read(self, ranges: Sequence[TopicRange], batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-        inputs = {"ranges": [asdict(one) for one in ranges]}
+        inputs: dict[str, Any] = {"ranges": [asdict(one) for one in ranges]}
         inputs |= {"state": self.ledger.get(STATE), "passed": self.ledger.get(PASSED)}
         patience_micros = int(self.kafka.transaction_patience_s * 1_000_000)
         reading = TopicsReading(self.settings.to_options(), 1, PIECE, json.dumps(inputs), patience_micros)
