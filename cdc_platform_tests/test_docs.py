@@ -7,6 +7,8 @@ from typing import Final
 
 import pytest
 
+from cdc_platform.components.loading import load_each
+
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = (
     ROOT / "README.md",
@@ -20,6 +22,7 @@ INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
 HEADING: Final = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 LINK: Final = re.compile(r"\]\((?P<target>[^()\s]+)\)")
 ELSEWHERE: Final = ("https://", "http://", "mailto:")
+DECLARED: Final = re.compile(r"^```yaml\n(type: .*?)^```", re.MULTILINE | re.DOTALL)
 MODULE: Final = re.compile(r"\bpython3? -m ([\w.]+)")
 
 
@@ -54,6 +57,15 @@ def test_programs_that_pages_start_exist(page: Path) -> None:
     """Every module that a page runs by `python -m` can be run."""
     named = MODULE.findall(page.read_text(encoding="utf-8"))
     assert [name for name in named if find_spec(name) is None] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pipelines_that_pages_declare_are_taken(page: Path, tmp_path: Path) -> None:
+    """What a page shows as a whole file can be loaded as it stands."""
+    for number, text in enumerate(DECLARED.findall(page.read_text(encoding="utf-8"))):
+        defs = tmp_path / f"{number}.yaml"
+        defs.write_text(text, encoding="utf-8")
+        assert load_each(defs)
 
 
 def test_every_page_is_linked_from_the_first() -> None:
