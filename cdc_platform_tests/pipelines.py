@@ -25,7 +25,9 @@ from cdc_platform.model.slices import ReadPlan, ReadRequest, Slice, SliceOutcome
 from cdc_platform.model.table_options import TableOptions
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.model.traits import CHANGE_STREAM
 from cdc_platform.pipeline.history import extend_histories
+from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -43,6 +45,9 @@ Mod = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Keys and new values."""
 Answer = Callable[[int, Sequence[Slice]], Sequence[RawRow]]
 """Tick and slices to the rows that they return."""
+
+CHECKS: Final = checks_of(CHANGE_STREAM)
+"""The checks of a pipeline that reads a change stream."""
 
 START: Final = 1_800_000_000_000_000
 """Where fake streams begin."""

@@ -8,7 +8,6 @@ import pytest
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType
 from cdc_platform.model.table_options import TableOptions
-from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -17,6 +16,7 @@ from cdc_platform.pipeline.verdict import EVERYTHING, Verdict
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
 from cdc_platform_tests.pipelines import (
     ACCOUNTS,
+    CHECKS,
     START,
     data_change,
     feed,
