@@ -20,9 +20,9 @@ from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.lake import LOG, Lake
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline.follow import follow_source
-from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform_tests.emulator_fixtures import BankStream, make_bank, required
+from cdc_platform_tests.pipelines import CHECKS
 from cdc_platform_tests.programs import BANK, COMMAND_LINE, Program, running_demo, start
 from cdc_platform_tests.spark_fixtures import TEST_SPARK, require_java
 from cdc_platform_tests.traffic import prove_end

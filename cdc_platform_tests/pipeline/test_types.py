@@ -13,7 +13,6 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.model.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
 from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.spanner.batches import to_batch
 from cdc_platform.sources.spanner.columns import to_arrow
@@ -22,6 +21,7 @@ from cdc_platform.sources.spanner.slice_reader import RECORD_FORMS
 from cdc_platform.sources.spanner.snapshot import table_arrow_schema
 from cdc_platform_tests.history import JsonValue, RawRow, type_json
 from cdc_platform_tests.pipelines import (
+    CHECKS,
     START,
     feed,
     found_table,
