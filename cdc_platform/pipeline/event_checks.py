@@ -39,9 +39,10 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verd
     total = unresolved.count()
     shown = unresolved.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
     doubts = _findings(pipeline, spark)
-    shares = _shares(log)
+    # Datastream refuses this identity.
+    shares = _shares(log) if pipeline.traits.comes_in_order else {}
     advised = sorted(
-        {row["table_name"] for row in unresolved.select("table_name").distinct().collect()}
+        {row["table_name"] for row in unresolved.select("table_name").distinct().collect() if shares}
         | {name for name, (lacking, updates) in shares.items() if _pays(lacking, updates)}
     )
     parts = [
