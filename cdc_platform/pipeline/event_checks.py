@@ -39,16 +39,16 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verd
     total = unresolved.count()
     shown = unresolved.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
     doubts = _findings(pipeline, spark)
-    # Datastream refuses this identity.
-    shares = _shares(log) if pipeline.traits.comes_in_order else {}
+    shares = _shares(log)
     advised = sorted(
-        {row["table_name"] for row in unresolved.select("table_name").distinct().collect() if shares}
+        {row["table_name"] for row in unresolved.select("table_name").distinct().collect()}
         | {name for name, (lacking, updates) in shares.items() if _pays(lacking, updates)}
     )
     parts = [
         f"{total} values are unresolved" + "".join(f"; `{row[0]}` {row[1]}: {row[2]}" for row in shown),
         *(f"{doubts[name]} {words}" for name, words in FINDINGS.items() if doubts[name]),
-        *(_advice(name, *shares.get(name, (0, 0))) for name in advised),
+        # Datastream refuses this identity.
+        *(_advice(name, *shares.get(name, (0, 0))) for name in advised if pipeline.traits.comes_in_order),
     ]
     return Verdict(
         passed=total == 0 and not doubts["lossy_nulls"],
