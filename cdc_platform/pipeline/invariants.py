@@ -240,7 +240,7 @@ CHECKS: tuple[Check, ...] = (
         "what else events leave in doubt.",
         every_tick=False,
         run=check_values,
-        applies=lambda traits: traits.leaves_values_out and traits.comes_in_order,
+        applies=lambda traits: traits.leaves_values_out,
         is_warning=True,
     ),
     Check(
