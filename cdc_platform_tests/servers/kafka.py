@@ -53,6 +53,8 @@ offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 auto.create.topics.enable=false
+log.retention.ms=-1
+log.message.timestamp.after.max.ms=9223372036854775807
 log.cleaner.backoff.ms=100
 log.initial.task.delay.ms=100
 """
