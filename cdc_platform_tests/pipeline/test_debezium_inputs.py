@@ -121,7 +121,7 @@ def test_a_compacted_topic_and_one_whose_messages_were_deleted(
 ) -> None:
     """Gaps between offsets are none in the rows; what is gone unread is told, and skipped on demand only."""
     topic, lines = "compacted.public.accounts", _renamed(ACCOUNTS, "compacted.public.accounts")
-    kafka.create(topic, 1, cleanup_policy="compact", segment_ms="50", min_cleanable_dirty_ratio="0.01")
+    kafka.create(topic, 1, cleanup_policy="compact,delete", segment_ms="50", min_cleanable_dirty_ratio="0.01")
     kafka.send(lines, {})
     _wait_for_gaps(kafka, topic, json.loads(lines[-1]))
     place = KafkaInput(kafka.address, "compacted[.].*")

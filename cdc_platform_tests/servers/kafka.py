@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, Final
 
 import pyspark
@@ -34,6 +34,11 @@ CONNECTOR: Final = (
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.1",
 )
+MODULE: Final = """<ivy-module version="2.0">
+<info organisation="cdc_platform" module="tests"/>
+<configurations><conf name="default"/></configurations>
+<dependencies>{}</dependencies>
+</ivy-module>"""
 STARTED_WITHIN_S: Final = 120.0
 ANSWERED_WITHIN_S: Final = 60.0
 PROPERTIES: Final = """
@@ -45,44 +50,48 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 log.dirs={folder}/data
 offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 auto.create.topics.enable=false
+log.retention.ms=-1
+log.message.timestamp.after.max.ms=9223372036854775807
 log.cleaner.backoff.ms=100
 log.initial.task.delay.ms=100
 """
 
 
-def fetch_jars(package: str, *, with_dependencies: bool) -> list[str]:
-    """Return a package's jars, from the cache that Spark's packages are in, or fetched into it."""
+def fetch_jars(packages: Sequence[str], *, with_dependencies: bool) -> tuple[str, ...]:
+    """Return the jars of packages, from the cache that Spark's packages are in, or fetched into it."""
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    folder = Path.home() / ".ivy2.5.2" / "cache"
-    found = Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}-{uuid.uuid4()}.classpath"
-    command = ["java", "-jar", str(ivy), "-error", "-cache", str(folder), "-cachepath", str(found)]
-    command += ["-dependency", *package.split(":")]
-    command += ["-confs", "default"] if with_dependencies else ["-confs", "master", "-notransitive"]
-    try:
+    wanted = "default->default" if with_dependencies else "default->master"
+    lines = [
+        '<dependency org="{}" name="{}" rev="{}" conf="{}"/>'.format(*package.split(":"), wanted)
+        for package in packages
+    ]
+    with TemporaryDirectory() as folder:
+        module, found = Path(folder) / "ivy.xml", Path(folder) / "classpath"
+        module.write_text(MODULE.format("".join(lines)), encoding="utf-8")
+        command = ["java", "-jar", str(ivy), "-error", "-ivy", str(module), "-cachepath", str(found)]
         # Two at a time would write the same files.
         with (Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            command += ["-cache", str(Path.home() / ".ivy2.5.2" / "cache")]
             subprocess.run(command, check=True, capture_output=True, timeout=300, stdin=subprocess.DEVNULL)
         jars = found.read_text(encoding="utf-8").strip().split(os.pathsep)
-    finally:
-        found.unlink(missing_ok=True)
-    assert jars != [""], f"{package} could not be fetched"
-    return jars
+    assert len(jars) >= len(packages), f"not all of {packages} could be fetched: {jars}"
+    return tuple(jars)
 
 
 @cache
 def require_jars(*packages: str, with_dependencies: bool = False) -> tuple[str, ...]:
     """Return the jars of packages: skip where they cannot be had on a laptop, fail where tests gate."""
     try:
-        found = [fetch_jars(one, with_dependencies=with_dependencies) for one in packages]
+        return fetch_jars(packages, with_dependencies=with_dependencies)
     except (AssertionError, OSError, subprocess.SubprocessError) as error:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(f"jars of Kafka cannot be fetched: {error}")
-    return tuple(jar for jars in found for jar in jars)
 
 
 @dataclass

@@ -4,6 +4,7 @@ Messages are read by Spark; only a look at the beginnings of topics, before ther
 """
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,14 @@ _DENIED: Final = frozenset(
         *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "_SSL"),
     }
 )
+_MOVING: Final = frozenset(
+    {
+        *("UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"),
+        *("OFFSET_NOT_AVAILABLE", "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_OR_PART"),
+    }
+)
+"""Partitions have another broker for leader than was known; they are asked again."""
+MOVED_S: Final = 0.2
 
 
 class KafkaClient:
@@ -47,21 +56,27 @@ class KafkaClient:
             SourceUnreachable: no broker answers.
             AccessDenied: they do not let us in, or not to a topic.
         """
+        from confluent_kafka import KafkaException
+
+        give_up_at = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self._with_offsets(self._places())
+            except KafkaException as error:
+                if _name_of(error) not in _MOVING or time.monotonic() > give_up_at:
+                    raise self._meaning(error) from error
+            time.sleep(MOVED_S)
+
+    def _places(self) -> list[tuple[str, int, str]]:
         from confluent_kafka import TopicCollection
 
-        try:
-            names = self._admin.list_topics(timeout=self._timeout_s).topics
-            topics = sorted(name for name in names if self._settings.matches(name))
-            told = (
-                self._admin.describe_topics(TopicCollection(topics), request_timeout=self._timeout_s)
-                if topics
-                else {}
-            )
-            described = [told[name].result() for name in topics]
-        except Exception as error:
-            raise self._meaning(error) from error
-        places = [(topic.name, one.id, _id_of(topic)) for topic in described for one in topic.partitions]
-        return self._with_offsets(sorted(places))
+        names = self._admin.list_topics(timeout=self._timeout_s).topics
+        topics = sorted(name for name in names if self._settings.matches(name))
+        if not topics:
+            return []
+        told = self._admin.describe_topics(TopicCollection(topics), request_timeout=self._timeout_s)
+        described = [told[name].result() for name in topics]
+        return sorted((topic.name, one.id, _id_of(topic)) for topic in described for one in topic.partitions)
 
     def _with_offsets(self, places: list[tuple[str, int, str]]) -> list[TopicPartition]:
         from confluent_kafka.admin import OffsetSpec
@@ -82,11 +97,8 @@ class KafkaClient:
         asked = {Asked(topic, number): spec for topic, number, _ in places}
         if not asked:
             return {}
-        try:
-            told = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self._timeout_s)
-            return {(one.topic, one.partition): int(found.result().offset) for one, found in told.items()}
-        except Exception as error:
-            raise self._meaning(error) from error
+        told = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self._timeout_s)
+        return {(one.topic, one.partition): int(found.result().offset) for one, found in told.items()}
 
     def beginnings(self, most: int) -> Iterator[RawMessage]:
         """Yield the first messages of each partition, about so many of all together.
@@ -148,10 +160,7 @@ class KafkaClient:
         self._last_problem = error.name(), error.str()
 
     def _meaning(self, error: Exception) -> SourceError:
-        import confluent_kafka
-
-        told = error.args[0] if isinstance(error, confluent_kafka.KafkaException) and error.args else None
-        names = {getattr(told, "name", str)(), (self._last_problem or ("", ""))[0]}
+        names = {_name_of(error), (self._last_problem or ("", ""))[0]}
         said = "; ".join(text for text in (str(error), (self._last_problem or ("", ""))[1]) if text)
         if names & _DENIED:
             return AccessDenied(
@@ -162,6 +171,12 @@ class KafkaClient:
             "The brokers do not answer: check `input.kafka.bootstrap_servers`, and that each broker can be "
             f"reached under the name that it advertises. Brokers: {self._settings.bootstrap_servers}: {said}"
         )
+
+
+def _name_of(error: Exception) -> str:
+    """Return what Kafka calls an error; empty for others."""
+    told = error.args[0] if error.args else None
+    return str(told.name()) if hasattr(told, "name") else ""
 
 
 def _id_of(topic: Any) -> str:
