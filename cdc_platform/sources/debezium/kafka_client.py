@@ -175,7 +175,7 @@ class KafkaClient:
 
 def _name_of(error: Exception) -> str:
     """Return what Kafka calls an error; empty for others."""
-    told = error.args[0] if error.args else None
+    told: Any = error.args[0] if error.args else None
     return str(told.name()) if hasattr(told, "name") else ""
 
 
