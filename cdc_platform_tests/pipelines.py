@@ -4,7 +4,7 @@ import base64
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -77,6 +77,7 @@ class FakeSource:
     rows_at: RowsAt = field(default=lambda _table, _micros: iter(()))
     look_at: Callable[[int], Look] | None = None
     plans: FakePlans = field(default_factory=FakePlans)
+    nanosecond_columns: tuple[str, ...] = ()
 
     def describe(self) -> FakeDescription:
         """Return the watched tables."""
@@ -114,9 +115,10 @@ class FakeSource:
         """Return the slices of a tick."""
         return ReadPlan(plan_requested(lineage, request))
 
-    def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
-        """Return a column as it is."""
-        return column
+    def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
+        """Return a column as the lake keeps it."""
+        is_kept = f"{table}.{name}" in self.nanosecond_columns
+        return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
 
     def read(self, spark: SparkSession, tick: int, plan: ReadPlan, most_tasks: int) -> DataFrame:
         """Return the answers to a tick's slices."""

@@ -219,6 +219,7 @@ def test_every_type_arrives_as_the_source_has_it(spark: "SparkSession", session_
     told = replace(change_stream_of(pipeline.settings), nanosecond_columns=tuple(kept))
     pipeline = replace(pipeline, settings=replace(pipeline.settings, source=told))
     source = source_of(pipeline)
+    source.nanosecond_columns = tuple(kept)
     source.rows_at = lambda name, _micros: iter([tables[name][1].batch(tables[name][0])])
     for records in (first_records, later_records):
         rows = [row for writer in writers.values() for row in records(writer)]
