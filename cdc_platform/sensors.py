@@ -83,8 +83,9 @@ def look(
         return dg.SkipReason(reason)
     pipeline = open_pipeline(_impatient(settings))
     try:
-        lineage = _trace(pipeline)
-        if not has_news(pipeline, lineage):
+        clock_micros = pipeline.source.clock_micros()
+        lineage = trace_lineage(pipeline)
+        if not has_news(pipeline, lineage, clock_micros):
             return dg.SkipReason("There is nothing new to read, and all that was read is published.")
     except SourceError as error:
         return dg.SkipReason(f"The source cannot be read ({type(error).__name__}): {error}")
@@ -95,12 +96,12 @@ def look(
     return _request(instance, running, wanted, lineage)
 
 
-def has_news(pipeline: Pipeline, lineage: Lineage) -> bool:
+def has_news(pipeline: Pipeline, lineage: Lineage, clock_micros: int) -> bool:
     """Whether a tick has something to read, or to publish of what an interrupted one has read."""
     cut = newest_cut(pipeline.lake)
     if cut is None or cut.tick < read_mark(pipeline.lake.system_table(RAW)).tick:
         return True
-    request = ReadRequest(pipeline.source.clock_micros(), has_replay=waiting_texts(pipeline.lake) is not None)
+    request = ReadRequest(clock_micros, has_replay=waiting_texts(pipeline.lake) is not None)
     return bool(pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake)).slices)
 
 
@@ -118,11 +119,6 @@ def why_wait(instance: dg.DagsterInstance, pipeline: str) -> str | None:
 
 def _impatient(settings: PipelineSettings) -> PipelineSettings:
     return replace(settings, source=settings.source.impatient(SOURCE_DEADLINE_S))
-
-
-def _trace(pipeline: Pipeline) -> Lineage:
-    pipeline.source.clock_micros()
-    return trace_lineage(pipeline)
 
 
 def _request(

@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cdc_platform.demo.ledger import ACCOUNT_COLUMNS, ACCOUNTS, TRANSFERS, Booking, Ledger, account_row
-from cdc_platform.sources.spanner.settings import EMULATOR_VARIABLE, keep_out_of_forks
+from cdc_platform.sources.channels import keep_out_of_forks
+from cdc_platform.sources.spanner.settings import EMULATOR_VARIABLE
 
 # Timestamps are written with whole seconds and arrays without NULL: the emulator's change streams
 # falsify others.

@@ -21,7 +21,7 @@ from cdc_platform.model.table_options import (
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.source import CopySource, EventSource, Source
+from cdc_platform.pipeline.source import ComparedSource, CopySource, EventSource, Source
 from cdc_platform.pipeline.sources import open_source
 
 
@@ -47,6 +47,11 @@ class Pipeline:
     def event_source(self) -> EventSource:
         """The source, of whoever has made sure that it hands out events."""
         return cast("EventSource", self.source)
+
+    @property
+    def compared_source(self) -> ComparedSource:
+        """The source, of whoever has made sure that it can be compared."""
+        return cast("ComparedSource", self.source)
 
     @property
     def name(self) -> str:

@@ -94,10 +94,6 @@ class Source(Protocol):
         """Return the raw records of the slices of a plan, read in at most so many tasks."""
         ...
 
-    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
-        """Yield the rows of a table as they were at a moment; only where `can_be_compared`."""
-        ...
-
     def close(self) -> None:
         """Close the connection; the next use opens another one."""
         ...
@@ -120,6 +116,14 @@ class EventSource(Source, Protocol):
             text: the event, as its `FaultyEvent` had it.
             position: its place there.
         """
+        ...
+
+
+class ComparedSource(Source, Protocol):
+    """A source that tells its rows as they were at a cut."""
+
+    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
+        """Yield the rows of a table as they were at a moment."""
         ...
 
 

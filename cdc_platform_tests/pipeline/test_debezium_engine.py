@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from cdc_platform.errors import CaptureStopped
 from cdc_platform.lake.markers import list_markers
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
@@ -78,7 +79,8 @@ def kill_engine(pipeline: Pipeline) -> None:
     engine = pipeline.source.capture._engine  # noqa: SLF001  nothing else knows whom to kill
     assert engine is not None
     os.kill(engine.pid, signal.SIGKILL)
-    engine._process.wait(60)  # noqa: SLF001
+    with pytest.raises(CaptureStopped):
+        engine.wait(60)
 
 
 def told(columns: Iterable[Mapping[str, Any]]) -> dict[str, str]:

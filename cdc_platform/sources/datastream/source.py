@@ -1,7 +1,6 @@
 """Files that Datastream writes, as the pipeline sees them."""
 
 import json
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +11,9 @@ from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import SourceFile, choose_files, files_to_json
 from cdc_platform.model.lineage import Lineage, live, plan_slices
 from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.sightings import Look, SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.sources.arrival import SourceOfArrivals
 from cdc_platform.sources.datastream.file_events import decode_file, decode_text
 from cdc_platform.sources.datastream.schema_files import (
     SCHEMA_SUFFIXES,
@@ -28,7 +27,6 @@ from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc_platform.sources.datastream.reader import DatastreamDataSource
@@ -44,7 +42,7 @@ class FilesDescription:
     tables: tuple[TableSchema, ...]
 
 
-class DatastreamSource:
+class DatastreamSource(SourceOfArrivals):
     """Lists the files of a stream, and sets up Spark's reads of those that are new.
 
     Its clock is this machine's: a file belongs to the tick that finds it.
@@ -81,18 +79,10 @@ class DatastreamSource:
             # Whoever reads the file tells what is wrong with it.
             return
 
-    def look(self, micros: int) -> Look:
-        """Return nothing: what there is of a schema, events tell."""
-        return Look(micros, (), {}, {}, is_exact=False)
-
-    def clock_micros(self) -> int:
-        """Return the time of this machine."""
-        return time.time_ns() // 1000
-
     def start_micros(self) -> int:
         """Return the beginning of time: whatever has been written belongs to the first cut."""
         _ = self.store
-        return 1
+        return super().start_micros()
 
     def plan(
         self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
@@ -139,10 +129,6 @@ class DatastreamSource:
         """Yield what the text of a faulty event tells by the present settings."""
         return decode_text(self.settings, origin, text)
 
-    def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
-        """Return a column as it is."""
-        return column
-
     def spark_format(self) -> "type[DatastreamDataSource]":
         """Return the data source to register with a Spark session."""
         from cdc_platform.sources.datastream.reader import DatastreamDataSource
@@ -165,10 +151,6 @@ class DatastreamSource:
             reader.PLAN_OPTION: reader.plan_to_json(plan),
             reader.TASKS_OPTION: str(most_tasks),
         }
-
-    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
-        """Refuse: files do not tell what a table was at a moment."""
-        raise NotImplementedError(f"{table_name} at {micros}")
 
     def close(self) -> None:
         """Forget the connection."""

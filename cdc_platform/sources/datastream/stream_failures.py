@@ -1,22 +1,10 @@
 """What the errors of Datastream's API mean, and what to do about them."""
 
-from dataclasses import dataclass
 from typing import Final
 
-from cdc_platform.errors import AccessDenied, SourceError, SourceNotFound, SourceUnreachable
+from cdc_platform.errors import AccessDenied, SourceError, SourceNotFound
 from cdc_platform.sources.datastream.stream_settings import StreamSettings
-from cdc_platform.sources.spanner.failures import may_pass
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """What a status code means when the message contains the text; `advice` tells the operator what to do."""
-
-    code: str
-    text: str
-    error: type[SourceError]
-    advice: str
-
+from cdc_platform.sources.statuses import Meaning, find_meaning
 
 _ACCESS_ADVICE: Final = (
     "Give the account of this process roles/datastream.viewer (datastream.streams.get and "
@@ -52,16 +40,7 @@ MEANINGS: Final = (
 
 def to_stream_error(settings: StreamSettings, code: str, text: str) -> SourceError:
     """Return the platform's error for a gRPC status; its message names the stream and what to do."""
-    meaning = _meaning(code, text)
+    meaning = find_meaning(MEANINGS, code, text, passing=_UNREACHABLE_ADVICE, refused=_REFUSED_ADVICE)
     return meaning.error(
         f"Cannot read the state of {settings.title}. {meaning.advice}. Datastream said {code}: {text}"
     )
-
-
-def _meaning(code: str, text: str) -> Meaning:
-    for meaning in MEANINGS:
-        if meaning.code == code and meaning.text in text:
-            return meaning
-    if may_pass(code, text):
-        return Meaning(code, text, SourceUnreachable, _UNREACHABLE_ADVICE)
-    return Meaning(code, text, SourceError, _REFUSED_ADVICE)

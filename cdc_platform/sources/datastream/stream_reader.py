@@ -9,6 +9,8 @@ from contextlib import closing
 from typing import Any, Final, TypeVar
 
 from cdc_platform.errors import AccessDenied, LibraryMissing, SourceError, SourceUnreachable
+from cdc_platform.sources.attempts import Attempts
+from cdc_platform.sources.channels import keep_out_of_forks
 from cdc_platform.sources.datastream.stream_failures import to_stream_error
 from cdc_platform.sources.datastream.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.stream_state import (
@@ -18,8 +20,6 @@ from cdc_platform.sources.datastream.stream_state import (
     StreamState,
     StreamStatus,
 )
-from cdc_platform.sources.spanner.retry import Attempts
-from cdc_platform.sources.spanner.settings import keep_out_of_forks
 
 State = TypeVar("State", StreamState, BackfillState)
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import SourceFile, files_to_json
 from cdc_platform.model.lineage import Lineage, plan_slices
-from cdc_platform.model.sightings import Look, SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.sources.arrival import SourceOfArrivals
 from cdc_platform.sources.debezium.capture import Capture
 from cdc_platform.sources.debezium.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.progress import STATE, FileProgress
@@ -23,7 +23,6 @@ from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
@@ -47,7 +46,7 @@ class EventsDescription:
         return cls(tuple(found[name] for name in sorted(found)))
 
 
-class DebeziumSource:
+class DebeziumSource(SourceOfArrivals):
     """Lists files of events, and sets up Spark's reads of those that are new or have grown.
 
     Its clock is this machine's: an event belongs to the tick that reads it.
@@ -81,18 +80,6 @@ class DebeziumSource:
 
     def _files(self) -> list[SourceFile]:
         return sorted(self.store.list_files(), key=lambda file: file.path)
-
-    def look(self, micros: int) -> Look:
-        """Return nothing: what there is of a schema, events tell."""
-        return Look(micros, (), {}, {}, is_exact=False)
-
-    def clock_micros(self) -> int:
-        """Return the time of this machine."""
-        return time.time_ns() // 1000
-
-    def start_micros(self) -> int:
-        """Return the beginning of time: whatever has been written belongs to the first cut."""
-        return 1
 
     def plan(
         self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
@@ -141,10 +128,6 @@ class DebeziumSource:
         }
         Spool(Path(found.spool)).delete_read(lines, time.time() - found.keep_spool_s)
 
-    def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
-        """Return a column as it is."""
-        return column
-
     def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
         """Return the raw records of the files of a plan."""
         from cdc_platform.sources.debezium import reader
@@ -157,10 +140,6 @@ class DebeziumSource:
             reader.INPUTS_OPTION: plan.inputs,
         }
         return load_with(spark, reader.DebeziumDataSource, options)
-
-    def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
-        """Refuse: files do not tell what a table was at a moment."""
-        raise NotImplementedError(f"{table_name} at {micros}")
 
     def close(self) -> None:
         """Forget the connection, and end the engine."""

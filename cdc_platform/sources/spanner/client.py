@@ -19,11 +19,12 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.sources.attempts import Attempts
+from cdc_platform.sources.channels import keep_out_of_forks
 from cdc_platform.sources.spanner.chunks import RowAssembler
 from cdc_platform.sources.spanner.failures import to_source_error
 from cdc_platform.sources.spanner.query import DIALECT_QUERY, Query, to_request
-from cdc_platform.sources.spanner.retry import Attempts
-from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings, keep_out_of_forks
+from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
 from cdc_platform.sources.spanner.silence import unless_silent
 from cdc_platform.sources.spanner.wire import BOOL_TAG, boolean, rows_parser, text
 

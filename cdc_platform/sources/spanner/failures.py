@@ -1,7 +1,5 @@
 """What Spanner's errors mean: which may pass by themselves, and what to do about the others."""
 
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from cdc_platform.errors import (
@@ -16,44 +14,7 @@ from cdc_platform.errors import (
     SourceUnreachable,
 )
 from cdc_platform.sources.spanner.settings import SpannerSettings
-
-
-class RetryRule(Enum):
-    """What a client does about one gRPC status code."""
-
-    RETRY = "retry"
-    """The same call may succeed in a moment."""
-    RETRY_IF_TRANSPORT = "retry_if_transport"
-    """Only when the text says that a connection broke; otherwise it is a fault of the server."""
-    FAIL = "fail"
-    """The same call fails again."""
-
-
-RETRY_RULES: Final = {
-    "UNAVAILABLE": RetryRule.RETRY,
-    # Our own deadline ended the call; the reader goes on from the last complete timestamp.
-    "DEADLINE_EXCEEDED": RetryRule.RETRY,
-    "ABORTED": RetryRule.RETRY,
-    # Nobody on our side cancels: a proxy or a server that shuts down did.
-    "CANCELLED": RetryRule.RETRY,
-    "RESOURCE_EXHAUSTED": RetryRule.RETRY,
-    "INTERNAL": RetryRule.RETRY_IF_TRANSPORT,
-    "UNKNOWN": RetryRule.RETRY_IF_TRANSPORT,
-}
-"""Rule per gRPC status code; codes that are not named fail."""
-
-_TRANSPORT_TEXTS: Final = ("RST_STREAM", "EOS on DATA frame", "GOAWAY", "Stream removed", "Connection reset")
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """What a status code means when the message contains the text; `advice` tells the operator what to do."""
-
-    code: str
-    text: str
-    error: type[SourceError]
-    advice: str
-
+from cdc_platform.sources.statuses import Meaning, find_meaning
 
 _RETENTION_ADVICE: Final = (
     "Records of that time are lost to the stream, and nothing is skipped by itself. Either begin a new lake "
@@ -90,6 +51,8 @@ _HEARTBEAT_ADVICE: Final = "Set `heartbeat_ms` to a number within the limits tha
 _OURS_ADVICE: Final = (
     "The platform wrote a query that Spanner does not take: update the platform, or report it"
 )
+
+_REFUSED_ADVICE: Final = "Spanner refused the read"
 
 MEANINGS: Final = (
     Meaning("OUT_OF_RANGE", "too far in the past", RetentionExpired, _RETENTION_ADVICE),
@@ -163,23 +126,6 @@ MEANINGS: Final = (
 
 def to_source_error(settings: SpannerSettings, code: str, text: str) -> SourceError:
     """Return the platform's error for a gRPC status; its message names the stream and what to do."""
-    meaning = _meaning(code, text)
+    meaning = find_meaning(MEANINGS, code, text, passing=_UNREACHABLE_ADVICE, refused=_REFUSED_ADVICE)
     said = f"Spanner said {code}: {text}"
     return meaning.error(f"Cannot read {settings.title}. {meaning.advice}. {said}")
-
-
-def _meaning(code: str, text: str) -> Meaning:
-    for meaning in MEANINGS:
-        if meaning.code == code and meaning.text in text:
-            return meaning
-    if may_pass(code, text):
-        return Meaning(code, text, SourceUnreachable, _UNREACHABLE_ADVICE)
-    return Meaning(code, text, SourceError, "Spanner refused the read")
-
-
-def may_pass(code: str, text: str) -> bool:
-    """Return whether the same call may succeed later."""
-    rule = RETRY_RULES.get(code, RetryRule.FAIL)
-    if rule is RetryRule.RETRY_IF_TRANSPORT:
-        return any(part in text for part in _TRANSPORT_TEXTS)
-    return rule is RetryRule.RETRY

@@ -154,11 +154,3 @@ def _check_timestamp(setting: str, value: str | None) -> None:
 def _check_host(setting: str, value: str | None) -> None:
     if value is not None and ("://" in value or ":" not in value):
         raise SettingError(setting, f"must look like localhost:9010, without a scheme, but is: {value!r}")
-
-
-def keep_out_of_forks() -> None:
-    """Keep gRPC from starting its threads in forked children, where it aborts some of them.
-
-    Spark's JVM is started by such a fork. It counts before the first channel of a process is opened.
-    """
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

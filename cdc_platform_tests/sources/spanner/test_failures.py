@@ -11,8 +11,8 @@ from cdc_platform.errors import (
     SourceNotFound,
     SourceUnreachable,
 )
+from cdc_platform.sources.attempts import Attempts
 from cdc_platform.sources.spanner.failures import to_source_error
-from cdc_platform.sources.spanner.retry import Attempts
 from cdc_platform.sources.spanner.settings import SpannerSettings
 
 SETTINGS = SpannerSettings("p", "i", "d", "s")

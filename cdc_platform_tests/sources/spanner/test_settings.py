@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.sources.spanner.settings import SpannerSettings, keep_out_of_forks
+from cdc_platform.sources.channels import keep_out_of_forks
+from cdc_platform.sources.spanner.settings import SpannerSettings
 
 SETTINGS = SpannerSettings("p", "i", "d", "s")
 
