@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import warnings
 from functools import cache
 from pathlib import Path
 from tempfile import gettempdir
@@ -19,7 +20,7 @@ from cdc_platform.spark.settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, Spa
 from cdc_platform.spark.small import INTERPRETED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -84,8 +85,22 @@ def spark(session_lake: LakeSettings) -> "Iterator[SparkSession]":
     require_java()
     # Classic sessions read it from the environment when the JVM starts the first worker.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.builder.config(map={**spark_config(TEST_SPARK, session_lake)}).getOrCreate()
+    session = _start(spark_config(TEST_SPARK, session_lake))
     yield session
     session.stop()
+
+
+def _start(conf: "Mapping[str, str]") -> "SparkSession":
+    """Start Spark; once more where its Java ends at once: half of a run's tests would fail with it."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.config(map={**conf})
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        mine = {name: value for name, value in os.environ.items() if "SPARK" in name or "JAVA" in name}
+        warnings.warn(f"Spark's Java ended at its start; its environment: {mine}", stacklevel=1)
+        return builder.getOrCreate()

@@ -69,6 +69,10 @@ class Written:
     seconds: float
 
 
+_ENVIRONMENT: Final = threading.Lock()
+"""Held by the thread that has changed the environment for a moment."""
+
+
 @contextmanager
 def open_client(settings: BankSettings) -> Iterator[Any]:
     """Yield the stock client of the bank's project."""
@@ -77,12 +81,13 @@ def open_client(settings: BankSettings) -> Iterator[Any]:
     from google.cloud import spanner
 
     # The stock client takes an emulator's address from the environment alone, when it is made.
-    before = os.environ.get(EMULATOR_VARIABLE)
-    os.environ[EMULATOR_VARIABLE] = settings.host
-    try:
-        client = spanner.Client(project=settings.project, disable_builtin_metrics=True)
-    finally:
-        _restore(EMULATOR_VARIABLE, before)
+    with _ENVIRONMENT:
+        before = os.environ.get(EMULATOR_VARIABLE)
+        os.environ[EMULATOR_VARIABLE] = settings.host
+        try:
+            client = spanner.Client(project=settings.project, disable_builtin_metrics=True)
+        finally:
+            _restore(EMULATOR_VARIABLE, before)
     try:
         yield client
     finally:

@@ -57,7 +57,7 @@ NO_FUNCTION: Final = (
     "[ERROR] function spanner.read_json_nope(timestamp with time zone, timestamp with time zone, text, "
     "bigint, unknown) does not exist"
 )
-NOT_STALE: Final = {"exact_staleness": timedelta(seconds=1)}
+NOT_STALE: Final = {"exact_staleness": timedelta(microseconds=1)}
 
 ARGUMENTS: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     # what is asked, in minutes from the server's present where it is a time; code and text
