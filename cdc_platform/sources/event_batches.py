@@ -1,4 +1,4 @@
-"""Events as Arrow batches of `RAW_EVENT_RECORDS`, built row by row, and the rows that report on a read."""
+"""Events as Arrow batches of `RAW_EVENT_RECORDS`, and the rows that report on a read."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +13,12 @@ from cdc_platform.model.records import RecordKind, ValueCaptureType
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import Slice, SliceReport
 from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.sources.event_columns import ChangeRow, to_batch
 
 BATCH_ROWS: Final = 8_192
 _NAMES: Final = tuple(RAW_EVENT_RECORDS.names)
+_NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
+_NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +44,25 @@ class EventBatches:
 
     def __init__(self, tick: int) -> None:
         self._tick = tick
+        self._changes: list[ChangeRow] = []
         self._rows: list[dict[str, Any]] = []
 
     def add(self, event: SourceEvent | FaultyEvent, piece: Slice, file: SourceFile) -> None:
         """Take an event of a file."""
         if isinstance(event, SourceEvent):
-            self._rows.append(self._of_event(event, piece, file))
+            self._changes.append(_of_event(event, piece, file))
         else:
-            self._rows.append(self._of_fault(event, piece, file))
+            self._changes.append(_of_fault(event, piece, file))
 
     def add_whole(self, event: Released, piece: Slice, file: SourceFile) -> None:
         """Take an event of a transaction that has been read whole, or why it has not."""
         self.add(event.event, piece, file)
-        row = self._rows[-1]
-        row["number_of_records_in_transaction"] = event.records
-        row["server_transaction_id"] = event.transaction_id or row["server_transaction_id"]
-        if event.fault is not None:
-            row["event"] = {**row["event"], "fault": event.fault}
+        row = self._changes[-1]
+        self._changes[-1] = row._replace(
+            number_of_records_in_transaction=event.records,
+            server_transaction_id=event.transaction_id or row.server_transaction_id,
+            fault=row.fault if event.fault is None else event.fault,
+        )
 
     def add_message(self, message: SourceMessage, piece: Slice, file: SourceFile) -> None:
         """Take a message of a file."""
@@ -126,11 +131,14 @@ class EventBatches:
 
     def take_full(self) -> Iterator[pa.RecordBatch]:
         """Give out what is there once it makes a batch."""
-        if len(self._rows) >= BATCH_ROWS:
+        if len(self._changes) >= BATCH_ROWS:
             yield from self.take()
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """Give out what is there."""
+        if self._changes:
+            changes, self._changes = self._changes, []
+            yield to_batch(self._tick, changes)
         if self._rows:
             rows, self._rows = self._rows, []
             columns = {name: [row.get(name) for row in rows] for name in _NAMES}
@@ -144,48 +152,62 @@ class EventBatches:
             "record_timestamp": to_datetime(piece.end_inclusive_micros),
         }
 
-    def _of_event(self, event: SourceEvent, piece: Slice, file: SourceFile) -> dict[str, Any]:
-        is_whole = event.is_whole_row and not event.unavailable_columns
-        capture = ValueCaptureType.NEW_ROW if is_whole else ValueCaptureType.NEW_VALUES
-        mod = {"keys": event.keys, "new_values": event.new_values, "old_values": event.old_values}
-        return self._row(RecordKind.DATA_CHANGE, piece) | {
-            "record_sequence": event.event_id,
-            "record_order": event.order_key,
-            "server_transaction_id": event.transaction_id or event.event_id,
-            "table_name": event.table,
-            "mod_type": event.mod_type.value,
-            "value_capture_type": capture.value,
-            "column_types": event.column_types,
-            "mods": [mod],
-            "event": _event(
-                source_timestamp=_moment(event.source_micros),
-                event_id=event.event_id,
-                origin=file.path,
-                position=event.position,
-                previous_keys=event.previous_keys,
-                unavailable_columns=list(event.unavailable_columns) or None,
-                metadata=event.metadata,
-            ),
-        }
 
-    def _of_fault(self, fault: FaultyEvent, piece: Slice, file: SourceFile) -> dict[str, Any]:
-        place = "file" if fault.position is None else str(fault.position)
-        event_id = fault.event_id or f"{file.path}@{file.version}#{place}"
-        return self._row(RecordKind.DATA_CHANGE, piece) | {
-            "record_sequence": event_id,
-            "record_order": "",
-            "server_transaction_id": event_id,
-            "table_name": fault.table,
-            "mods": [{"keys": None, "new_values": None, "old_values": None}],
-            "event": _event(
-                event_id=event_id,
-                origin=file.path,
-                position=fault.position,
-                metadata=fault.metadata,
-                fault=fault.reason,
-                text=fault.text,
-            ),
-        }
+def _of_event(event: SourceEvent, piece: Slice, file: SourceFile) -> ChangeRow:
+    is_whole = event.is_whole_row and not event.unavailable_columns
+    return ChangeRow(
+        partition_token=piece.token,
+        record_timestamp=piece.end_inclusive_micros,
+        record_sequence=event.event_id,
+        record_order=event.order_key,
+        server_transaction_id=event.transaction_id or event.event_id,
+        number_of_records_in_transaction=None,
+        table_name=event.table,
+        mod_type=event.mod_type.value,
+        value_capture_type=_NEW_ROW if is_whole else _NEW_VALUES,
+        column_types=event.column_types,
+        keys=event.keys,
+        new_values=event.new_values,
+        old_values=event.old_values,
+        source_timestamp=event.source_micros,
+        event_id=event.event_id,
+        origin=file.path,
+        position=event.position,
+        previous_keys=event.previous_keys,
+        unavailable_columns=event.unavailable_columns or None,
+        metadata=event.metadata,
+        fault=None,
+        text=None,
+    )
+
+
+def _of_fault(fault: FaultyEvent, piece: Slice, file: SourceFile) -> ChangeRow:
+    place = "file" if fault.position is None else str(fault.position)
+    event_id = fault.event_id or f"{file.path}@{file.version}#{place}"
+    return ChangeRow(
+        partition_token=piece.token,
+        record_timestamp=piece.end_inclusive_micros,
+        record_sequence=event_id,
+        record_order="",
+        server_transaction_id=event_id,
+        number_of_records_in_transaction=None,
+        table_name=fault.table,
+        mod_type=None,
+        value_capture_type=None,
+        column_types=None,
+        keys=None,
+        new_values=None,
+        old_values=None,
+        source_timestamp=None,
+        event_id=event_id,
+        origin=file.path,
+        position=fault.position,
+        previous_keys=None,
+        unavailable_columns=None,
+        metadata=fault.metadata,
+        fault=fault.reason,
+        text=fault.text,
+    )
 
 
 _EVENT_FIELDS: Final = tuple(field.name for field in RAW_EVENT_RECORDS.field("event").type)

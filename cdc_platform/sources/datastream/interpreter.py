@@ -15,8 +15,9 @@ from cdc_platform.sources.datastream.layouts import ROWID, Layout, Layouts
 from cdc_platform.sources.datastream.order_keys import OrderRules, Standing, order_key, sequence_key
 from cdc_platform.sources.datastream.policies import BackfillPolicy
 from cdc_platform.sources.datastream.positions import PositionRules
-from cdc_platform.sources.datastream.row_keys import digest_of, dump, key_of_metadata, key_of_row
+from cdc_platform.sources.datastream.row_keys import digest_of, key_of_metadata, key_of_row
 from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.json_codec import write
 
 READ_METHOD: Final = "_read_method"
 SCHEMA_KEY: Final = "_schema_key"
@@ -132,7 +133,7 @@ def _written(
         source_micros=envelope.source_timestamp_micros,
         column_types=layout.column_types,
         keys=key_of_row(envelope, standing, layout, mod_type),
-        new_values=dump(new_values),
+        new_values=write(new_values),
         is_whole_row=not unavailable,
         unavailable_columns=unavailable,
         metadata=_metadata_text(envelope),
@@ -163,7 +164,7 @@ def _removed(
         keys = key_of_metadata(envelope)
     old_values = None
     if envelope.has_payload and known_keys is None and standing.kind in _TELL_THE_OLD_ROW:
-        old_values = dump({name: envelope.values.get(source) for name, source in layout.values})
+        old_values = write({name: envelope.values.get(source) for name, source in layout.values})
     return SourceEvent(
         table=layout.table,
         mod_type=ModType.DELETE,
@@ -196,7 +197,7 @@ def _known_by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEven
         position=envelope.position,
         table=layout.table,
         event_id=envelope.uuid or digest_of(envelope),
-        metadata=dump(metadata),
+        metadata=write(metadata),
     )
 
 
@@ -214,11 +215,11 @@ def _transaction(metadata: Mapping[str, Any]) -> str:
 
 def _metadata_text(envelope: Envelope, note: str | None = None) -> str:
     told = _reading(envelope.read_method, envelope.schema_key, note)
-    metadata = dump(envelope.source_metadata)
+    metadata = write(envelope.source_metadata)
     return f"{told[:-1]},{metadata[1:]}" if len(metadata) > len("{}") else told
 
 
 @lru_cache(maxsize=256)
 def _reading(read_method: str, schema_key: str, note: str | None) -> str:
     told = {READ_METHOD: read_method, SCHEMA_KEY: schema_key}
-    return dump(told if note is None else {**told, NOTE: note})
+    return write(told if note is None else {**told, NOTE: note})

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring
 from typing import Any, Final
 
+from cdc_platform.sources.json_codec import parser_of
+
 NON_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
@@ -15,19 +17,8 @@ class JsonNumber(str):
     __slots__ = ()
 
 
-_DECODER: Final = json.JSONDecoder(parse_float=JsonNumber, parse_constant=JsonNumber)
-
-
-def parsed(text: str) -> Any:
-    """Return the value of a JSON text; numbers are integers of any size or `JsonNumber`.
-
-    Raises:
-        ValueError: The text is no JSON.
-    """
-    try:
-        return _DECODER.decode(text)
-    except RecursionError:
-        raise ValueError("It is nested too deeply") from None
+parsed: Final = parser_of(JsonNumber, JsonNumber)
+"""Returns the value of a JSON text; numbers are integers of any size or `JsonNumber`; else a ValueError."""
 
 
 def compact(value: Any) -> str:

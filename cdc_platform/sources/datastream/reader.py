@@ -17,13 +17,13 @@ from cdc_platform.model.files import SourceFile, deal_files, files_from_json
 from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome, SliceReport
-from cdc_platform.sources.archives import trust_archives
 from cdc_platform.sources.datastream.file_events import decode_file
 from cdc_platform.sources.datastream.schema_files import Offers, borrowed_schemas
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import SUFFIXES
 from cdc_platform.sources.event_batches import EventBatches, FileCounts
 from cdc_platform.sources.file_store import FileStore
+from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "datastream_files"
 SETTINGS_OPTION: Final = "settings"
@@ -58,12 +58,12 @@ class DatastreamDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of the raw records."""
-        trust_archives()
+        prepare_worker()
         return from_arrow_schema(RAW_EVENT_RECORDS)
 
     def reader(self, schema: StructType) -> "DatastreamReader":  # noqa: ARG002 - Spark's signature
         """Return the reader of the files that the options name."""
-        trust_archives()
+        prepare_worker()
         plan = json.loads(self.options[PLAN_OPTION])
         slices = tuple(Slice(**fields) for fields in plan["slices"])
         files = deal_files(files_from_json(plan["files"]), int(self.options[TASKS_OPTION]))
@@ -85,7 +85,7 @@ class DatastreamReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the events of a task's files, and the rows that report on files, objects and the folder."""
-        trust_archives()
+        prepare_worker()
         assert isinstance(partition, Task)
         settings = DatastreamSettings.from_options(self._settings_json)
         batches = EventBatches(self._tick)

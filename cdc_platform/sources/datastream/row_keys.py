@@ -14,8 +14,9 @@ from cdc_platform.sources.datastream.kinds import SourceKind
 from cdc_platform.sources.datastream.layouts import DOCUMENT_ID, Layout, NamePair
 from cdc_platform.sources.datastream.order_keys import Standing
 from cdc_platform.sources.datastream.policies import KeylessPolicy
+from cdc_platform.sources.json_codec import write
 
-dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _dump_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
@@ -36,7 +37,7 @@ def key_of_row(envelope: Envelope, standing: Standing, layout: Layout, mod_type:
         raise RecordUnreadable(
             f"The event has no value for a column of the key of `{layout.table}`: {', '.join(lacking)}"
         )
-    return dump(keys)
+    return _dump(keys) if float in map(type, keys.values()) else write(keys)
 
 
 def _key_of_keyless(envelope: Envelope, standing: Standing, layout: Layout, mod_type: ModType) -> str:
@@ -49,9 +50,9 @@ def _key_of_keyless(envelope: Envelope, standing: Standing, layout: Layout, mod_
     elif not is_append and mod_type is ModType.UPDATE and not _is_half(envelope, standing.kind):
         problem = "and the event does not tell the row as it was before the update"
     elif is_append:
-        return dump({EVENT_ID: standing.event_id})
+        return _dump({EVENT_ID: standing.event_id})
     else:
-        return dump({ROW_HASH: _row_hash(layout.values, envelope.values)})
+        return _dump({ROW_HASH: _row_hash(layout.values, envelope.values)})
     raise RecordUnreadable(f"`{layout.table}` has no key, {problem}; declare one in `keys`")
 
 
@@ -86,7 +87,7 @@ def _document_id(value: Any) -> str:
     try:
         return compact(parsed(value) if isinstance(value, str) else value)
     except (ValueError, RecursionError):
-        return dump(value)
+        return _dump(value)
 
 
 def digest_of(envelope: Envelope) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from cdc_platform.model.events import FaultyEvent
+from cdc_platform.sources.json_codec import parser_of
 
 _MEMBERS: Final = frozenset(
     {
@@ -176,16 +177,8 @@ def _headers(headers: Any) -> dict[str, Any]:
     return {str(name): _embedded(value) for name, value in pairs}
 
 
-def load_json(text: str) -> Any:
-    """Return a JSON value whose numbers keep all their digits.
-
-    Raises:
-        ValueError: the text is no JSON.
-    """
-    return _DECODER.decode(text)
-
-
-_DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=str)
+load_json: Final = parser_of(Decimal, str)
+"""Returns a JSON value whose numbers keep all their digits; raises ValueError where there is no JSON."""
 
 
 def _raw_text(raw: RawMessage) -> str:

@@ -1,6 +1,5 @@
 """Files of Debezium's events as a data source of Spark: one task, since a stream has one order."""
 
-import gzip
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -14,17 +13,18 @@ from cdc_platform.errors import SourceError
 from cdc_platform.model.files import SourceFile, files_from_json
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import Slice
-from cdc_platform.sources.archives import trust_archives
 from cdc_platform.sources.debezium.arrivals import Arrival, Passed
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.gate import TransactionGate
 from cdc_platform.sources.debezium.given_out import Reading, give_out
+from cdc_platform.sources.debezium.lines import FileDamaged, whole_lines
 from cdc_platform.sources.debezium.progress import FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.source import SUFFIXES
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.file_store import FileStore
+from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "debezium_files"
 SETTINGS_OPTION: Final = "settings"
@@ -33,7 +33,6 @@ SLICE_OPTION: Final = "slice"
 INPUTS_OPTION: Final = "inputs"
 MOST_BYTES: Final = 256 * 1024**2
 """So much is read by one tick, and more only where a transaction is larger."""
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 class DebeziumDataSource(DataSource):
@@ -46,12 +45,12 @@ class DebeziumDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of the raw records."""
-        trust_archives()
+        prepare_worker()
         return from_arrow_schema(RAW_EVENT_RECORDS)
 
     def reader(self, schema: StructType) -> "DebeziumReader":  # noqa: ARG002 - Spark's signature
         """Return the reader of the files that the options name."""
-        trust_archives()
+        prepare_worker()
         return DebeziumReader(dict(self.options))
 
 
@@ -63,7 +62,7 @@ class DebeziumReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is one
         """Yield the events of the files that may enter the log, and what reports on files and stream."""
-        trust_archives()
+        prepare_worker()
         settings = DebeziumSettings.from_options(self._options[SETTINGS_OPTION])
         piece = Slice(**json.loads(self._options[SLICE_OPTION]))
         inputs = json.loads(self._options[INPUTS_OPTION])
@@ -100,8 +99,8 @@ class _Reading:
     def _read_file(self, file: SourceFile) -> None:
         begun = self.begun[file.path]
         try:
-            lines = _lines(self.store.read(file.path))
-        except (SourceError, OSError, EOFError) as error:
+            lines = whole_lines(self.store.read(file.path))
+        except (SourceError, FileDamaged) as error:
             self.failed[file.path] = f"{type(error).__name__}: {error}"
             return
         position = begun
@@ -122,10 +121,3 @@ class _Reading:
             for read in [min(end, passed.resume.get(path, end))]
         }
         return Reading(files, progress, self.decoder.state, self.failed)
-
-
-def _lines(data: bytes) -> list[str]:
-    """Return the whole lines of a file; one that is still being written has no end yet."""
-    text = (gzip.decompress(data) if data.startswith(_GZIP_MAGIC) else data).decode(errors="surrogateescape")
-    whole = text if text.endswith("\n") or data.startswith(_GZIP_MAGIC) else text[: text.rfind("\n") + 1]
-    return whole.splitlines()

@@ -16,6 +16,7 @@ from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.debezium.unavailable import Verdict
 from cdc_platform.sources.debezium.values import ValueRefused
+from cdc_platform.sources.json_codec import write
 
 _MOD_TYPES: Final[Mapping[Op, ModType]] = {
     Op.CREATE: ModType.INSERT,
@@ -25,7 +26,7 @@ _MOD_TYPES: Final[Mapping[Op, ModType]] = {
     Op.TRUNCATE: ModType.TRUNCATE,
 }
 _NO_KEY: Final = "{}"
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+_KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 @dataclass(slots=True)
@@ -130,7 +131,7 @@ class RowDecoder:
             if column.may_be_null(value):
                 findings.null_or_default.append(name)
             values[name] = _read(column, value)
-        return _dump(values)
+        return write(values)
 
     def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
         """Yield the loss of one row equal to the one before, and the gain of one equal to the one after."""
@@ -212,13 +213,14 @@ def _key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
     missing = [name for name in plan.keys if key.get(name) is None]
     if missing:
         raise Unreadable(f"The key's column `{missing[0]}` is missing or null.")
-    return _dump({name: _read(plan.columns[name], key[name]) for name in plan.keys})
+    values = {name: _read(plan.columns[name], key[name]) for name in plan.keys}
+    return _KEY_ENCODER.encode(values) if float in map(type, values.values()) else write(values)
 
 
 def _values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
     """Return the values of an image before a change."""
     names = [name for name in row if name in plan.columns and name not in plan.keys]
-    return _dump({name: _read(plan.columns[name], row[name]) for name in names})
+    return write({name: _read(plan.columns[name], row[name]) for name in names})
 
 
 def _read(column: ColumnPlan, value: Any) -> Any:
@@ -245,8 +247,4 @@ def _metadata(event: DataEvent, findings: _Findings, new_keys: str | None = None
         "null_or_default": findings.null_or_default,
         "lossy_nulls": findings.lossy_nulls,
     }
-    return _dump({name: value for name, value in members.items() if has_content(value)})
-
-
-def _dump(value: Any) -> str:
-    return _ENCODER.encode(value)
+    return write({name: value for name, value in members.items() if has_content(value)})

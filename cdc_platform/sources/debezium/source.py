@@ -3,11 +3,13 @@
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cdc_platform.errors import SourceError
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import SourceFile, files_to_json
 from cdc_platform.model.lineage import Lineage, plan_slices
@@ -16,6 +18,7 @@ from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.sources.arrival import SourceOfArrivals
 from cdc_platform.sources.debezium.capture import Capture
 from cdc_platform.sources.debezium.decoder import Decoded, Decoder
+from cdc_platform.sources.debezium.lines import FileDamaged, whole_lines
 from cdc_platform.sources.debezium.progress import STATE, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings, EngineInput
 from cdc_platform.sources.debezium.spool import Spool
@@ -75,8 +78,10 @@ class DebeziumSource(SourceOfArrivals):
     def _beginnings(self) -> Iterator[Decoded]:
         decoder = Decoder(self.settings)
         for file in self._files():
-            lines = self.store.read(file.path).decode(errors="surrogateescape").splitlines()
-            yield from decoder.decode_lines(lines[:DESCRIBED_MESSAGES])
+            # What a tick cannot read it reports; what others say is described.
+            with suppress(SourceError, FileDamaged):
+                lines = whole_lines(self.store.read(file.path))
+                yield from decoder.decode_lines(lines[:DESCRIBED_MESSAGES])
 
     def _files(self) -> list[SourceFile]:
         return sorted(self.store.list_files(), key=lambda file: file.path)

@@ -8,7 +8,6 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cdc_platform.model.slices import Slice
-from cdc_platform.sources.archives import trust_archives
 from cdc_platform.sources.debezium.arrivals import Arrival, PassedUntil
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.gate import TransactionGate
@@ -19,6 +18,7 @@ from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.debezium.topic_ranges import TopicProgress, TopicRange
 from cdc_platform.sources.event_batches import EventBatches
+from cdc_platform.sources.workers import prepare_worker
 
 COLUMNS: Final = ("topic", "partition", "offset", "micros", "key", "value", "headers")
 """What the reading takes of each message, in the order of arrival."""
@@ -44,7 +44,7 @@ class TopicsReading:
 
     def __call__(self, messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the raw records of batches of messages."""
-        trust_archives()
+        prepare_worker()
         settings = DebeziumSettings.from_options(self.settings)
         inputs = json.loads(self.inputs)
         ranges = [TopicRange(**fields) for fields in inputs["ranges"]]

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.slices import Slice
-from cdc_platform.sources.archives import trust_archives
+from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "spanner_change_stream"
 SETTINGS_OPTION: Final = "settings"
@@ -50,12 +50,12 @@ class ChangeStreamDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the schema of `raw_change_records`."""
-        trust_archives()
+        prepare_worker()
         return from_arrow_schema(RAW_CHANGE_RECORDS)
 
     def reader(self, schema: StructType) -> "ChangeStreamReader":  # noqa: ARG002 - Spark's signature
         """Return the reader of the slices that the options name."""
-        trust_archives()
+        prepare_worker()
         return ChangeStreamReader(
             self.options[SETTINGS_OPTION],
             int(self.options[TICK_OPTION]),
@@ -87,6 +87,6 @@ class ChangeStreamReader(DataSourceReader):
         from cdc_platform.sources.spanner.slice_pool import read_together
         from cdc_platform.sources.spanner.slice_reader import read_slice
 
-        trust_archives()
+        prepare_worker()
         slices: tuple[Slice, ...] = partition.value
         yield from read_together(partial(read_slice, client_of(self._settings_json), self._tick), slices)

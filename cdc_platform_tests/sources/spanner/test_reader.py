@@ -12,9 +12,9 @@ import pytest
 from cdc_platform.demo.bank import write_transfers
 from cdc_platform.model.lineage import Lineage, begin, plan_slices, violations, watermark_micros
 from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome
-from cdc_platform.sources.archives import trust_archives
 from cdc_platform.sources.spanner.reader import deal_out, slices_from_json, slices_to_json
 from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.workers import prepare_worker
 from cdc_platform_tests.emulator_fixtures import make_bank
 from cdc_platform_tests.sources.spanner.ticks import apply_tick
 
@@ -87,7 +87,7 @@ def test_archives_of_the_import_path_are_read_once(tmp_path: Path, monkeypatch: 
         file.writestr("module_of_an_archive.py", "")
     monkeypatch.syspath_prepend(str(archive))
     assert find_spec("module_of_an_archive") is not None
-    trust_archives()
+    prepare_worker()
     with ZipFile(archive, "a") as file:
         file.writestr("module_added_later.py", "")
     importlib.invalidate_caches()

@@ -1,0 +1,66 @@
+"""Data changes of events as Arrow batches of `RAW_EVENT_RECORDS`, built a column at a time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from cdc_platform.model.records import RecordKind
+from cdc_platform.model.schemas import EVENT, MOD, RAW_EVENT_RECORDS, TIMESTAMP
+
+
+class ChangeRow(NamedTuple):
+    """One data change without its nesting; fields are named as in `RAW_EVENT_RECORDS`, moments are micros."""
+
+    partition_token: str
+    record_timestamp: int
+    record_sequence: str
+    record_order: str
+    server_transaction_id: str
+    number_of_records_in_transaction: int | None
+    table_name: str | None
+    mod_type: str | None
+    value_capture_type: str | None
+    column_types: str | None
+    keys: str | None
+    new_values: str | None
+    old_values: str | None
+    source_timestamp: int | None
+    event_id: str
+    origin: str
+    position: int | None
+    previous_keys: str | None
+    unavailable_columns: Sequence[str] | None
+    metadata: str | None
+    fault: str | None
+    text: str | None
+
+
+_FIELDS: Final = ChangeRow._fields
+_PLAIN: Final = tuple(field for field in RAW_EVENT_RECORDS if field.name in _FIELDS)
+_MODS: Final = RAW_EVENT_RECORDS.field("mods").type
+
+
+def to_batch(tick: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
+    """Return the batch of a tick's changes."""
+    given = dict(zip(_FIELDS, zip(*rows, strict=True), strict=True))
+    count = len(rows)
+    columns = {field.name: _array(given[field.name], field.type) for field in _PLAIN}
+    columns["tick"] = pa.repeat(pa.scalar(tick, pa.int64()), count)
+    columns["kind"] = pa.repeat(RecordKind.DATA_CHANGE.value, count)
+    each_one = pa.array(range(count + 1), pa.int32())
+    columns["mods"] = pa.ListArray.from_arrays(each_one, _struct(given, MOD), type=_MODS)
+    columns["event"] = _struct(given, EVENT)
+    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in RAW_EVENT_RECORDS]
+    return pa.RecordBatch.from_arrays(arrays, schema=RAW_EVENT_RECORDS)
+
+
+def _struct(given: Mapping[str, Sequence[Any]], struct: pa.StructType) -> pa.StructArray:
+    fields = list(struct)
+    return pa.StructArray.from_arrays(
+        [_array(given[field.name], field.type) for field in fields], fields=fields
+    )
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(kind) if kind == TIMESTAMP else pa.array(values, kind)

@@ -1,0 +1,27 @@
+"""What Spark's Python workers are told before they read."""
+
+import gc
+import sys
+from typing import Final
+from zipimport import zipimporter
+
+NEW_OBJECTS: Final = 100_000
+"""So many make Python look for garbage; what a worker decodes are trees, which are freed without it."""
+
+
+def prepare_worker() -> None:
+    """Spare this process work that is done again and again for nothing; calling it twice is fine.
+
+    Spark puts its own archive and every fetched jar on the path of its workers, and has these read the
+    directory of each anew before every task: a fifth of a second, most of it for Iceberg's jar. And Python
+    looks for cycles among all events that are held, again with every few hundred new ones: a third of the
+    time of a reader that holds many.
+    """
+    for finder in sys.path_importer_cache.values():
+        if isinstance(finder, zipimporter):
+            vars(finder)["invalidate_caches"] = _keep
+    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
+
+
+def _keep() -> None:
+    """Do nothing: an archive does not change while a worker lives."""

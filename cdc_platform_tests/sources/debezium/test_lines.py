@@ -1,0 +1,34 @@
+import gzip
+
+import pytest
+
+from cdc_platform.sources.debezium.lines import FileDamaged, whole_lines
+
+LINES = ['{"a": "one\u2028line\x85of\x0bmany"}', "", '{"b": 1}\r']
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    """A text may have what other systems take for the end of a line, plain or gzip."""
+    data = "\n".join([*LINES, ""]).encode()
+
+    assert whole_lines(data) == LINES
+    assert whole_lines(gzip.compress(data)) == LINES
+
+
+def test_a_line_without_end_waits_where_a_file_may_grow() -> None:
+    """The last line of a plain file counts once it has its end; a gzip is whole when it is there."""
+    data = "\n".join(LINES).encode()
+
+    assert whole_lines(data) == LINES[:-1]
+    assert whole_lines(gzip.compress(data)) == LINES
+
+
+@pytest.mark.parametrize("damage", ["cut", "bent"])
+def test_a_damaged_gzip_says_so(damage: str) -> None:
+    """A gzip that ends too early, or has other octets within, is no shorter file."""
+    data = gzip.compress("\n".join(f"{number * 7919}" for number in range(1000)).encode())
+    half = len(data) // 2
+    damaged = data[:half] if damage == "cut" else data[:half] + bytes(8) + data[half + 8 :]
+
+    with pytest.raises(FileDamaged, match="cannot be read to its end"):
+        whole_lines(damaged)

@@ -1,0 +1,55 @@
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_platform.sources.json_codec import parser_of, write
+
+parse = parser_of(Decimal, str)
+parse_slowly = json.JSONDecoder(parse_float=Decimal, parse_constant=str).decode
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
+DOCUMENTS = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=20
+)
+ODD = {
+    "all digits": "123456789012345678901234567890.12345678901234567890",
+    "beyond 64 bits": "[18446744073709551616, -9223372036854775809]",
+    "exponents": "[1e400, 1E-400, -0.0]",
+    "constants": '{"a": NaN, "b": -Infinity}',
+    "half of a character": '"\\ud800"',
+    "a name twice": '{"a": 1, "a": 2}',
+}
+
+
+@given(DOCUMENTS)
+def test_what_is_written_is_the_document(document: Any) -> None:
+    """A document that was written and parsed again is the same one, and there is no space in it."""
+    text = write(document)
+
+    assert document == json.loads(text)
+    assert parse_slowly(text) == parse(text) == parse(text.encode())
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
+def test_odd_documents_are_those_of_the_standard_library(text: str) -> None:
+    """Numbers keep their digits, and what is more than JSON is taken as the standard library takes it."""
+    assert repr(parse_slowly(text)) == repr(parse(text)) == repr(parse(text.encode()))
+
+
+@pytest.mark.parametrize("text", ['{"a": 1', "{'a': 1}", "01", '"\t"', b'"\xff"', "[" * 200_000])
+def test_what_is_no_json_is_refused(text: str | bytes) -> None:
+    """Whatever is wrong with a text is a ValueError, as deep as it may be nested."""
+    with pytest.raises(ValueError, match=r"\w"):
+        parse(text)
+
+
+def test_decimals_are_texts_and_halves_of_characters_stay() -> None:
+    """What JSON has no form for is written as its text."""
+    written = [write(value) for value in ({"a": Decimal("1.50")}, "\ud800")]
+
+    assert ['{"a":"1.50"}', '"\ud800"'] == written
