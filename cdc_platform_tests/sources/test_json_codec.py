@@ -52,4 +52,4 @@ def test_decimals_are_texts_and_halves_of_characters_stay() -> None:
     """What JSON has no form for is written as its text."""
     written = [write(value) for value in ({"a": Decimal("1.50")}, "\ud800")]
 
-    assert ['{"a":"1.50"}', '"\ud800"'] == written
+    assert written == ['{"a":"1.50"}', '"\ud800"']
