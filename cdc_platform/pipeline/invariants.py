@@ -22,7 +22,7 @@ from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.source_checks import check_schema, check_source
 from cdc_platform.pipeline.table_checks import check_fold, check_histories, check_keys
 from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict
-from cdc_platform.spark.repeats import RECORD_ID
+from cdc_platform.spark.event_order import RECORD_ID
 
 
 def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:

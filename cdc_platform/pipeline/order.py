@@ -40,6 +40,7 @@ from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
 from cdc_platform.spark.keyless import IS_UNNUMBERED, number_copies
 from cdc_platform.spark.order import (
     SINGLE_TASK_RECORDS,
@@ -147,25 +148,22 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
     records = _between(raw, window)
     if window.late:
         records = records.unionByName(_judged_anew(raw, window.late))
-    if pipeline.traits.repeats_within_s is not None:
+    if pipeline.traits.repeats_within_s is not None and window.mark.next_ordinal:
         replayed = load_replays(lake).origins
         log = _remembered(pipeline, spark, window, everything=bool(replayed))
-        records = without_repeated(records, log, pipeline.traits, replayed)
+        is_small = expected <= SINGLE_TASK_RECORDS
+        records = without_repeated(records, log, pipeline.traits, replayed, is_small=is_small)
     condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
     if pipeline.traits.knows_addresses and tells_addresses(pipeline, condition):
         records = with_shifted_keys(pipeline, records, condition)
         records = with_found_keys(pipeline, records, raw, condition)
     if pipeline.traits.schema_policies:
         records = with_refusals(pipeline, records, condition, known_through(pipeline, window.mark.tick))
-    ordered = order_records(
-        records, window.mark.next_ordinal, expected, pipeline.known_tables, pipeline.traits
-    ).persist()
-    if pipeline.traits.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
-        ordered = number_copies(ordered, spark.table(lake.spark_system_table(LOG)))
-    if pipeline.traits.leaves_values_out:
-        ordered = complete_changes(pipeline, spark, ordered, window.mark.tick)
+    persisted = _order(pipeline, records, window, expected).persist()
     try:
-        stats = _never_back(measure(ordered, pipeline.traits), window.mark)
+        ordered = _completed(pipeline, spark, persisted, window)
+        measured = measure_events if pipeline.traits.hands_out_events else measure
+        stats = _never_back(measured(ordered), window.mark)
         if stats.incomplete is not None:
             short = stats.incomplete
             raise TransactionIncomplete(short.transaction_id, short.expected, short.seen)
@@ -178,8 +176,27 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
         properties = _properties(window, stats, late_tables(pipeline, window, stats))
         commit_tick(changes, lake.spark_system_table(LOG), window.log, step, properties)
     finally:
-        ordered.unpersist()
+        persisted.unpersist()
     return stats
+
+
+def _order(pipeline: Pipeline, records: DataFrame, window: _Window, expected: int) -> DataFrame:
+    first, tables = window.mark.next_ordinal, pipeline.known_tables
+    if pipeline.traits.hands_out_events:
+        return order_events(records, first, expected, tables, pipeline.traits)
+    return order_records(records, first, expected, tables)
+
+
+def _completed(pipeline: Pipeline, spark: SparkSession, persisted: DataFrame, window: _Window) -> DataFrame:
+    """Return ordered changes with what others tell of them: of their transactions, copies and rows."""
+    ordered, traits = persisted, pipeline.traits
+    if traits.hands_out_events and traits.keeps_transactions:
+        ordered = with_whole_transactions(ordered)
+    if traits.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
+        ordered = number_copies(ordered, spark.table(pipeline.lake.spark_system_table(LOG)))
+    if traits.leaves_values_out:
+        ordered = complete_changes(pipeline, spark, ordered, window.mark.tick)
+    return ordered
 
 
 def _remembered(pipeline: Pipeline, spark: SparkSession, window: _Window, *, everything: bool) -> DataFrame:

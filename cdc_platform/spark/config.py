@@ -20,7 +20,9 @@ SESSION: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.shuffle.partitions": "4",
+    # One task does what is little; what takes seconds is worth a task for every core.
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16MB",
     # A patch is broadcast to the table it is merged into, whatever its size up to this one: a MERGE
     # takes no hint, and the alternative moves the whole table.
     "spark.sql.autoBroadcastJoinThreshold": "256MB",

@@ -1,9 +1,9 @@
 """From raw data change records to changes in the total order of the log."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.changes import ChangeKind
@@ -18,8 +18,6 @@ SINGLE_TASK_RECORDS = 50_000
 
 TRANSACTION = ("record_timestamp", "server_transaction_id")
 COMMIT_ORDER = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
-EVENT = ("server_transaction_id", "record_sequence")
-EVENT_ORDER = ("commit_timestamp", "record_order")
 EVENT_PARTS = (
     "event.previous_keys as previous_keys",
     "event.unavailable_columns as unavailable_columns",
@@ -75,7 +73,6 @@ def order_records(
     first_ordinal: int,
     expected_records: int,
     tables: Sequence[TableSchema] = (),
-    traits: SourceTraits = CHANGE_STREAM,
 ) -> DataFrame:
     """Return one row per change, in the order of the log, with what tells whether it may enter it.
 
@@ -84,25 +81,24 @@ def order_records(
         first_ordinal: ordinal that the first change may take.
         expected_records: about how many records there are; decides on the number of tasks.
         tables: source tables as they are now; values of other tables are not looked at.
-        traits: what the source promises.
 
     Returns:
-        the columns of CHANGE_LOG, or of EVENT_LOG, without `tick`, and `records_seen`, `fault` (why the
-        change cannot be taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it
-        is the first one), `record` (as it came, where there is a fault) and `origin` (its file or topic).
+        the columns of CHANGE_LOG without `tick`, and `records_seen`, `fault` (why the change cannot be
+        taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it is the first one),
+        `record` (as it came, where there is a fault) and `origin`, which is null.
     """
     small = expected_records <= SINGLE_TASK_RECORDS
     spread = records.coalesce(1) if small else records.repartition(*TRANSACTION)
-    identity = [*EVENT] if traits.hands_out_events else [*TRANSACTION, "record_order"]
-    exploded = _explode(spread.dropDuplicates(identity), tables, traits)
-    changes = _judge(exploded, traits)
-    order = EVENT_ORDER if traits.hands_out_events else COMMIT_ORDER
-    ordered = changes.sortWithinPartitions(*order) if small else changes.orderBy(*order)
+    once = spread.dropDuplicates([*TRANSACTION, "record_order"])
+    exploded = explode_mods(once, tables, CHANGE_STREAM)
+    changes = _judge(exploded)
+    ordered = changes.sortWithinPartitions(*COMMIT_ORDER) if small else changes.orderBy(*COMMIT_ORDER)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
     return ordered.withColumn("ordinal", ordinal).drop("record_order")
 
 
-def _explode(records: DataFrame, tables: Sequence[TableSchema], traits: SourceTraits) -> DataFrame:
+def explode_mods(records: DataFrame, tables: Sequence[TableSchema], traits: SourceTraits) -> DataFrame:
+    """Return one row per mod of records, in their order, with why it cannot be taken."""
     exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
     fault = fault_of(tables, traits)
     if traits.hands_out_events:
@@ -133,7 +129,7 @@ def _explode(records: DataFrame, tables: Sequence[TableSchema], traits: SourceTr
     )
 
 
-def _judge(changes: DataFrame, traits: SourceTraits) -> DataFrame:
+def _judge(changes: DataFrame) -> DataFrame:
     transaction = "partition by commit_timestamp, transaction_id"
     order_key = (
         f"lpad(cast(unix_micros(commit_timestamp) as string), {COMMIT_DIGITS}, '0')",
@@ -141,49 +137,51 @@ def _judge(changes: DataFrame, traits: SourceTraits) -> DataFrame:
         "record_order",
         f"lpad(cast(mod_ordinal as string), {MOD_ORDINAL_DIGITS}, '0')",
     )
-    of_commits = f"concat_ws('{SEPARATOR}', {', '.join(order_key)})"
-    rendered = "record_order" if traits.hands_out_events else of_commits
-    is_unsound = f"{FAULT} is not null"
-    if traits.keeps_transactions:
-        is_unsound = f"max({is_unsound}) over ({transaction})"
     return changes.selectExpr(
         "*",
-        f"{rendered} as order_key",
+        f"concat_ws('{SEPARATOR}', {', '.join(order_key)}) as order_key",
         f"sum(if(mod_ordinal = 0, 1, 0)) over ({transaction}) as records_seen",
-        f"{is_unsound} as {UNSOUND}",
+        f"max({FAULT} is not null) over ({transaction}) as {UNSOUND}",
         f"mod_ordinal = 0 and record_order = min(record_order) over ({transaction}) as {BEGINS}",
     )
 
 
-def measure(ordered: DataFrame, traits: SourceTraits = CHANGE_STREAM) -> LogStats:
+def measure(ordered: DataFrame) -> LogStats:
     """Count what a window of ordered changes holds; one Spark job.
 
     Args:
         ordered: the result of `order_records`, best persisted.
-        traits: what the source promises.
     """
     sound = ~F.col(UNSOUND)
     is_short = sound & (F.col("records_seen") != F.col("records_in_transaction"))
-    if traits.hands_out_events:
-        # What came again, and is left out, counts in what the transaction announced.
-        is_short = F.lit(False)
-    rows = (
-        ordered.groupBy("table_name")
-        .agg(
-            F.count_if(sound).alias("changes"),
-            F.count_if(sound & ~F.col("is_whole_row")).alias("patches"),
-            F.count_if(sound & (F.col("change_kind") == ChangeKind.TRUNCATE.value)).alias("truncates"),
-            F.count_if(F.col(UNSOUND) & (F.col("mod_ordinal") == 0)).alias("quarantined"),
-            F.count_if(sound & F.col(BEGINS)).alias("transactions"),
-            F.min(F.when(sound, F.unix_micros("commit_timestamp"))).alias("first_micros"),
-            F.max("ordinal").alias("last_ordinal"),
-            F.min(
-                F.when(is_short, F.struct("transaction_id", "records_in_transaction", "records_seen"))
-            ).alias("short"),
-        )
-        .collect()
-    )
+    short = F.struct("transaction_id", "records_in_transaction", "records_seen")
+    of_transactions = {
+        "transactions": F.count_if(sound & F.col(BEGINS)),
+        "short": F.min(F.when(is_short, short)),
+    }
+    rows = count_changes(ordered, of_transactions)
     shorts = [Incomplete(*row["short"]) for row in rows if row["short"] is not None]
+    return to_stats(rows, sum(row["transactions"] for row in rows), shorts[0] if shorts else None)
+
+
+def count_changes(ordered: DataFrame, further: Mapping[str, Column]) -> list[Row]:
+    """Return, per table, what `to_stats` needs, and further aggregates by name."""
+    sound = ~F.col(UNSOUND)
+    counts = {
+        "changes": F.count_if(sound),
+        "patches": F.count_if(sound & ~F.col("is_whole_row")),
+        "truncates": F.count_if(sound & (F.col("change_kind") == ChangeKind.TRUNCATE.value)),
+        "quarantined": F.count_if(F.col(UNSOUND) & (F.col("mod_ordinal") == 0)),
+        "first_micros": F.min(F.when(sound, F.unix_micros("commit_timestamp"))),
+        "last_ordinal": F.max("ordinal"),
+        **further,
+    }
+    aggregates = [column.alias(name) for name, column in counts.items()]
+    return ordered.groupBy("table_name").agg(*aggregates).collect()
+
+
+def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | None = None) -> LogStats:
+    """Return the counts of all tables as one."""
     return LogStats(
         tables={
             row["table_name"]: TableStats(
@@ -192,10 +190,10 @@ def measure(ordered: DataFrame, traits: SourceTraits = CHANGE_STREAM) -> LogStat
             for row in rows
             if row["changes"]
         },
-        transactions=sum(row["transactions"] for row in rows),
+        transactions=transactions,
         quarantined=sum(row["quarantined"] for row in rows),
         next_ordinal=max((row["last_ordinal"] + 1 for row in rows), default=0),
-        incomplete=shorts[0] if shorts else None,
+        incomplete=incomplete,
     )
 
 

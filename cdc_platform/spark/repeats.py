@@ -6,13 +6,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.traits import SourceTraits
-from cdc_platform.spark.order import EVENT
-
-RECORD_ID = f"concat_ws('/', {', '.join(EVENT)})"
+from cdc_platform.spark.event_order import IDENTITY, RECORD_ID
 
 
 def without_repeated(
-    records: DataFrame, log: DataFrame, traits: SourceTraits, replayed: Collection[str] = ()
+    records: DataFrame,
+    log: DataFrame,
+    traits: SourceTraits,
+    replayed: Collection[str] = (),
+    *,
+    is_small: bool = True,
 ) -> DataFrame:
     """Return the records whose events the log has not had within the time in which they may come again.
 
@@ -21,6 +24,8 @@ def without_repeated(
         log: the change log.
         traits: the source's; `repeats_within_s` is the time, before the moment of each record's tick.
         replayed: origins whose events come again however late, since somebody has asked for it.
+        is_small: whether there are few records. Of many it is asked first whether any came again, with as
+            little of them as tells it: mostly none did, and then whole records need not meet the log.
     """
     window = F.expr(f"record_timestamp - make_dt_interval(0, 0, 0, {traits.repeats_within_s or 0:f})")
     logged = log.select(F.col("record_id").alias("logged_id"), F.col("commit_timestamp").alias("logged_at"))
@@ -28,4 +33,8 @@ def without_repeated(
     if replayed:
         is_due = is_due | F.col("event.origin").isin(*sorted(replayed))
     is_same = (F.expr(RECORD_ID) == F.col("logged_id")) & is_due
+    if not is_small:
+        ids = records.selectExpr(*IDENTITY, "record_timestamp", "struct(event.origin) as event")
+        if ids.join(logged, is_same, "left_semi").isEmpty():
+            return records
     return records.join(logged, is_same, "left_anti")

@@ -1,0 +1,97 @@
+"""From raw records of sources that hand out events to changes in the order of the log.
+
+Such a source tells the order of its changes itself, and its transactions are whole when they come here, or
+it has none. So no change has to be looked at beside others, but for what came twice; and changes are sorted
+while they are still few columns of text, before their values are looked at.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.traits import SourceTraits
+from cdc_platform.spark.faults import FAULT
+from cdc_platform.spark.order import (
+    SINGLE_TASK_RECORDS,
+    UNSOUND,
+    LogStats,
+    count_changes,
+    explode_mods,
+    to_stats,
+)
+
+IDENTITY: Final = ("server_transaction_id", "record_sequence")
+"""What duplicates of an event share."""
+RECORD_ID: Final = f"concat_ws('/', {', '.join(IDENTITY)})"
+IS_ALONE: Final = "record_id = concat_ws('/', transaction_id, transaction_id)"
+"""Whether a change is a transaction of its own: its source tells of none."""
+_ORDER: Final = ("record_timestamp", "record_order")
+
+
+def order_events(
+    records: DataFrame,
+    first_ordinal: int,
+    expected_records: int,
+    tables: Sequence[TableSchema],
+    traits: SourceTraits,
+) -> DataFrame:
+    """Return one row per change, in the order of the log, with what tells whether it may enter it.
+
+    Args:
+        records: data change records of RAW_EVENT_RECORDS between two watermarks.
+        first_ordinal: ordinal that the first change may take.
+        expected_records: about how many records there are; decides on the number of tasks.
+        tables: source tables as they are now; values of other tables are not looked at.
+        traits: what the source promises.
+
+    Returns:
+        the columns of EVENT_LOG without `tick`, and `fault` (why the change cannot be taken), `unsound`
+        (it cannot), `record` (as it came, where there is a fault) and `origin` (its file or topic).
+    """
+    if expected_records <= SINGLE_TASK_RECORDS:
+        ordered = records.coalesce(1).dropDuplicates([*IDENTITY]).sortWithinPartitions(*_ORDER)
+    else:
+        ordered = _once(records).orderBy(*_ORDER)
+    ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
+    exploded = explode_mods(ordered, tables, traits).withColumn("ordinal", ordinal)
+    return exploded.withColumns({"order_key": F.col("record_order"), UNSOUND: F.col(FAULT).isNotNull()}).drop(
+        "record_order"
+    )
+
+
+def _once(records: DataFrame) -> DataFrame:
+    """Return each event once: most windows have none twice, and then whole records need not meet."""
+    counts = records.groupBy(*IDENTITY).count()
+    return records if counts.where("count > 1").isEmpty() else records.dropDuplicates([*IDENTITY])
+
+
+def with_whole_transactions(ordered: DataFrame) -> DataFrame:
+    """Return ordered changes, of which none is sound beside an unsound one of its transaction.
+
+    Args:
+        ordered: the result of `order_events`, persisted.
+    """
+    unsound = ordered.where(UNSOUND)
+    if unsound.isEmpty():
+        return ordered
+    broken = unsound.selectExpr("commit_timestamp", "transaction_id", "true as is_broken").distinct()
+    joined = ordered.join(broken, ["commit_timestamp", "transaction_id"], "left")
+    return joined.withColumn(UNSOUND, F.expr(f"{UNSOUND} or is_broken is not null")).select(*ordered.columns)
+
+
+def measure_events(ordered: DataFrame) -> LogStats:
+    """Count what a window of ordered changes holds; those without a transaction are one each.
+
+    Args:
+        ordered: the result of `order_events`, best persisted.
+    """
+    alone = f"not {UNSOUND} and {IS_ALONE}"
+    rows = count_changes(ordered, {"alone": F.count_if(F.expr(alone))})
+    transactions = sum(row["alone"] for row in rows)
+    if transactions < sum(row["changes"] for row in rows):
+        shared = ordered.where(f"not {UNSOUND} and not {IS_ALONE}").select("transaction_id")
+        transactions += shared.distinct().count()
+    return to_stats(rows, transactions)

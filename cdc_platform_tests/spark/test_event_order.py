@@ -1,0 +1,116 @@
+"""From raw records of events to the order of the log."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pytest
+
+from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.files import SourceFile
+from cdc_platform.model.records import ModType
+from cdc_platform.model.slices import Slice
+from cdc_platform.model.traits import SourceTraits
+from cdc_platform.sources.event_batches import EventBatches, Released
+from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
+from cdc_platform.spark.order import SINGLE_TASK_RECORDS
+from cdc_platform.spark.repeats import without_repeated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.integration
+
+EVENTS: Final = SourceTraits(
+    hands_out_events=True,
+    keeps_transactions=True,
+    comes_in_order=True,
+    trusts_inserts=False,
+    can_be_compared=False,
+    can_be_copied=False,
+    repeats_within_s=60.0,
+)
+SIZES: Final = pytest.mark.parametrize(
+    "expected_records", [1, SINGLE_TASK_RECORDS + 1], ids=["one task", "many tasks"]
+)
+NOW: Final = 1_800_000_000_000_000
+FILE: Final = SourceFile("a/file.jsonl", "a", 10, NOW)
+
+
+def event(order: int, transaction: str = "", keys: str | None = None) -> SourceEvent:
+    """Return an insert whose place in the order is told; the key is the place."""
+    return SourceEvent(
+        table="visits",
+        mod_type=ModType.INSERT,
+        order_key=f"{order:04d}",
+        event_id=f"event {order}",
+        transaction_id=transaction,
+        source_micros=None,
+        column_types="[]",
+        keys=json.dumps({"id": str(order)}) if keys is None else keys,
+        new_values="{}",
+    )
+
+
+def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent]) -> "DataFrame":
+    """Return the raw records of events that one tick read."""
+    batches, piece = EventBatches(1), Slice("", 0, NOW)
+    for one in events:
+        batches.add_whole(Released(one, one.transaction_id, 1), piece, FILE)
+    return spark.createDataFrame(pa.Table.from_batches(batches.take()))
+
+
+@SIZES
+def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_records: int) -> None:
+    """The order key decides, whatever came first; what came twice is there once."""
+    events = [event(place) for place in (3, 1, 4, 1, 5, 9, 2, 6, 5, 3)]
+
+    ordered = order_events(records_of(spark, events), 100, expected_records, (), EVENTS)
+
+    found = sorted((row.asDict() for row in ordered.collect()), key=lambda row: int(row["ordinal"]))
+    places = [1, 2, 3, 4, 5, 6, 9]
+    assert [json.dumps({"id": str(place)}) for place in places] == [row["keys"] for row in found]
+    assert [f"{place:04d}" for place in places] == [row["order_key"] for row in found]
+    assert found[0]["ordinal"] == 100
+    assert not any(row["unsound"] for row in found)
+
+
+@SIZES
+def test_transactions_are_sound_or_unsound_as_a_whole(spark: "SparkSession", expected_records: int) -> None:
+    """A change without a JSON key, and an event that cannot be used, take their transactions along."""
+    events: list[SourceEvent | FaultyEvent] = [
+        event(1, "one"),
+        event(2, "one", keys="no JSON"),
+        event(3, "two"),
+        event(4, "three"),
+        FaultyEvent("it is broken", "text", 7, event_id="bad", transaction_id="three"),
+        event(5),
+        event(6),
+        event(7, "two"),
+    ]
+    ordered = order_events(records_of(spark, events), 0, expected_records, (), EVENTS).persist()
+
+    whole = with_whole_transactions(ordered)
+
+    unsound = {row["record_id"] for row in whole.where("unsound").collect()}
+    assert {"one/event 1", "one/event 2", "three/event 4", "three/bad"} == unsound
+    stats = measure_events(whole)
+    assert (stats.changes, stats.transactions, stats.quarantined) == (4, 3, 4)
+    ordered.unpersist()
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+@pytest.mark.parametrize(("logged", "left"), [((4,), 3), ((2,), 2), ((1, 2, 3), 0)])
+def test_what_the_log_has_does_not_come_again(
+    spark: "SparkSession", logged: Sequence[int], left: int, *, is_small: bool
+) -> None:
+    """Events that the log had within the time in which they may come again are left out."""
+    log = order_events(records_of(spark, [event(place) for place in logged]), 0, 1, (), EVENTS)
+    records = records_of(spark, [event(place) for place in (1, 2, 3)])
+
+    found = without_repeated(records, log, EVENTS, is_small=is_small)
+    forgetful = without_repeated(records, log, replace(EVENTS, repeats_within_s=-1.0), is_small=is_small)
+
+    assert [left, 3] == [found.count(), forgetful.count()]
