@@ -6,7 +6,6 @@ from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.lake.commits import count_rows, head
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.schemas import CHANGE_LOG
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.resources import find_run
 
@@ -19,7 +18,7 @@ def build_change_log(assets: PipelineAssets) -> dg.AssetsDefinition:
             assets.log,
             "log",
             {"pyspark", "iceberg"},
-            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(CHANGE_LOG)},
+            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(assets.own_schema(assets.log))},
         ),
         deps=[assets.raw, assets.lineage],
         description="Every change of the source exactly once, in one order; where the source tells its "

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import dagster as dg
+import pyarrow as pa
 
-from cdc_platform.lake.lake import COPIED, LINEAGE, LOG, RAW
+from cdc_platform.lake.lake import COPIED, EVENT_TABLES, LINEAGE, LOG, RAW, SYSTEM_TABLES
 from cdc_platform.metadata import TABLE_NAME
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.model.table_options import history_name
@@ -66,6 +67,10 @@ class PipelineAssets:
     def copies(self) -> dg.AssetKey:
         """Key of the initial copies."""
         return self._system(COPIED)
+
+    def own_schema(self, key: dg.AssetKey) -> pa.Schema:
+        """Return the columns of one of the platform's own tables."""
+        return (EVENT_TABLES if self.traits.hands_out_events else SYSTEM_TABLES)[key.path[-1]]
 
     @property
     def before_tables(self) -> list[dg.AssetKey]:

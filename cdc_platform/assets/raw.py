@@ -4,7 +4,6 @@ import dagster as dg
 
 from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline.read import ReadOutcome, read_partitions
 from cdc_platform.pipeline.trace import trace_lineage
@@ -19,7 +18,7 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
             assets.raw,
             "raw",
             {"pyspark", "iceberg"} | (set() if assets.traits.hands_out_events else {"spanner"}),
-            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(RAW_CHANGE_RECORDS)},
+            **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(assets.own_schema(assets.raw))},
         ),
         partitions_def=change_stream_partitions(assets.pipeline),
         deps=list(assets.upstream),

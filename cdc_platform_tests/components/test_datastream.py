@@ -16,6 +16,7 @@ from cdc_platform_tests.yaml_files import write_defs
 
 STREAM_KEY = dg.AssetKey(["shop__cdc", "stream"])
 RAW_KEY = dg.AssetKey(["shop__cdc", "raw_change_records"])
+LOG_KEY = dg.AssetKey(["shop__cdc", "change_log"])
 CHECK_KEY = dg.AssetCheckKey(STREAM_KEY, STREAM_IS_RUNNING)
 
 
@@ -64,6 +65,17 @@ def test_without_a_stream_nothing_is_asked(tmp_path: Path) -> None:
     # Files do not tell what the tables are, so nothing is compared with the source.
     names = {key.name for key in graph.asset_check_keys}
     assert ("exactly_once" in names, "tables_equal_source" in names) == (True, False)
+
+
+def test_assets_tell_the_columns_that_events_have(tmp_path: Path) -> None:
+    """What is kept of an event beyond a change record is among the columns of the raw layer and the log."""
+    graph = load(tmp_path).resolve_asset_graph()
+
+    told = {key.path[-1]: graph.get(key).metadata["dagster/column_schema"] for key in (RAW_KEY, LOG_KEY)}
+
+    names = {asset: {column.name for column in schema.columns} for asset, schema in told.items()}
+    assert {"event", "mods"} <= names["raw_change_records"]
+    assert {"source_timestamp", "keys"} <= names["change_log"]
 
 
 def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
