@@ -157,7 +157,7 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
     if pipeline.traits.knows_addresses and tells_addresses(pipeline, condition):
         records = with_shifted_keys(pipeline, records, condition)
         records = with_found_keys(pipeline, records, raw, condition)
-    if pipeline.traits.schema_policies:
+    if not pipeline.traits.comes_in_order:
         records = with_refusals(pipeline, records, condition, known_through(pipeline, window.mark.tick))
     persisted = _order(pipeline, records, window, expected).persist()
     try:
