@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
@@ -18,7 +19,7 @@ from cdc_platform.pipeline.key_shapes import Shape, find_foreign
 from cdc_platform.pipeline.pipeline import Pipeline
 
 Columns = Mapping[str, SeenColumn]
-_SELECTED: Final = ("kind", "record_timestamp", "table_name", "column_types", "record_order")
+_SELECTED: Final = ("kind", "record_timestamp", "table_name", "mod_type", "column_types", "record_order")
 _NO_DELETE: Final = f" AND mod_type <> '{ModType.DELETE.value}'"
 
 
@@ -35,6 +36,8 @@ class KeptShape:
 def kept_shapes(pipeline: Pipeline, window: str) -> list[KeptShape]:
     """Return the shapes of events of tables that keep their columns, in the source's order; needs no Spark.
 
+    Those of deletes are not among them: a file of deletes alone may have the key only.
+
     Args:
         pipeline: the pipeline.
         window: filter of raw records.
@@ -42,7 +45,8 @@ def kept_shapes(pipeline: Pipeline, window: str) -> list[KeptShape]:
     if not pipeline.traits.schema_policies:
         return []
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
-    rows = scan.to_arrow().group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
+    written = scan.to_arrow().filter(pc.field("mod_type") != ModType.DELETE.value)
+    rows = written.group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
     found: list[KeptShape] = []
     for row in rows.to_pylist():
         table, columns = row["table_name"], parse_column_types(row["column_types"])

@@ -74,7 +74,7 @@ def find_returning(patch: DataFrame, before: DataFrame, stored: TableSchema, *, 
     marked = back.select(*_named_keys(stored, "__back"), F.lit(True).alias(_IS_BACK))
     found = patch.join(F.broadcast(marked) if is_small else marked, _same_keys(stored, "__back"), "left")
     action = F.when((F.col(ACTION) == APPEND) & F.col(_IS_BACK), UPDATE).otherwise(F.col(ACTION))
-    return found.withColumn(ACTION, action).select(*patch.columns)
+    return found.withColumn(ACTION, action).select(*map(_col, patch.columns))
 
 
 def _widened_keys(before: DataFrame, stored: TableSchema) -> dict[str, Column]:
