@@ -7,7 +7,7 @@ path of its own, `unread_path`, until it has been read.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -37,7 +37,12 @@ def read_ledger(lake: Lake) -> Mapping[str, str]:
     stored = _store_ledger(lake)
     asked = load_replays(lake).files
     again = {path for path, tick in asked.items() if stored.ticks.get(path, tick + 1) <= tick}
-    return stored.versions if not again else {**stored.versions, **dict.fromkeys(again, READ_AGAIN)}
+    if not again:
+        return stored.versions
+    # Who asks for a replay wants no pause that began before.
+    ended = {unread_path(path) for path in again if stored.failed_ticks.get(path, 0) <= asked[path]}
+    kept = {path: version for path, version in stored.versions.items() if path not in ended}
+    return {**kept, **dict.fromkeys(again, READ_AGAIN)}
 
 
 def waiting_texts(lake: Lake) -> tuple[int, Sequence[HeldRecord]] | None:
@@ -65,10 +70,14 @@ def list_failed(lake: Lake) -> Mapping[str, FailedRead]:
 
 @dataclass(frozen=True)
 class _Ledger:
-    """Each path with the version that was read last, and the tick that did; and what has failed since."""
+    """Each path with the version that was read last, and the tick that did; and what has failed since.
+
+    ``failed_ticks`` has the tick of each file's failed read, by the file's own path.
+    """
 
     versions: Mapping[str, str]
     ticks: Mapping[str, int]
+    failed_ticks: Mapping[str, int] = field(default_factory=dict)
 
 
 def _store_ledger(lake: Lake) -> _Ledger:
@@ -114,11 +123,13 @@ def _derive(rows: pa.Table) -> _Ledger:
     paths, versions, ticks = _columns(rows.filter(pc.invert(is_failure)))
     read = _Ledger(dict(zip(paths, versions, strict=True)), dict(zip(paths, ticks, strict=True)))
     failed: dict[str, FailedRead] = {}
+    failed_ticks: dict[str, int] = {}
     for path, text, tick in zip(*_columns(rows.filter(is_failure)), strict=True):
         if read.ticks.get(path.removeprefix(UNREAD), 0) < tick:
             failed[path] = FailedRead.from_text(text).after(failed.get(path))
+            failed_ticks[path.removeprefix(UNREAD)] = tick
     told = {path: found.to_text() for path, found in failed.items()}
-    return replace(read, versions={**read.versions, **told}) if told else read
+    return _Ledger({**read.versions, **told}, read.ticks, failed_ticks) if told else read
 
 
 def _columns(rows: pa.Table) -> tuple[list[Any], ...]:
