@@ -25,8 +25,7 @@ from cdc_platform.lake.commits import (
     read_mark,
 )
 from cdc_platform.lake.lake import BURIED, LOG, QUARANTINED, RAW
-from cdc_platform.lake.ledger import REPLAY
-from cdc_platform.lake.quarantine import load_replays, untaken_records
+from cdc_platform.lake.quarantine import untaken_records
 from cdc_platform.lake.writes import TickStep, commit_tick
 from cdc_platform.model.held import HeldRecord
 from cdc_platform.model.lineage import watermark_micros
@@ -37,6 +36,7 @@ from cdc_platform.pipeline.addresses import call_waiting, tells_addresses, with_
 from cdc_platform.pipeline.evolve import between_positions, data_changes_between, evolve_tables, known_through
 from cdc_platform.pipeline.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.reported import has_texts, replayed_origins
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
@@ -185,7 +185,7 @@ def _read_records(
         records = records.unionByName(_judged_anew(raw, window.late))
     if pipeline.traits.repeats_within_s is None or not window.mark.next_ordinal:
         return records
-    replayed = _replayed_origins(pipeline, window)
+    replayed = replayed_origins(pipeline, _reports(window))
     log = _remembered(pipeline, spark, window, everything=bool(replayed))
     is_small = expected <= SINGLE_TASK_RECORDS
     return without_repeated(records, log, pipeline.traits, replayed, is_small=is_small)
@@ -254,35 +254,14 @@ def late_tables(pipeline: Pipeline, window: _Window, stats: LogStats) -> tuple[s
     if not pipeline.traits.comes_in_order:
         return ()
     if pipeline.traits.hands_out_events:
-        return tuple(stats.tables) if _has_texts(pipeline, window) else ()
+        return tuple(stats.tables) if has_texts(pipeline, _reports(window)) else ()
     position = window.mark.position_micros or 0
     return tuple(name for name, table in stats.tables.items() if table.first_micros <= position)
 
 
-def _has_texts(pipeline: Pipeline, window: _Window) -> bool:
-    """Whether some tick of the window has taken a replay of texts."""
-    if not load_replays(pipeline.lake).texts:
-        return False
-    return any(origin.startswith(REPLAY) for origin in _reported_origins(pipeline, window))
-
-
-def _replayed_origins(pipeline: Pipeline, window: _Window) -> frozenset[str]:
-    """Return the files and topics of the window of which somebody has had events read again."""
-    replays = load_replays(pipeline.lake)
-    if not replays.origins:
-        return frozenset()
-    reported = _reported_origins(pipeline, window)
-    has_texts = any(origin.startswith(REPLAY) for origin in reported)
-    return replays.origins if has_texts else replays.origins & reported
-
-
-def _reported_origins(pipeline: Pipeline, window: _Window) -> frozenset[str]:
-    """Return what the ticks of the window have read: files, topics and replays."""
-    reports = between_positions(RecordKind.FILE, window.mark.position_micros, window.watermark_micros)
-    scan = pipeline.lake.system_table(RAW).scan(
-        reports, selected_fields=("kind", "record_timestamp", "event")
-    )
-    return frozenset(event["origin"] for event in scan.to_arrow()["event"].to_pylist())
+def _reports(window: _Window) -> str:
+    """Return the filter of what the ticks of a window tell of files."""
+    return between_positions(RecordKind.FILE, window.mark.position_micros, window.watermark_micros)
 
 
 def _never_back(stats: LogStats, mark: Mark) -> LogStats:

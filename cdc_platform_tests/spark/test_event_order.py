@@ -67,7 +67,8 @@ def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expecte
     """Of an event that comes twice in a tick, once unusable, both are judged: one is in the log."""
     broken = FaultyEvent("`v` is no date", "{}", 0, table="visits", event_id="event 1")
     alone = replace(EVENTS, keeps_transactions=False, comes_in_order=False)
-    for events in ([event(1), broken, event(1)], [broken, event(1), broken]):
+    orders: list[list[SourceEvent | FaultyEvent]] = [[event(1), broken, event(1)], [broken, event(1), broken]]
+    for events in orders:
         records = records_of(spark, events)
         found = order_events(records, 100, expected_records, (), alone).select("fault", "unsound").collect()
         assert {(row["fault"], row["unsound"]) for row in found} == {(None, False), (broken.reason, True)}
