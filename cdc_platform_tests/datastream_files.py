@@ -15,7 +15,10 @@ ORIGIN: Final = 1_800_000_000_000_000
 
 @dataclass(frozen=True)
 class MadeEvent:
-    """One event of MySQL; `position` is its place in the log, `0` that of a backfill."""
+    """One event of MySQL; `position` is its place in the log, `0` that of a backfill.
+
+    Its source's clock has come to as many seconds, or to `at_s`: statements begin before they commit.
+    """
 
     uuid: str
     table: str
@@ -23,6 +26,7 @@ class MadeEvent:
     position: int
     row: Mapping[str, Any] = field(default_factory=dict)
     schema_key: str = "a1"
+    at_s: int | None = None
 
     @property
     def is_backfill(self) -> bool:
@@ -31,7 +35,7 @@ class MadeEvent:
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as Datastream writes it."""
-        moment = to_rfc3339(ORIGIN + self.position * 1_000_000)
+        moment = to_rfc3339(ORIGIN + (self.position if self.at_s is None else self.at_s) * 1_000_000)
         return {
             "uuid": self.uuid,
             "read_timestamp": moment,

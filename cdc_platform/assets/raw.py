@@ -4,6 +4,7 @@ import dagster as dg
 
 from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.claims import PROOF_TAG
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline.read import ReadOutcome, read_partitions
 from cdc_platform.pipeline.trace import trace_lineage
@@ -31,7 +32,10 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
     )
     def raw_change_records(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         run = find_run(context, assets.run_key)
-        read = read_partitions(run.pipeline, run.spark, context.partition_keys)
+        # Whoever starts a run may have mended what kept files from being read; the sensor keeps to pauses.
+        ends_pauses = PROOF_TAG not in context.run.tags
+        keys = context.partition_keys
+        read = read_partitions(run.pipeline, run.spark, keys, ends_pauses=ends_pauses)
         lineage = trace_lineage(run.pipeline)
         _add_slice_metadata(context, read, {found.token: found.key for found in lineage.partitions.values()})
         return dg.MaterializeResult(metadata=metadata.describe_read(read, lineage))

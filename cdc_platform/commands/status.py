@@ -1,7 +1,7 @@
 """`cdc-platform status`: where a pipeline stands."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -10,6 +10,8 @@ from cdc_platform.model.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
     from cdc_platform.pipeline.status import Status, TableStatus
+
+SHOWN_FILES: Final = 20
 
 
 @click.command(
@@ -49,6 +51,8 @@ def describe_status(found: "Status") -> str:
         *(f"            {stuck.describe()}" for stuck in found.stuck_partitions),
         f"cut         {cut}",
         f"quarantine  {found.quarantined} records",
+        *([f"unread      {len(found.unread_files)} files"] if found.unread_files else []),
+        *(f"            {file.describe()}" for file in found.unread_files[:SHOWN_FILES]),
         "tables",
         *(_describe_table(name, table) for name, table in found.tables.items()),
         *(["notes"] if found.findings else []),

@@ -105,7 +105,7 @@ def _is_caught_up(outcome: "TickOutcome", target_micros: int, *, hands_out_event
     if hands_out_events:
         from cdc_platform.pipeline.follow import is_idle
 
-        # A file that cannot be read is asked for with every tick, and nothing more comes of it.
+        # A tick that has tried files which cannot be read has done what there is to do.
         has_news = outcome.read.records.get(RecordKind.CHILD_PARTITIONS, 0) > 0
         return not outcome.read.committed or (is_idle(outcome) and not has_news)
     return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1

@@ -23,7 +23,8 @@ DAY_S = 24 * 3600.0
 class Source(dg.Model, dg.Resolvable):
     """Where a stream writes its files, and what its events mean.
 
-    Tables are named as the source names them, such as `public.orders`; `*` stands for every other one.
+    Tables are named as the source names them, such as `public.orders`, or as `table_name` does; `*` stands
+    for every other one.
     """
 
     path: Annotated[
@@ -82,8 +83,8 @@ class Source(dg.Model, dg.Resolvable):
     epochs: Annotated[
         list[str] | None,
         says_names(
-            "Moments, RFC 3339: what happened at or after one follows everything before it, for logs that "
-            "begin anew and for repeated backfills. Declare one before its time comes."
+            "Moments, RFC 3339, in quotes: what happened at or after one follows everything before it, for "
+            "logs that begin anew and for repeated backfills. Declare one before its time comes."
         ),
     ] = None
     binlog_basenames: Annotated[

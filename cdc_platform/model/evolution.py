@@ -76,6 +76,11 @@ class ColumnHistory:
         return self.beginnings[-1] if self.beginnings else None
 
     @property
+    def has_retyped_key(self) -> bool:
+        """Whether the log may write one key in several ways, since its columns had other types before."""
+        return any(version.is_primary_key and version.until is not None for version in self.versions)
+
+    @property
     def live_versions(self) -> tuple[ColumnVersion, ...]:
         """The columns that the source has now."""
         return tuple(version for version in self.versions if version.until is None)

@@ -3,13 +3,18 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Final
+
+from cdc_platform.model.unread import GONE, FailedRead, failed_reads, unread_path
 
 MOST_FILES: Final = 10_000
 """Files of one tick; a backlog is read in several, so that an interruption costs little."""
 MOST_BYTES: Final = 2 * 1024**3
 READ_AGAIN: Final = ""
 """Version, in a ledger, of a file that has been read and is to be read once more; no file has it."""
+RETRIED_SHARE: Final = 10
+"""Of so many files of a tick, one at most has failed before, while there are others; and so with bytes."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +54,67 @@ def choose_files(
     ledger: Mapping[str, str],
     most_files: int = MOST_FILES,
     most_bytes: int = MOST_BYTES,
+    clock_micros: int | None = None,
 ) -> FileChoice:
     """Return the files that have not been read in their present version, oldest first.
 
+    Those that could not be read are left out while they pause, and have a share of their own, so that many
+    of them keep no others waiting. The choice may be all there is without them.
+
     Args:
         listed: the files that there are.
-        ledger: path to version of those that have been read.
+        ledger: path to version of those that have been read, and what is known of those that could not be.
         most_files: so many at most.
         most_bytes: so much at most, but one file at least.
+        clock_micros: the time, which ends pauses; None ends them all.
     """
     unread = [file for file in listed if ledger.get(file.path) != file.version]
-    unread.sort(key=lambda file: (file.modified_micros, file.path))
+    failed = {file: failure for file in unread if (failure := _failure_of(file, ledger)) is not None}
+    fresh = sorted((file for file in unread if file not in failed), key=_age)
+    is_due = {file for file in failed if clock_micros is None or failed[file].due_micros <= clock_micros}
+    due = sorted(is_due, key=lambda file: (failed[file].micros, file.path))
+    if fresh:
+        retried_files = min(max(1, most_files // RETRIED_SHARE), most_files - 1)
+        retried = _first(due, retried_files, most_bytes // RETRIED_SHARE)
+    else:
+        retried = _first(due, most_files, most_bytes)
+    left_bytes = most_bytes - sum(file.size_bytes for file in retried)
+    chosen = _first(fresh, most_files - len(retried), left_bytes)
+    return FileChoice((*chosen, *retried), is_all=len(chosen) == len(fresh))
+
+
+def _age(file: SourceFile) -> tuple[int, str]:
+    return file.modified_micros, file.path
+
+
+def _failure_of(file: SourceFile, ledger: Mapping[str, str]) -> FailedRead | None:
+    text = ledger.get(unread_path(file.path))
+    failure = FailedRead.from_text(text) if text is not None else None
+    return failure if failure is not None and failure.version == file.version else None
+
+
+def _first(files: Iterable[SourceFile], most_files: int, most_bytes: int) -> list[SourceFile]:
+    """Return the first of files, within limits; where there may be any, one at least, however large."""
     chosen: list[SourceFile] = []
     total_bytes = 0
-    for file in unread[:most_files]:
+    for file in islice(files, most_files):
         total_bytes += file.size_bytes
         if chosen and total_bytes > most_bytes:
             break
         chosen.append(file)
-    return FileChoice(tuple(chosen), is_all=len(chosen) == len(unread))
+    return chosen
+
+
+def find_settled(listed: Iterable[SourceFile], ledger: Mapping[str, str]) -> dict[str, str]:
+    """Return the files whose failed reads matter no more, each with the version that the ledger has of it.
+
+    They are gone, or are again what had been read before.
+    """
+    failed = failed_reads(ledger)
+    if not failed:
+        return {}
+    unread = {file.path for file in listed if ledger.get(file.path) != file.version}
+    return {path: ledger.get(path, GONE) for path in sorted(failed.keys() - unread)}
 
 
 def deal_files(files: Sequence[SourceFile], most_tasks: int) -> list[tuple[SourceFile, ...]]:

@@ -13,6 +13,7 @@ ROOT_TOKEN: Final = ""
 ROOT_KEY: Final = "root"
 """Partition key of that query."""
 
+_MOST_CHARACTERS: Final = 200
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
@@ -49,10 +50,14 @@ def check_identifier(setting: str, value: str) -> str:
 def lake_table_name(source_table: str) -> str:
     """Return the name of the lake's table: the source's own, or a safe one that no other source table gets.
 
-    A name with characters other than letters, digits and underscores carries a digest of itself.
+    A name with characters other than letters, digits and underscores, or one that is too long for a folder's,
+    carries a digest of itself.
     """
     safe = _UNSAFE.sub("_", source_table)
-    return safe if safe == source_table else f"{safe}_{_digest(source_table, 6)}"
+    if safe == source_table and len(safe) <= _MOST_CHARACTERS:
+        return safe
+    digest = _digest(source_table, 6)
+    return f"{safe[: _MOST_CHARACTERS - len(digest) - 1]}_{digest}"
 
 
 def find_clash(source_tables: Iterable[str]) -> tuple[str, str] | None:

@@ -26,6 +26,7 @@ class ReadRequest:
         keys: partition keys to read; all live partitions when None.
         end_limit_micros: nothing after it is read.
         has_replay: whether records of quarantine are to be judged anew, so that there must be a tick.
+        ends_pauses: whether files that could not be read are tried now, and not when their pauses end.
     """
 
     clock_micros: int
@@ -33,6 +34,7 @@ class ReadRequest:
     keys: Collection[str] | None = None
     end_limit_micros: int | None = None
     has_replay: bool = False
+    ends_pauses: bool = False
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,11 @@ def to_rfc3339(micros: int) -> str:
     return to_datetime(micros).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
+FIRST_MICROS: Final = -62_135_596_800_000_000
+LAST_MICROS: Final = 253_402_300_799_999_999
+"""The first and the last moment that a datetime can be."""
+
+
 def to_datetime(micros: int) -> datetime:
     """Return the aware datetime, in UTC."""
     return _EPOCH + timedelta(microseconds=micros)

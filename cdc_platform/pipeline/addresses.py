@@ -1,7 +1,8 @@
 """Finding the keys of rows that deletes know by their addresses only."""
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -9,8 +10,11 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.lake import RAW
+from cdc_platform.lake.quarantine import ReplayMark, load_held, mark_replayed
 from cdc_platform.model.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY, Addressed
+from cdc_platform.model.held import HeldRecord, ReplaySource
 from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.pipeline.pipeline import Pipeline
 
@@ -64,12 +68,52 @@ def _asked(pipeline: Pipeline, window: str) -> list[Addressed]:
     found: dict[str, Addressed] = {}
     for batch in scan.to_arrow_batch_reader():
         for row in _faulty(pa.Table.from_batches([batch])):
-            told = json.loads(row["event"]["metadata"])
-            address, order_key = told.get(ADDRESS), told.get(ORDER_KEY)
-            if address and order_key and row["table_name"]:
-                event_id = row["record_sequence"]
-                found[event_id] = Addressed(event_id, row["table_name"], str(address), order_key)
+            addressed = _as_addressed(row)
+            if addressed is not None:
+                found[addressed.event_id] = addressed
     return list(found.values())
+
+
+def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
+    """Return the delete that a raw record is, None where it does not tell enough."""
+    told = json.loads(row["event"]["metadata"])
+    address, order_key, table = told.get(ADDRESS), told.get(ORDER_KEY), row.get("table_name")
+    if not (address and order_key and table):
+        return None
+    return Addressed(row["record_sequence"], table, str(address), order_key)
+
+
+def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
+    """Have deletes in quarantine judged anew whose rows have come by now; return how many.
+
+    The next tick does it, by their texts. One that would stay in quarantine is left there.
+
+    Args:
+        pipeline: the pipeline.
+        raw: all raw records.
+        arrived: those that have entered the log now.
+    """
+    waiting: dict[str, list[HeldRecord]] = {}
+    asked: dict[str, Addressed] = {}
+    for held in load_held(pipeline.lake):
+        addressed = _of_held(held)
+        if addressed is not None:
+            waiting.setdefault(addressed.event_id, []).append(held)
+            asked[addressed.event_id] = addressed
+    # All raw records are many: they are asked only where one of the new ones is of such a row.
+    near = _find_keys(arrived, list(asked.values())) if asked else {}
+    found = _find_keys(raw, [asked[event_id] for event_id in near]) if near else {}
+    tick = read_mark(pipeline.lake.system_table(RAW)).tick
+    mark = ReplayMark(time.time_ns() // 1000, tick, ReplaySource.TEXT)
+    marks = {held.identity: mark for event_id in found for held in waiting[event_id]}
+    mark_replayed(pipeline.lake, marks)
+    return len(marks)
+
+
+def _of_held(held: HeldRecord) -> Addressed | None:
+    if not held.reason.startswith(ADDRESS_ONLY):
+        return None
+    return _as_addressed(json.loads(held.record or "{}"))
 
 
 def _faulty(batch: pa.Table) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ It is derived from what is committed, on from where the stored history ends, so 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -23,6 +23,7 @@ from cdc_platform.model.schema_events import SchemaEvent
 from cdc_platform.model.schema_policy import SchemaPolicy
 from cdc_platform.model.sightings import SeenColumn, Sighting, find_events, is_news, parse_column_types
 from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.pipeline.key_shapes import Shape, find_foreign
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.schema_policies import first_columns, kept_shapes
 from cdc_platform.sources.spanner.copy_pieces import columns_from_text
@@ -112,7 +113,9 @@ def _find(
     window = data_changes_between(history.position_micros, mark.position_micros)
     widens = not pipeline.traits.comes_in_order
     shapes = {shape for batch in _batches(pipeline, window) for shape in _shapes(batch)}
-    parsed = {shape: _parse(pipeline, shape) for shape in shapes}
+    # Events of another key are in quarantine.
+    foreign = find_foreign(pipeline, window, history, map(_named, shapes))
+    parsed = {shape: _parse(pipeline, shape) for shape in shapes if _named(shape) not in foreign}
     tables = {
         found.table
         for found in parsed.values()
@@ -121,7 +124,7 @@ def _find(
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
     kept = {name for name in tables if pipeline.traits.schema_policy_of(name) is not SchemaPolicy.EVOLVE}
-    sightings = _sightings(pipeline, window, tables - kept) if tables - kept else {}
+    sightings = _sightings(pipeline, window, tables - kept, foreign) if tables - kept else {}
     if kept:
         begun = first_columns(kept_shapes(pipeline, window), history)
         # Its whole shape is known, and the events that tell of another one are in quarantine.
@@ -161,6 +164,10 @@ def _shapes(batch: pa.Table) -> Iterator[ShapeKey]:
         yield (row["table_name"], row["mod_type"], row["value_capture_type"], row["column_types"])
 
 
+def _named(key: ShapeKey) -> Shape:
+    return key[0] or "", key[3] or ""
+
+
 def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
     table, mod_type, capture, text = key
     columns = parse_column_types(text)
@@ -171,7 +178,9 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
     return _Shape(table, columns, is_whole)
 
 
-def _sightings(pipeline: Pipeline, window: str, tables: set[str]) -> dict[str, list[Sighting]]:
+def _sightings(
+    pipeline: Pipeline, window: str, tables: set[str], foreign: Container[Shape]
+) -> dict[str, list[Sighting]]:
     """Return, per table and in commit order, where the shape of its records changes."""
     numbers: dict[ShapeKey, int] = {}
     rows: list[tuple[int, int]] = []
@@ -179,7 +188,7 @@ def _sightings(pipeline: Pipeline, window: str, tables: set[str]) -> dict[str, l
         found = batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables))))
         for key, micros in _moments(found):
             rows.append((micros, numbers.setdefault(key, len(numbers))))
-    shapes = [_parse(pipeline, key) for key in numbers]
+    shapes = [None if _named(key) in foreign else _parse(pipeline, key) for key in numbers]
     sightings: defaultdict[str, list[Sighting]] = defaultdict(list)
     newest: dict[str, _Shape] = {}
     for micros, number in sorted(rows):

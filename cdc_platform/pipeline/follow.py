@@ -25,6 +25,8 @@ def follow_source(
 ) -> Iterator[TickOutcome]:
     """Yield the outcome of each tick, until no more is wanted; rests after a tick that found no change.
 
+    Whoever starts this may have mended what kept files from being read: the first tick tries them at once.
+
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
@@ -37,10 +39,10 @@ def follow_source(
     Raises:
         CdcError: a tick failed, and trying again would not help, was not asked for, or did not help.
     """
-    failures = 0
+    failures, is_first = 0, True
     while wants_more():
         try:
-            outcome = run_tick(pipeline, spark)
+            outcome = run_tick(pipeline, spark, ends_pauses=is_first)
         except CdcError as error:
             if tell is None or not error.retryable:
                 raise
@@ -50,7 +52,7 @@ def follow_source(
             tell(error)
             pause(min(2.0**failures, LONGEST_BACKOFF_S), wants_more)
             continue
-        failures = 0
+        failures, is_first = 0, False
         yield outcome
         if outcome.copy.failure is not None:
             if tell is None:

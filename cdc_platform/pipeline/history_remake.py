@@ -13,11 +13,12 @@ from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import convert_stored
 from cdc_platform.pipeline.branch import Attempt, load_table, marked_commits, reset_branch
-from cdc_platform.pipeline.change_source import find_beginning, read_changes, read_span
+from cdc_platform.pipeline.change_source import find_beginning, read_changes, read_span, retyped_keys
 from cdc_platform.pipeline.evolve import known_through
 from cdc_platform.pipeline.history_plan import HistoryBuild
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.spark.history import make_versions
+from cdc_platform.spark.typed import ROW, with_row
 
 
 def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> int:
@@ -44,8 +45,10 @@ def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild
     whole = replace(
         whole, span=replace(whole.span, until_inclusive=span.until_inclusive), keeps_truncated=True
     )
-    touched = read_span(pipeline, spark, table.name, span).select("keys").distinct()
-    log = read_span(pipeline, spark, table.name, whole.span).join(touched, "keys", "left_semi")
+    retyped = retyped_keys(pipeline, whole.schema)
+    touched = with_row(read_span(pipeline, spark, table.name, span), retyped).select(ROW).distinct()
+    every = read_span(pipeline, spark, table.name, whole.span)
+    log = with_row(every, retyped).join(touched, ROW, "left_semi")
     changes = read_changes(pipeline, spark, whole, log, has_origin=True)
     return make_versions(changes, whole.schema, has_patches=whole.span.has_patches)
 

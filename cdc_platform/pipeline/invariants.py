@@ -263,8 +263,8 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "files_readable",
         "partition_lineage",
-        "Every file that the newest tick was to read could be read. A warning names those that could not "
-        "and why; the others are read all the same, and these are asked for again with every tick.",
+        "Every file that there is could be read. A warning names those that could not, why, and when they "
+        "are tried again; the others are read all the same.",
         every_tick=True,
         run=check_files,
         applies=lambda traits: traits.hands_out_events,

@@ -25,18 +25,18 @@ from cdc_platform.lake.commits import (
     read_mark,
 )
 from cdc_platform.lake.lake import BURIED, LOG, QUARANTINED, RAW
-from cdc_platform.lake.ledger import REPLAY
-from cdc_platform.lake.quarantine import load_replays, untaken_records
+from cdc_platform.lake.quarantine import untaken_records
 from cdc_platform.lake.writes import TickStep, commit_tick
 from cdc_platform.model.held import HeldRecord
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import TIMESTAMP
 from cdc_platform.model.timestamps import to_datetime
-from cdc_platform.pipeline.addresses import tells_addresses, with_found_keys
+from cdc_platform.pipeline.addresses import call_waiting, tells_addresses, with_found_keys
 from cdc_platform.pipeline.evolve import between_positions, data_changes_between, evolve_tables, known_through
 from cdc_platform.pipeline.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.reported import has_texts, replayed_origins
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
@@ -145,19 +145,13 @@ def _commit_nothing(window: _Window) -> LogStats:
 def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, expected: int) -> LogStats:
     lake, step = pipeline.lake, TickStep(window.mark.tick, window.tick)
     raw = spark.table(lake.spark_system_table(RAW))
-    records = _between(raw, window)
-    if window.late:
-        records = records.unionByName(_judged_anew(raw, window.late))
-    if pipeline.traits.repeats_within_s is not None and window.mark.next_ordinal:
-        replayed = load_replays(lake).origins
-        log = _remembered(pipeline, spark, window, everything=bool(replayed))
-        is_small = expected <= SINGLE_TASK_RECORDS
-        records = without_repeated(records, log, pipeline.traits, replayed, is_small=is_small)
     condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
-    if pipeline.traits.knows_addresses and tells_addresses(pipeline, condition):
+    has_addresses = pipeline.traits.knows_addresses and tells_addresses(pipeline, condition)
+    records = _read_records(pipeline, spark, window, raw, expected)
+    if has_addresses:
         records = with_shifted_keys(pipeline, records, condition)
         records = with_found_keys(pipeline, records, raw, condition)
-    if pipeline.traits.schema_policies:
+    if not pipeline.traits.comes_in_order:
         records = with_refusals(pipeline, records, condition, known_through(pipeline, window.mark.tick))
     persisted = _order(pipeline, records, window, expected).persist()
     try:
@@ -177,7 +171,24 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
         commit_tick(changes, lake.spark_system_table(LOG), window.log, step, properties)
     finally:
         persisted.unpersist()
+    if has_addresses:
+        call_waiting(pipeline, raw, _between(raw, window))
     return stats
+
+
+def _read_records(
+    pipeline: Pipeline, spark: SparkSession, window: _Window, raw: DataFrame, expected: int
+) -> DataFrame:
+    """Return the raw records of a window that the log has not had."""
+    records = _between(raw, window)
+    if window.late:
+        records = records.unionByName(_judged_anew(raw, window.late))
+    if pipeline.traits.repeats_within_s is None or not window.mark.next_ordinal:
+        return records
+    replayed = replayed_origins(pipeline, _reports(window))
+    log = _remembered(pipeline, spark, window, everything=bool(replayed))
+    is_small = expected <= SINGLE_TASK_RECORDS
+    return without_repeated(records, log, pipeline.traits, replayed, is_small=is_small)
 
 
 def _order(pipeline: Pipeline, records: DataFrame, window: _Window, expected: int) -> DataFrame:
@@ -243,20 +254,14 @@ def late_tables(pipeline: Pipeline, window: _Window, stats: LogStats) -> tuple[s
     if not pipeline.traits.comes_in_order:
         return ()
     if pipeline.traits.hands_out_events:
-        return tuple(stats.tables) if _has_texts(pipeline, window) else ()
+        return tuple(stats.tables) if has_texts(pipeline, _reports(window)) else ()
     position = window.mark.position_micros or 0
     return tuple(name for name, table in stats.tables.items() if table.first_micros <= position)
 
 
-def _has_texts(pipeline: Pipeline, window: _Window) -> bool:
-    """Whether some tick of the window has taken a replay of texts."""
-    if not load_replays(pipeline.lake).texts:
-        return False
-    reports = between_positions(RecordKind.FILE, window.mark.position_micros, window.watermark_micros)
-    scan = pipeline.lake.system_table(RAW).scan(
-        reports, selected_fields=("kind", "record_timestamp", "event")
-    )
-    return any(event["origin"].startswith(REPLAY) for event in scan.to_arrow()["event"].to_pylist())
+def _reports(window: _Window) -> str:
+    """Return the filter of what the ticks of a window tell of files."""
+    return between_positions(RecordKind.FILE, window.mark.position_micros, window.watermark_micros)
 
 
 def _never_back(stats: LogStats, mark: Mark) -> LogStats:

@@ -72,10 +72,13 @@ class Pipeline:
     def known_tables(self) -> tuple[TableSchema, ...]:
         """The columns of all watched tables as far as the lake knows them; asks the source before it does.
 
-        A dropped table is not among them: its name may come again with another key.
+        A dropped table is not among them: its name may come again with another key. Where changes come in no
+        order, the source does not tell: what its newest events have may not be what the table begins with.
         """
         known = self.schema_history.tables.values()
-        return tuple(found.schema for found in known if found.is_watched) if known else self.watched
+        if not known and self.traits.comes_in_order:
+            return self.watched
+        return tuple(found.schema for found in known if found.is_watched)
 
     @cached_property
     def tables(self) -> tuple[TableSchema, ...]:

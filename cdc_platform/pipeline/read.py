@@ -59,17 +59,22 @@ class ReadOutcome:
         )
 
 
-def read_generations(pipeline: Pipeline, spark: SparkSession) -> ReadOutcome:
+def read_generations(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = False) -> ReadOutcome:
     """Read all live partitions up to the source's clock, and then the children that this has brought up.
 
     A child holds the watermark at its start until it is read, so it is read at once where waiting for
     the next tick would cost more than another round.
 
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the reading.
+        ends_pauses: whether files that could not be read are tried now, since somebody asks for it.
+
     Raises:
         CommitConflict: another run has committed the same tick; nothing was changed.
         SourceError: no slice could be read.
     """
-    outcome = read_slices(pipeline, spark)
+    outcome = read_slices(pipeline, spark, ends_pauses=ends_pauses)
     for _ in range(MAX_ROUNDS - 1):
         watermark = watermark_micros(trace_lineage(pipeline))
         if not outcome.committed or watermark is None or outcome.interrupted:
@@ -83,7 +88,9 @@ def read_generations(pipeline: Pipeline, spark: SparkSession) -> ReadOutcome:
     return outcome
 
 
-def read_partitions(pipeline: Pipeline, spark: SparkSession, partition_keys: Collection[str]) -> ReadOutcome:
+def read_partitions(
+    pipeline: Pipeline, spark: SparkSession, partition_keys: Collection[str], *, ends_pauses: bool = False
+) -> ReadOutcome:
     """Read chosen partitions: as a tick does where they are all live ones, else these alone.
 
     Raises:
@@ -91,8 +98,8 @@ def read_partitions(pipeline: Pipeline, spark: SparkSession, partition_keys: Col
         SourceError: no slice could be read.
     """
     if {found.key for found in live(trace_lineage(pipeline))} <= set(partition_keys):
-        return read_generations(pipeline, spark)
-    return read_slices(pipeline, spark, partition_keys)
+        return read_generations(pipeline, spark, ends_pauses=ends_pauses)
+    return read_slices(pipeline, spark, partition_keys, ends_pauses=ends_pauses)
 
 
 def read_slices(
@@ -100,6 +107,8 @@ def read_slices(
     spark: SparkSession,
     partition_keys: Collection[str] | None = None,
     end_limit_micros: int | None = None,
+    *,
+    ends_pauses: bool = False,
 ) -> ReadOutcome:
     """Read what the live partitions have up to the source's clock, and commit it.
 
@@ -110,6 +119,7 @@ def read_slices(
         spark: session that does the reading.
         partition_keys: partitions to read; None means all live ones.
         end_limit_micros: nothing after it is read.
+        ends_pauses: whether files that could not be read are tried now.
 
     Raises:
         CommitConflict: another run has committed the same tick; nothing was changed.
@@ -121,7 +131,7 @@ def read_slices(
     clock_micros = pipeline.source.clock_micros()
     waiting = waiting_texts(pipeline.lake) is not None
     limits = (pipeline.settings.max_slice_s, partition_keys, end_limit_micros)
-    request = ReadRequest(clock_micros, *limits, has_replay=waiting)
+    request = ReadRequest(clock_micros, *limits, has_replay=waiting, ends_pauses=ends_pauses)
     plan = pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake))
     if not plan.slices:
         return ReadOutcome(mark.tick, (), {}, False, clock_micros, clock_micros)

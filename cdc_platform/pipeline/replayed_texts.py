@@ -100,4 +100,4 @@ def _placed(event: SourceEvent | FaultyEvent, held: HeldRecord, position: int) -
     if isinstance(event, SourceEvent):
         return replace(event, position=position)
     event_id = event.event_id or json.loads(held.record or "{}").get("record_sequence")
-    return replace(event, position=position, event_id=event_id)
+    return replace(event, position=position, event_id=event_id, table=event.table or held.table)

@@ -1,22 +1,26 @@
-"""Tables whose columns stay as they are: which of the columns of events count, and which events do not."""
+"""What tables do not take: events of another key, and of other columns where these stay as they are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.lake import RAW
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.names import quote_text
+from cdc_platform.model.records import ModType
 from cdc_platform.model.schema_policy import SchemaPolicy, find_refusal
 from cdc_platform.model.sightings import SeenColumn, parse_column_types
 from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.pipeline.key_shapes import Shape, find_foreign
 from cdc_platform.pipeline.pipeline import Pipeline
 
 Columns = Mapping[str, SeenColumn]
-_SELECTED: Final = ("kind", "record_timestamp", "table_name", "column_types", "record_order")
+_SELECTED: Final = ("kind", "record_timestamp", "table_name", "mod_type", "column_types", "record_order")
+_NO_DELETE: Final = f" AND mod_type <> '{ModType.DELETE.value}'"
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class KeptShape:
 def kept_shapes(pipeline: Pipeline, window: str) -> list[KeptShape]:
     """Return the shapes of events of tables that keep their columns, in the source's order; needs no Spark.
 
+    Those of deletes are not among them: a file of deletes alone may have the key only.
+
     Args:
         pipeline: the pipeline.
         window: filter of raw records.
@@ -39,7 +45,8 @@ def kept_shapes(pipeline: Pipeline, window: str) -> list[KeptShape]:
     if not pipeline.traits.schema_policies:
         return []
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
-    rows = scan.to_arrow().group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
+    written = scan.to_arrow().filter(pc.field("mod_type") != ModType.DELETE.value)
+    rows = written.group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
     found: list[KeptShape] = []
     for row in rows.to_pylist():
         table, columns = row["table_name"], parse_column_types(row["column_types"])
@@ -59,7 +66,7 @@ def first_columns(shapes: Iterable[KeptShape], history: SchemaHistory) -> Mappin
 
 
 def with_refusals(pipeline: Pipeline, records: DataFrame, window: str, history: SchemaHistory) -> DataFrame:
-    """Return raw records with the fault of those whose columns their tables do not take.
+    """Return raw records with the fault of those whose key or columns their tables do not take.
 
     Args:
         pipeline: the pipeline.
@@ -67,24 +74,32 @@ def with_refusals(pipeline: Pipeline, records: DataFrame, window: str, history: 
         window: filter of the same records.
         history: what is known of the tables before them.
     """
+    refused = [
+        *((shape, reason, "") for shape, reason in find_foreign(pipeline, window, history).items()),
+        # A delete needs no more than the key.
+        *((shape, reason, _NO_DELETE) for shape, reason in _refused(pipeline, window, history)),
+    ]
+    if not refused:
+        return records
+    branches = (
+        f"WHEN table_name = {quote_text(table)} AND column_types = {quote_text(text)}{condition} "
+        f"THEN {quote_text(reason)}"
+        for (table, text), reason, condition in refused
+    )
+    fault = F.coalesce("event.fault", F.expr(f"CASE {' '.join(branches)} END"))
+    return records.withColumn("event", F.col("event").withField("fault", fault))
+
+
+def _refused(pipeline: Pipeline, window: str, history: SchemaHistory) -> Iterator[tuple[Shape, str]]:
+    """Yield the shapes that the policies of their tables refuse, with the reason."""
     shapes = kept_shapes(pipeline, window)
     begun = first_columns(shapes, history)
-    branches = []
     for shape in shapes:
         known = _known(shape.table, begun, history)
         policy = pipeline.traits.schema_policy_of(shape.table)
         reason = find_refusal(shape.table, known, shape.columns, policy)
         if reason is not None:
-            branches.append(
-                f"WHEN table_name = {quote_text(shape.table)} AND column_types = {quote_text(shape.text)} "
-                f"THEN {quote_text(reason)}"
-            )
-    if not branches:
-        return records
-    # A delete needs no more than the key.
-    refusal = F.expr(f"CASE WHEN mod_type = 'DELETE' THEN NULL {' '.join(branches)} END")
-    fault = F.coalesce("event.fault", refusal)
-    return records.withColumn("event", F.col("event").withField("fault", fault))
+            yield (shape.table, shape.text), reason
 
 
 def _known(table: str, begun: Mapping[str, Columns], history: SchemaHistory) -> Mapping[str, ColumnType]:

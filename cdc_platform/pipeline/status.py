@@ -17,6 +17,7 @@ from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.stuck import StuckPartition
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.unread_files import UnreadFile, list_unread
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Status:
     copies: Mapping[str, CopyStatus] = field(default_factory=dict)
     stuck_partitions: tuple[StuckPartition, ...] = ()
     """Partitions of which the source sends nothing; they hold the watermark."""
+    unread_files: tuple[UnreadFile, ...] = ()
+    """Files and folders that could not be read; they hold nothing."""
 
     def to_json(self) -> str:
         """Return the status as JSON, for scripts."""
@@ -87,6 +90,7 @@ class Status:
             "cut": self.cut.cut if self.cut is not None else None,
             "cut_position": _moment(self.cut.position_micros if self.cut is not None else None),
             "quarantined": self.quarantined,
+            "unread_files": [file.to_dict() for file in self.unread_files],
             "findings": list(self.findings),
             "copies": {
                 name: {
@@ -124,6 +128,7 @@ def read_status(pipeline: Pipeline) -> Status:
         findings=describe_findings(pipeline.schema_history),
         copies=_copies(pipeline, cut),
         stuck_partitions=load_stuck(lake),
+        unread_files=list_unread(pipeline),
     )
 
 

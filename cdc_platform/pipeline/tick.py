@@ -51,8 +51,13 @@ class _Stopwatch:
         self.seconds[step] = time.monotonic() - begun
 
 
-def run_tick(pipeline: Pipeline, spark: SparkSession) -> TickOutcome:
+def run_tick(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = False) -> TickOutcome:
     """Run one tick; every step recognises what an earlier, interrupted run has done already.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the work.
+        ends_pauses: whether files that could not be read are tried now, since somebody asks for it.
 
     Raises:
         CdcError: a step failed; what came before it is kept, and the next tick goes on from there.
@@ -62,7 +67,7 @@ def run_tick(pipeline: Pipeline, spark: SparkSession) -> TickOutcome:
     with watch.measure("copy"):
         copy = copy_tables(pipeline, spark)
     with watch.measure("read"):
-        read = read_generations(pipeline, spark)
+        read = read_generations(pipeline, spark, ends_pauses=ends_pauses)
     with watch.measure("order"):
         order = order_changes(pipeline, spark)
     with watch.measure("merge"):

@@ -52,9 +52,9 @@ def order_events(
         (it cannot), `record` (as it came, where there is a fault) and `origin` (its file or topic).
     """
     if expected_records <= SINGLE_TASK_RECORDS:
-        ordered = records.coalesce(1).dropDuplicates([*IDENTITY]).sortWithinPartitions(*_ORDER)
+        ordered = _distinct(records.coalesce(1), traits).sortWithinPartitions(*_ORDER)
     else:
-        ordered = _once(records).orderBy(*_ORDER)
+        ordered = _once(records, traits).orderBy(*_ORDER)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
     exploded = explode_mods(ordered, tables, traits).withColumn("ordinal", ordinal)
     return exploded.withColumns({"order_key": F.col("record_order"), UNSOUND: F.col(FAULT).isNotNull()}).drop(
@@ -62,10 +62,18 @@ def order_events(
     )
 
 
-def _once(records: DataFrame) -> DataFrame:
+def _once(records: DataFrame, traits: SourceTraits) -> DataFrame:
     """Return each event once: most windows have none twice, and then whole records need not meet."""
     counts = records.groupBy(*IDENTITY).count()
-    return records if counts.where("count > 1").isEmpty() else records.dropDuplicates([*IDENTITY])
+    return records if counts.where("count > 1").isEmpty() else _distinct(records, traits)
+
+
+def _distinct(records: DataFrame, traits: SourceTraits) -> DataFrame:
+    if traits.keeps_transactions:
+        return records.dropDuplicates([*IDENTITY])
+    # A copy of an event that cannot be used, of a damaged file, must not take the place of one that can.
+    marked = records.withColumn(FAULT, F.col("event.fault").isNotNull())
+    return marked.dropDuplicates([*IDENTITY, FAULT]).drop(FAULT)
 
 
 def with_whole_transactions(ordered: DataFrame) -> DataFrame:

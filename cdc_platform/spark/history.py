@@ -19,6 +19,7 @@ from cdc_platform.spark.typed import COMMITTED, KIND, ORDINAL, TRANSACTION, name
 CLOSED_AT: Final = "__closed_at"
 _GONE: Final = "__gone"
 _EPOCH: Final = "__epoch"
+_SINCE: Final = "__since"
 """How often the table was made anew before a change."""
 _BEFORE: Final = -1
 """Ordinal of what a key was before the changes."""
@@ -80,8 +81,9 @@ def make_versions(
     """Return the versions that transactions make: of each key what the last change of each leaves.
 
     A version ends when the next transaction that touches its key commits. Where two transactions of one
-    commit timestamp touch a key, the first one's version is valid for no time at all. All versions end when
-    the table is made anew.
+    commit timestamp touch a key, or the later one's is earlier by the source's clock, as it is where that
+    tells of statements, the first one's version is valid for no time at all. All versions end when the table
+    is made anew.
 
     Args:
         changes: the result of `type_changes` with origin; with patches, and those of `current_before`.
@@ -101,7 +103,7 @@ def make_versions(
     is_last = ~F.lead(transaction).over(of_key).eqNullSafe(transaction)
     names = [column.name for column in table.value_columns]
     states = changes.withColumn(_EPOCH, epoch).select(
-        *(COMMITTED, TRANSACTION, ORDINAL, _EPOCH),
+        *(F.max(COMMITTED).over(so_far).alias(_SINCE), TRANSACTION, ORDINAL, _EPOCH),
         *_keys(table),
         *((_newest(name, so_far).alias(name) for name in names) if has_patches else map(_col, names)),
         _is_gone(so_far).alias(_GONE),
@@ -112,10 +114,10 @@ def make_versions(
         F.when(F.col(_EPOCH) == number, F.timestamp_micros(F.lit(micros)))
         for number, micros in enumerate(remade_micros)
     ]
-    ended = final.withColumn(VALID_TO, F.coalesce(F.lead(COMMITTED).over(of_key), *remade))
+    ended = final.withColumn(VALID_TO, F.coalesce(F.lead(_SINCE).over(of_key), *remade))
     return ended.where(~F.col(_GONE)).select(
         *(_col(column.name) for column in table.columns),
-        F.col(COMMITTED).alias(VALID_FROM),
+        F.col(_SINCE).alias(VALID_FROM),
         VALID_TO,
         F.col(VALID_TO).isNull().alias(IS_CURRENT),
         F.col(TRANSACTION).alias(TRANSACTION_ID),

@@ -4,12 +4,16 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.changes import ChangeKind
+from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.spark.typed import ROW, with_row
 
 _OLDEST, _NEWEST, _ENDED = "__oldest", "__newest", "__ended"
 
 
-def with_former(log: DataFrame, former: DataFrame, *, is_small: bool) -> DataFrame:
-    """Return a table's changes with all former ones of the keys of which something came late.
+def with_former(
+    log: DataFrame, former: DataFrame, retyped: TableSchema | None = None, *, is_small: bool
+) -> DataFrame:
+    """Return a table's changes with all former ones of the rows of which something came late.
 
     Something came late where a former change is newer than one of these, or where a former delete is what
     these come upon. The fold of both is then the row, whatever the order in which its changes came.
@@ -17,11 +21,12 @@ def with_former(log: DataFrame, former: DataFrame, *, is_small: bool) -> DataFra
     Args:
         log: rows of the change log, of one table.
         former: those of the same table in earlier ticks.
+        retyped: the columns, where those of the key had other types before.
         is_small: whether there are so few keys that all tasks may be sent them.
     """
-    oldest = log.groupBy("keys").agg(F.min("order_key").alias(_OLDEST))
-    touched = former.join(F.broadcast(oldest) if is_small else oldest, "keys")
-    of_key = Window.partitionBy("keys")
+    oldest = with_row(log, retyped).groupBy(ROW).agg(F.min("order_key").alias(_OLDEST))
+    touched = with_row(former, retyped).join(F.broadcast(oldest) if is_small else oldest, ROW)
+    of_key = Window.partitionBy(ROW)
     is_deleted = F.max_by("change_kind", "order_key").over(of_key) == ChangeKind.DELETE.value
     marked = touched.withColumns({_NEWEST: F.max("order_key").over(of_key), _ENDED: is_deleted})
     late = marked.where((F.col(_NEWEST) > F.col(_OLDEST)) | F.col(_ENDED))

@@ -8,9 +8,16 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import DELETED, DELETED_AT, source_schema
-from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.spark.fold import ACTION, APPEND, UPDATE, fold_changes
-from cdc_platform.spark.typed import COMMITTED, KIND, ORDINAL, TRANSACTION, named
+from cdc_platform.spark.typed import (
+    COMMITTED,
+    KIND,
+    ORDINAL,
+    TRANSACTION,
+    convert_stored_expression,
+    named,
+)
 
 _IS_BACK: Final = "__is_back"
 
@@ -62,12 +69,24 @@ def find_returning(patch: DataFrame, before: DataFrame, stored: TableSchema, *, 
         is_small: whether there are so few keys that all tasks may be sent them.
     """
     born = patch.where(F.col(ACTION) == APPEND).select(*_named_keys(stored, "__born"))
-    deleted = before.where(_col(DELETED))
+    deleted = before.where(_col(DELETED)).withColumns(_widened_keys(before, stored))
     back = deleted.join(F.broadcast(born) if is_small else born, _same_keys(stored, "__born"), "left_semi")
     marked = back.select(*_named_keys(stored, "__back"), F.lit(True).alias(_IS_BACK))
     found = patch.join(F.broadcast(marked) if is_small else marked, _same_keys(stored, "__back"), "left")
     action = F.when((F.col(ACTION) == APPEND) & F.col(_IS_BACK), UPDATE).otherwise(F.col(ACTION))
-    return found.withColumn(ACTION, action).select(*patch.columns)
+    return found.withColumn(ACTION, action).select(*map(_col, patch.columns))
+
+
+def _widened_keys(before: DataFrame, stored: TableSchema) -> dict[str, Column]:
+    """Return the columns of the key that had another type then, as they are now."""
+    types = {field.name: field.dataType.simpleString() for field in before.schema.fields}
+    return {
+        column.name: F.expr(
+            convert_stored_expression(quote_spark(column.name), types[column.name], column.type)
+        )
+        for column in stored.key_columns
+        if types[column.name] != spark_type(column.type)
+    }
 
 
 def _named_keys(table: TableSchema, prefix: str) -> list[Column]:

@@ -5,7 +5,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.schemas import TOMBSTONES
+from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.spark.order import UNSOUND
+from cdc_platform.spark.typed import ROW, with_row
 
 
 def tombstones(ordered: DataFrame, tick: int) -> DataFrame:
@@ -19,14 +21,16 @@ def tombstones(ordered: DataFrame, tick: int) -> DataFrame:
     return ordered.where(is_delete).withColumn("tick", F.lit(tick).cast("bigint")).select(*TOMBSTONES.names)
 
 
-def with_tombstones(log: DataFrame, buried: DataFrame) -> DataFrame:
-    """Return a table's changes with the older deletions of the keys that they touch.
+def with_tombstones(log: DataFrame, buried: DataFrame, retyped: TableSchema | None = None) -> DataFrame:
+    """Return a table's changes with the older deletions of the rows that they touch.
 
     Args:
         log: rows of the change log, of one table.
         buried: tombstones of the same table, of other ticks.
+        retyped: the columns, where those of the key had other types before.
     """
-    graves = buried.join(log.select("keys").distinct(), "keys", "left_semi")
+    touched = with_row(log, retyped).select(ROW).distinct()
+    graves = with_row(buried, retyped).join(touched, ROW, "left_semi")
     deletions = graves.select("keys", "order_key", "commit_timestamp").withColumn(
         "change_kind", F.lit(ChangeKind.DELETE.value)
     )

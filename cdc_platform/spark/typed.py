@@ -20,6 +20,7 @@ from cdc_platform.spark.casts import shown_expression, strict_cast_expression
 KIND = "__kind"
 ORDINAL = "__ordinal"
 KEY_TEXT = "__key_text"
+ROW = "__row"
 UNFIT = "cdc_platform: a value does not fit its type: "
 """Begins the message with which a query fails; the facts follow as JSON."""
 COMMITTED = "__committed"
@@ -104,6 +105,26 @@ def type_changes(
     )
 
 
+def with_row(changes: DataFrame, table: TableSchema | None) -> DataFrame:
+    """Return changes of one table with the column `__row`, which those of one row share.
+
+    Args:
+        changes: rows of the change log, or tombstones.
+        table: the columns, where a column of the key had another type before, so that the log may write one
+            key in several ways; None: the texts of the keys tell.
+    """
+    if table is None:
+        return changes.withColumn(ROW, F.col("keys"))
+    parts = {
+        "k": F.from_json("keys", _texts(table.key_columns)),
+        KEY_TEXT: F.col("keys"),
+        "committed": F.unix_micros("commit_timestamp"),
+    }
+    values = (f"{_value('k', table, column)} as c{n}" for n, column in enumerate(table.key_columns))
+    row = F.expr(f"to_json(struct({', '.join(values)}))")
+    return changes.withColumns(parts).withColumn(ROW, row).drop(*parts)
+
+
 def _texts(columns: tuple[SourceColumn, ...]) -> str:
     # Several versions of a column have one name in the records.
     names = dict.fromkeys(column.source_name for column in columns)
@@ -175,7 +196,12 @@ def convert_expression(value: str, old: ColumnType, to: ColumnType) -> str:
     Between text and bytes this is UTF-8, as Spanner does it; all other types that Spanner converts are one in
     the lake. Moments become the texts that the log has of them.
     """
-    pattern = _MOMENTS.get(spark_type(old))
+    return convert_stored_expression(value, spark_type(old), to)
+
+
+def convert_stored_expression(value: str, old: str, to: ColumnType) -> str:
+    """Return the same for a value of which only the type in the lake is known."""
+    pattern = _MOMENTS.get(old)
     if pattern is not None and spark_type(to) == "string":
         return f'date_format({value}, "{pattern}")'
     return f"cast({value} as {spark_type(to)})"

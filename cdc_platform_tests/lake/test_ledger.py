@@ -7,19 +7,21 @@ import pyarrow as pa
 
 from cdc_platform.lake.commits import TICK, read_mark
 from cdc_platform.lake.lake import RAW, READ, Lake
-from cdc_platform.lake.ledger import read_ledger
+from cdc_platform.lake.ledger import list_failed, read_ledger
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.unread import FailedRead, failed_reads
 
 
 def report(lake: Lake, tick: int, versions: dict[str, str], *, is_read: bool = True) -> None:
     """Commit the reports of a tick on files."""
+    told = {"is_read": is_read, "error": None if is_read else "Broken"}
     rows = [
         {
             "tick": tick,
             "kind": RecordKind.FILE.value,
-            "event": {"origin": path, "metadata": json.dumps({"version": version, "is_read": is_read})},
+            "event": {"origin": path, "metadata": json.dumps({"version": version, **told})},
         }
         for path, version in versions.items()
     ]
@@ -50,3 +52,21 @@ def test_another_process_goes_on_from_what_is_stored(tmp_path: Path) -> None:
     other = Lake(settings, "files", hands_out_events=True)
     assert {"a": "1", "b": "1"} == read_ledger(other) == read_ledger(lake)
     assert other.system_table(READ).scan().to_arrow().num_rows == 2
+
+
+def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
+    """What could not be read is known with its tries; to look at it stores nothing."""
+    lake = Lake(LakeSettings(str(tmp_path)), "files", hands_out_events=True)
+    report(lake, 1, {"a": "1", "b": "1"})
+    for tick in (2, 3):
+        versions = {path: FailedRead("2", tick, "").reported_version for path in ("a", "c")}
+        report(lake, tick, versions, is_read=False)
+    expected = FailedRead("2", 3, "Broken", tries=2)
+    assert {"a": expected, "c": expected} == list_failed(lake)
+    assert read_mark(lake.system_table(READ)).tick == 0
+    ledger = read_ledger(lake)
+    assert {"a": expected, "c": expected} == failed_reads(ledger) == list_failed(lake)
+    assert (ledger["a"], ledger["b"], ledger.get("c")) == ("1", "1", None)
+    report(lake, 4, {"a": "2"})
+    report(lake, 5, {"c": FailedRead("3", 9, "").reported_version}, is_read=False)
+    assert {"c": FailedRead("3", 9, "Broken")} == failed_reads(read_ledger(lake)) == list_failed(lake)

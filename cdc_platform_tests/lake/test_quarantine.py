@@ -5,7 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.lake import QUARANTINED, Lake
+from cdc_platform.lake.commits import TICK
+from cdc_platform.lake.lake import QUARANTINED, READ, Lake
 from cdc_platform.lake.ledger import read_ledger, replay_path, waiting_texts
 from cdc_platform.lake.quarantine import (
     ReplayMark,
@@ -18,7 +19,8 @@ from cdc_platform.lake.quarantine import (
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.files import READ_AGAIN
 from cdc_platform.model.held import ReplaySource
-from cdc_platform.model.schemas import QUARANTINE
+from cdc_platform.model.schemas import FILES, QUARANTINE
+from cdc_platform.model.unread import FailedRead, failed_reads, unread_path
 from cdc_platform_tests.lake.held_rows import held_row, hold, note_read
 
 
@@ -63,6 +65,27 @@ def test_texts_wait_until_a_tick_notes_them(lake: Lake) -> None:
         note_read(lake, micros, replay_path(micros))
     assert waiting_texts(lake) is None
     assert count_quarantined(lake) == 0
+
+
+def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
+    """A failure of before the replay was asked for does not count; one that comes after it does."""
+
+    def note_failure(tick: int) -> None:
+        rows = [
+            {"tick": tick, "path": unread_path("f"), "version": FailedRead("2", tick, "Broken").to_text()}
+        ]
+        table = pa.Table.from_pylist(rows, FILES)
+        lake.system_table(READ).append(table, snapshot_properties={TICK: str(tick)})
+
+    hold(lake, 2)
+    note_failure(2)
+    assert list(failed_reads(read_ledger(lake))) == ["f"]
+    mark_replayed(lake, {(1, "a/a"): ReplayMark(5, 2, ReplaySource.FILE)})
+    assert read_ledger(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
+    hold(lake, 3)
+    note_failure(3)
+    ledger = read_ledger(lake)
+    assert (ledger["f"], failed_reads(ledger)["f"].tries) == (READ_AGAIN, 2)
 
 
 def test_what_a_running_tick_has_held_is_left_alone(lake: Lake) -> None:

@@ -72,6 +72,14 @@ def test_lake_table_names_are_safe(name: str) -> None:
     assert lake_table_name(safe) == safe
 
 
+def test_a_long_name_is_cut() -> None:
+    """A folder's name has 255 characters at most; two long names stay two."""
+    names = [lake_table_name("x" * 300 + end) for end in "yz"]
+    assert [len(name) for name in names] == [200, 200]
+    assert len(set(names)) == 2
+    assert lake_table_name(names[0]) == names[0]
+
+
 def test_name_in_a_named_schema_carries_a_digest() -> None:
     """A table of a named schema cannot be taken for one that is called the same with an underscore."""
     assert re.fullmatch(r"sales_orders_[0-9a-f]{6}", lake_table_name("sales.orders"))

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -119,7 +120,10 @@ def test_folders_and_files_that_change(
 def test_history_and_deleted_rows_of_late_changes(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """A late change becomes a version between older ones; a deleted row stays so, and keeps its values."""
+    """A late change becomes a version between older ones; a deleted row stays so, and keeps its values.
+
+    A version that its successor precedes by the source's clock was valid for no time.
+    """
     folder = StreamFolder(tmp_path)
     options = {"users": TableOptions(history=True, soft_delete=True)}
     pipeline = make_pipeline(session_lake, tmp_path, options)
@@ -130,18 +134,25 @@ def test_history_and_deleted_rows_of_late_changes(
     folder.write(
         [user("b", "UPDATE-INSERT", 110, 1), user("e", "DELETE", 130, 2), user("d2", "UPDATE-INSERT", 120, 2)]
     )
+    # The new row of a key change is a second late by its timestamp.
+    moved = replace(user("f", "UPDATE-INSERT", 140, 3), at_s=141)
+    folder.write([moved, replace(user("g", "UPDATE-INSERT", 141, 3), at_s=140), user("h", "DELETE", 150, 3)])
     pipeline = sync(pipeline, spark)
-    versions = sorted(rows_of(pipeline, "users__history"), key=lambda row: (row["id"], row["valid_from"]))
+    found = rows_of(pipeline, "users__history")
+    versions = sorted(found, key=lambda row: (row["id"], row["valid_from"], str(row["valid_to"])))
     assert [(row["id"], row["name"], row[IS_CURRENT]) for row in versions] == [
         (1, "a", False),
         (1, "b", False),
         (1, "c", True),
         (2, "d", False),
         (2, "d2", False),
+        (3, "f", False),
+        (3, "g", False),
     ]
+    assert [(row["valid_to"] - row["valid_from"]).seconds for row in versions[5:]] == [0, 9]
     assert all(one["valid_to"] == two["valid_from"] for one, two in itertools.pairwise(versions[:3]))
     rows = {row["id"]: (row["name"], row[DELETED]) for row in found_rows(pipeline, "users")}
-    assert rows == {1: ("c", False), 2: ("d2", True)}
+    assert rows == {1: ("c", False), 2: ("d2", True), 3: ("g", True)}
     assert failed_checks(pipeline, spark) == {}
 
 

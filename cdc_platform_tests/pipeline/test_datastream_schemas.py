@@ -1,27 +1,35 @@
 """Schemas that change from file to file: the table follows, or stays as it is, whichever file comes first."""
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from cdc_platform.lake.quarantine import load_held
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.held import HeldFilter
+from cdc_platform.model.table_options import DELETED, IS_CURRENT, TableOptions
 from cdc_platform.pipeline.file_checks import check_files
 from cdc_platform.pipeline.follow import is_idle
 from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.pipeline.replay import replay_records
+from cdc_platform.pipeline.status import read_status
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
-from cdc_platform_tests.pipelines import quarantined_rows
+from cdc_platform_tests.pipelines import quarantined_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
 
+ODD_NAME: Final = "v.`1"
 PRICE: Final = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
 SHAPES: Final[dict[str, dict[str, Any]]] = {
     "a1": {"id": "long", "amount": "long", "note": "string"},
@@ -59,6 +67,9 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     write(folder, "free", "a2", 250, 5, 8, "x", "n5")
     write(folder, "free", "a1", 100, 1, 5, "n1")
     for table in policies:
+        # The earliest event tells the key only.
+        gone = MadeEvent(f"{table}-50", table, "DELETE", 50, {"id": 9}, "a0")
+        folder.write([gone], name="a0_mysql-cdc-binlog_50.jsonl")
         write(folder, table, "a2", 200, 2, 6, "x", "n2")
         write(folder, table, "a1", 100, 1, 5, "n1")
     pipeline = sync(pipeline, spark)
@@ -90,10 +101,98 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     assert failed_checks(pipeline, spark) == {}
 
 
+def test_keys_that_widen_are_those_that_were_deleted(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A deletion by an integer counts for the text with its digits, in tables, kept rows and histories."""
+    folder = StreamFolder(tmp_path)
+    options = {"kept": TableOptions(soft_delete=True), "past": TableOptions(history=True)}
+    pipeline = make_pipeline(session_lake, tmp_path, options)
+    tables = ("plain", *options)
+
+    def put(key: str, *events: tuple[str, int, Any, str]) -> None:
+        for table in tables:
+            made = (
+                MadeEvent(f"{table}-{position}", table, change, position, {"id": row, ODD_NAME: value}, key)
+                for change, position, row, value in events
+            )
+            folder.write(made, name=f"{key}_mysql-cdc-binlog_{events[0][1]}.jsonl")
+
+    put("a1", ("INSERT", 10, 1, "a"), ("DELETE", 30, 1, "a"), ("INSERT", 11, 2, "b"), ("INSERT", 12, 3, "c"))
+    pipeline = sync(pipeline, spark)
+    # A row of before its deletion comes late, a row changes, another one is deleted, and one is no number.
+    put("a2", ("UPDATE-INSERT", 20, "1", "late"), ("UPDATE-INSERT", 40, "2", "new"), ("DELETE", 50, "3", "c"))
+    put("a3", ("INSERT", 41, "4x", "d"))
+    pipeline = sync(pipeline, spark)
+    # Both spellings, in ticks in which no type changes any more.
+    put("a1", ("UPDATE-INSERT", 21, 1, "later"), ("UPDATE-INSERT", 35, 2, "old"))
+    pipeline = sync(pipeline, spark)
+    put("a2", ("UPDATE-INSERT", 49, "3", "late"))
+    pipeline = sync(pipeline, spark)
+    found = {
+        table: sorted((row["id"], row[ODD_NAME]) for row in rows_of(pipeline, table)) for table in tables
+    }
+    living = [("2", "new"), ("4x", "d")]
+    assert found == {
+        "plain": living,
+        "kept": sorted([("1", "later"), ("3", "late"), *living]),
+        "past": living,
+    }
+    assert {row["id"] for row in rows_of(pipeline, "kept") if not row[DELETED]} == {"2", "4x"}
+    versions = sorted(rows_of(pipeline, "past__history"), key=lambda row: (row["id"], row["valid_from"]))
+    assert [(row["id"], row[ODD_NAME], row[IS_CURRENT]) for row in versions] == [
+        *(("1", value, False) for value in ("a", "late", "later")),
+        *(("2", value, value == "new") for value in ("b", "old", "new")),
+        *(("3", value, False) for value in ("c", "late")),
+        ("4x", "d", True),
+    ]
+    assert quarantined_rows(pipeline) == []
+    assert failed_checks(pipeline, spark) == {}
+
+
+def test_events_of_another_key_are_held(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """The key is that of the first tick's earliest event; the same one in other letters can be declared."""
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path)
+
+    def put(position: int, change: str, key: str, value: str) -> None:
+        event = MadeEvent(f"k{position}", "keyed", change, position, {key: 1, "v": value}).to_json()
+        event["source_metadata"]["primary_keys"] = [key]
+        path = tmp_path / f"shop_keyed/2027/01/15/08/00/{key}_{position}.jsonl"
+        folder.put(path, json.dumps(event).encode())
+
+    put(10, "INSERT", "id", "a")
+    put(20, "UPDATE-INSERT", "ID", "b")
+    put(30, "INSERT", "uid", "c")
+    pipeline = sync(pipeline, spark)
+    put(40, "DELETE", "ID", "b")
+    put(50, "INSERT", "ID", "d")
+    pipeline = sync(pipeline, spark)
+    assert found_rows(pipeline, "keyed") == [{"id": 1, "v": "a"}]
+    reasons = [row["reason"].partition(";")[0] for row in quarantined_rows(pipeline)]
+    assert sorted(reasons) == [
+        *["The key of `keyed` is id, and of the event it is ID"] * 3,
+        "The key of `keyed` is id, and of the event it is uid",
+    ]
+    source = pipeline.settings.source
+    assert isinstance(source, DatastreamSettings)
+    declared = replace(source, keys={"shop.keyed": ("id",)})
+    pipeline = open_pipeline(replace(pipeline.settings, source=declared))
+    replay_records(pipeline, HeldFilter())
+    pipeline = sync(pipeline, spark)
+    assert found_rows(pipeline, "keyed") == [{"id": 1, "v": "d"}]
+    assert [held.reason for held in load_held(pipeline.lake)] == [
+        "The event has no value for a column of the key of `keyed`: id"
+    ]
+    assert failed_checks(pipeline, spark) == {}
+
+
 def test_a_file_that_cannot_be_read_is_named(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """The others are read, nothing more is expected of it, and it is read once it can be."""
+    """The others are read, it is tried again after a pause or when somebody asks, and read once it can be."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path)
     write_schemas(folder)
@@ -106,11 +205,19 @@ def test_a_file_that_cannot_be_read_is_named(
     assert (verdict.passed, verdict.facts) == (False, {"unread_files": 1})
     assert str(unread) in verdict.summary
     assert str(bad) in verdict.summary
-    outcome = run_tick(open_pipeline(pipeline.settings), spark)
-    # So `sync` ends although a tick would ask for the file again.
+    assert not run_tick(open_pipeline(pipeline.settings), spark).read.committed
+    outcome = run_tick(open_pipeline(pipeline.settings), spark, ends_pauses=True)
+    # So `sync` ends although it has tried.
     assert (outcome.read.committed, is_idle(outcome)) == (True, True)
     assert [row["id"] for row in found_rows(pipeline, "free")] == [1]
-    bad.unlink()
+    (told,) = read_status(pipeline).unread_files
+    assert (str(unread), 2) == (told.path, told.tries)
+    assert "tried 2 times, again at 20" in check_files(pipeline, spark, EVERYTHING).summary
+    # No tick is needed to see it, nor one of other files to go on.
+    write(folder, "free", "a1", 120, 3, 5, "n3")
     pipeline = sync(pipeline, spark)
-    assert [row["id"] for row in found_rows(pipeline, "free")] == [1, 2]
+    assert not check_files(pipeline, spark, EVERYTHING).passed
+    bad.unlink()
+    run_tick(pipeline, spark, ends_pauses=True)
+    assert [row["id"] for row in found_rows(pipeline, "free")] == [1, 2, 3]
     assert check_files(pipeline, spark, EVERYTHING).passed

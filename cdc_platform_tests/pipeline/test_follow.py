@@ -17,7 +17,7 @@ def run(monkeypatch: pytest.MonkeyPatch, error: CdcError, most_failures: int | N
     """Follow a source whose ticks always fail, for ten tries at most, and return what was told."""
     told: list[CdcError] = []
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_named: object) -> None:
         raise error
 
     monkeypatch.setattr(follow, "run_tick", fail)

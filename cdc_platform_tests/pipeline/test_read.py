@@ -27,7 +27,7 @@ class Generations:
         """Return the lineage after the rounds so far."""
         return self.lineage
 
-    def read(self, *_: object, end_limit_micros: int | None = None) -> ReadOutcome:
+    def read(self, *_: object, end_limit_micros: int | None = None, **_named: object) -> ReadOutcome:
         """Read the only live partition until it ends, or until the clock."""
         end = min(self.clock_micros, end_limit_micros or self.clock_micros) - 1
         found = next(part for part in self.lineage.partitions.values() if part.is_live)

@@ -63,6 +63,19 @@ def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent
 
 
 @SIZES
+def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expected_records: int) -> None:
+    """Of an event that comes twice in a tick, once unusable, both are judged: one is in the log."""
+    broken = FaultyEvent("`v` is no date", "{}", 0, table="visits", event_id="event 1")
+    alone = replace(EVENTS, keeps_transactions=False, comes_in_order=False)
+    orders: list[list[SourceEvent | FaultyEvent]] = [[event(1), broken, event(1)], [broken, event(1), broken]]
+    for events in orders:
+        records = records_of(spark, events)
+        found = order_events(records, 100, expected_records, (), alone).select("fault", "unsound").collect()
+        assert {(row["fault"], row["unsound"]) for row in found} == {(None, False), (broken.reason, True)}
+        assert len(found) == 2
+
+
+@SIZES
 def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_records: int) -> None:
     """The order key decides, whatever came first; what came twice is there once."""
     events = [event(place) for place in (3, 1, 4, 1, 5, 9, 2, 6, 5, 3)]

@@ -7,7 +7,6 @@ from typing import Final
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.schema_policy import SchemaPolicy
-from cdc_platform.model.table_options import DELETED, DELETED_AT
 
 EVENT_ID: Final = "_event_id"
 """Key of a table without one whose events are all kept."""
@@ -16,12 +15,14 @@ ROW_HASH: Final = "_row_hash"
 
 RESERVED: Final = frozenset(
     {
-        *(EVENT_ID, ROW_HASH, DELETED, DELETED_AT),
+        *(EVENT_ID, ROW_HASH),
         # Columns that Iceberg and Spark give every table; a column of the same name cannot be read.
         *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_metadata", "_row_id"),
         *("_last_updated_sequence_number", "_change_type", "_change_ordinal", "_commit_snapshot_id"),
     },
 )
+_OWN: Final = "__"
+"""Begins the names of columns that the platform gives tables, and of those that it needs on the way."""
 _DIGEST_DIGITS: Final = 6
 
 
@@ -36,16 +37,21 @@ def lake_names(names: Collection[str], keys: Collection[str], policy: SchemaPoli
         RecordUnreadable: there is such a name, and the policy is not to evolve.
     """
     counts = Counter(name.lower() for name in names)
-    unfit = {name for name in names if counts[name.lower()] > 1 or name.lower() in RESERVED}
+    unfit = {name for name in names if counts[name.lower()] > 1 or _is_taken(name)}
     if unfit and policy is not SchemaPolicy.EVOLVE:
         raise RecordUnreadable(
-            f"The lake cannot have columns of these names, which are reserved or differ only in case, and "
-            f"the table's `schema_policy` is {policy.value}: {', '.join(sorted(unfit))}"
+            f"The lake cannot have columns of these names, which are empty, reserved or differ only in "
+            f"case, and the table's `schema_policy` is {policy.value}: {', '.join(sorted(unfit))}"
         )
-    renamed = {name for name in unfit if name not in keys or name.lower() in RESERVED}
+    renamed = {name for name in unfit if name not in keys or _is_taken(name)}
     return {name: _with_digest(name) if name in renamed else name for name in names}
+
+
+def _is_taken(name: str) -> bool:
+    """Whether no column of the lake can have such a name."""
+    return not name or name.lower() in RESERVED or name.startswith(_OWN)
 
 
 def _with_digest(name: str) -> str:
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
-    return f"{name}_{digest}"
+    return f"{name.removeprefix(_OWN)}_{digest}"

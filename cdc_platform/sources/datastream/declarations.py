@@ -11,6 +11,8 @@ Declarations = Mapping[str, Mapping[str, FieldType]]
 """Types by the source's table, such as `public.orders`, and by column."""
 
 SETTING: Final = "source.columns"
+ALL_TABLES: Final = "*"
+"""Instead of a table's name in a setting: every table that the setting does not name."""
 _MAX_DIGITS: Final = 10_000
 _DECIMAL: Final = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
 _BYTES: Final = re.compile(r"BYTES\s*\(\s*(HEX|BASE64)\s*\)")
@@ -59,6 +61,8 @@ def declared_type(text: str, setting: str = SETTING) -> FieldType:
         SettingError: The text names no type.
     """
     word = text.strip().upper()
+    if not word:
+        raise SettingError(setting, f"is empty; write the column's type, {_KNOWN}")
     if word in _WORDS:
         return _WORDS[word]
     if found := _DECIMAL.fullmatch(word):
@@ -81,6 +85,11 @@ def _decimal(precision: int, scale: int, setting: str) -> FieldType:
 def names_of_table(object_name: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names by which settings may call an event's table, the source's own first."""
     outer = metadata.get("schema") or metadata.get("database")
-    inner = metadata.get("table") or metadata.get("collection") or metadata.get("object_name")
+    inner = inner_name(metadata)
     own = [f"{outer}.{inner}" if outer and inner else inner] if inner else []
     return tuple(map(str, [*own, object_name]))
+
+
+def inner_name(metadata: Mapping[str, Any]) -> Any:
+    """Return the name that an event's table has within its schema or database."""
+    return metadata.get("table") or metadata.get("collection") or metadata.get("object_name")

@@ -6,9 +6,15 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from cdc_platform.model.events import FaultyEvent
-from cdc_platform.sources.datastream.declarations import Declarations, names_of_table
+from cdc_platform.sources.datastream.declarations import (
+    ALL_TABLES,
+    Declarations,
+    inner_name,
+    names_of_table,
+)
 from cdc_platform.sources.datastream.json_text import compact
 from cdc_platform.sources.datastream.moments import moment_micros
+from cdc_platform.sources.datastream.table_names import name_by_template
 from cdc_platform.sources.datastream.types import Fields, FieldType
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -23,18 +29,27 @@ class Decoding:
     Args:
         declared: types that the user declares, by table and column; they count in both formats.
         schemas: columns by `schema_key`, from Avro schema files or from Avro events; JSON needs them.
+        table_name: the setting, by which tables may be called, too.
     """
 
     declared: Declarations = field(default_factory=dict)
     schemas: Mapping[str, Fields] = field(default_factory=dict)
+    table_name: str | None = None
 
     def declared_for(self, object_name: str, metadata: Mapping[str, Any]) -> Mapping[str, FieldType]:
         """Return the declared types of an event's table, by column."""
         if self.declared:
-            for name in names_of_table(object_name, metadata):
+            for name in (*names_of_table(object_name, metadata), self._named(metadata), ALL_TABLES):
                 if name in self.declared:
                     return self.declared[name]
         return _NOTHING
+
+    def _named(self, metadata: Mapping[str, Any]) -> str:
+        """Return how the setting `table_name` calls an event's table; empty where it does not tell."""
+        if self.table_name is None:
+            return ""
+        told = (metadata.get("database"), metadata.get("schema"), inner_name(metadata))
+        return name_by_template(self.table_name, *(str(part) for part in told if part)) or ""
 
 
 class EventFaulty(ValueError):

@@ -1,11 +1,12 @@
 """From the bytes of a file to the changes that its events tell."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from cdc_platform.errors import SourceError
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.declarations import declarations
 from cdc_platform.sources.datastream.decoding import Decoding
@@ -36,13 +37,22 @@ def decode_file(
         yield found if isinstance(found, FaultyEvent) else interpreter.interpret(found)
 
 
-def decode_text(settings: DatastreamSettings, origin: str, text: str) -> Iterator[SourceEvent | FaultyEvent]:
+def decode_text(
+    settings: DatastreamSettings,
+    origin: str,
+    text: str,
+    borrowed: Callable[[], Mapping[str, Fields]] = dict,
+) -> Iterator[SourceEvent | FaultyEvent]:
     """Yield what an event tells of which only the text of its fault is left.
 
     Args:
         settings: the pipeline's.
         origin: the file that the event was in.
         text: what `FaultyEvent.text` had: an envelope, or the event as its file had it.
+        borrowed: asked for the columns that other files tell, where the text does not.
+
+    Raises:
+        SourceUnreachable: such a file cannot be read now.
     """
     try:
         envelope = from_text(text)
@@ -50,7 +60,12 @@ def decode_text(settings: DatastreamSettings, origin: str, text: str) -> Iterato
         if origin.endswith(AVRO_SUFFIX):
             reason = "The event's Avro schema is gone with its file; write the file again, and replay"
             return iter([FaultyEvent(reason, text, 0)])
-        return decode_file(settings, text.encode())
+        try:
+            return decode_file(settings, text.encode(), borrowed())
+        except SourceError as error:
+            if error.retryable:
+                raise
+            return iter([FaultyEvent(str(error), text, 0)])
     return iter([_tools(settings.to_options())[1].interpret(envelope)])
 
 
@@ -58,4 +73,5 @@ def decode_text(settings: DatastreamSettings, origin: str, text: str) -> Iterato
 @lru_cache(maxsize=4)
 def _tools(settings_json: str) -> tuple[Decoding, Interpreter]:
     settings = DatastreamSettings.from_options(settings_json)
-    return Decoding(declarations(settings.columns)), Interpreter(settings)
+    decoding = Decoding(declarations(settings.columns), table_name=settings.table_name)
+    return decoding, Interpreter(settings)

@@ -8,6 +8,7 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.records import ModType
+from cdc_platform.model.timestamps import FIRST_MICROS, LAST_MICROS
 from cdc_platform.sources.datastream.envelope import Envelope
 from cdc_platform.sources.datastream.envelope_texts import to_text
 from cdc_platform.sources.datastream.kinds import SourceKind, is_backfill, source_kind
@@ -78,6 +79,7 @@ class Interpreter:
         is_removal = change in _REMOVALS or says_deleted is True
         if not is_removal and change not in _WRITES:
             raise RecordUnreadable(f"The event tells of a change that this version does not know: {change!r}")
+        _check_moment(envelope)
         event_id = envelope.uuid or digest_of(envelope)
         is_read = change == _READ or is_backfill(envelope.read_method)
         standing = Standing(kind, is_read, is_removal, event_id)
@@ -199,6 +201,15 @@ def _known_by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEven
         event_id=envelope.uuid or digest_of(envelope),
         metadata=write(metadata),
     )
+
+
+def _check_moment(envelope: Envelope) -> None:
+    """Refuse an event of a moment that the lake cannot hold."""
+    micros = envelope.source_timestamp_micros
+    if micros is not None and not FIRST_MICROS <= micros <= LAST_MICROS:
+        raise RecordUnreadable(
+            f"`source_timestamp` is outside the years 1 to 9999, in microseconds: {micros}"
+        )
 
 
 def _contradiction(change: str, says_deleted: object) -> str | None:

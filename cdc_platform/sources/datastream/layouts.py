@@ -71,6 +71,10 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
     key_names = [_find(name, columns) for name in told]
     found = [name for name in key_names if name is not None]
     names = lake_names(columns, found, settings.schema_policy_of(table))
+    if settings.declared_key(table):
+        # As declared, whatever case a file has: all events of a table must have one key.
+        pairs = zip(key_names, told, strict=True)
+        names = {**names, **{name: own for name, own in pairs if name is not None and names[name] == name}}
     missing = tuple(name for name, found in zip(told, key_names, strict=True) if found is None)
     values = tuple((names[name], name) for name in columns if name not in found)
     keyless = None if told else settings.keyless_policy(table)
@@ -100,8 +104,11 @@ def _key_names(
         return declared
     for field in _KEY_FIELDS:
         told = metadata.get(field)
-        if told:
-            return tuple(str(name) for name in told)
+        if not told:
+            continue
+        if not isinstance(told, list | tuple | Mapping) or not all(isinstance(name, str) for name in told):
+            raise RecordUnreadable(f"`{field}` does not name columns, but says: {told!r}")
+        return tuple(told)
     if kind is SourceKind.MONGODB:
         return (DOCUMENT_ID,)
     if not any(field in metadata for field in _KEY_FIELDS) and not settings.declares_keyless(table):

@@ -1,6 +1,7 @@
 """Datastream's files as a data source of Spark: a few tasks of many files, Arrow batches."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +18,7 @@ from cdc_platform.model.files import SourceFile, deal_files, files_from_json
 from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome, SliceReport
+from cdc_platform.model.unread import FailedRead
 from cdc_platform.sources.datastream.file_events import decode_file
 from cdc_platform.sources.datastream.schema_files import Offers, borrowed_schemas
 from cdc_platform.sources.datastream.settings import DatastreamSettings
@@ -44,6 +46,7 @@ class Task(InputPartition):
     files: tuple[SourceFile, ...]
     slices: tuple[Slice, ...]
     announced: tuple[str, ...] = ()
+    settled: tuple[tuple[str, str], ...] = ()
     offers: Offers = field(default_factory=dict)
     is_first: bool = False
 
@@ -69,7 +72,8 @@ class DatastreamDataSource(DataSource):
         files = deal_files(files_from_json(plan["files"]), int(self.options[TASKS_OPTION]))
         offers = {key: files_from_json(found) for key, found in plan["schemas"].items()}
         tasks = [Task(task, slices, offers=offers) for task in files]
-        tasks[0] = replace(tasks[0], announced=tuple(plan["announced"]), is_first=True)
+        settled = tuple(plan["settled"].items())
+        tasks[0] = replace(tasks[0], announced=tuple(plan["announced"]), settled=settled, is_first=True)
         return DatastreamReader(self.options[SETTINGS_OPTION], int(self.options[TICK_OPTION]), tasks)
 
 
@@ -98,7 +102,8 @@ class DatastreamReader(DataSourceReader):
                 data = store.read(file.path)
                 schemas = borrowed_schemas(settings.path, file, partition.offers)
             except SourceError as error:
-                batches.report_file(piece, file, counts, f"{type(error).__name__}: {error}")
+                failure = FailedRead(file.version, time.time_ns() // 1000, f"{type(error).__name__}: {error}")
+                batches.report_file(piece, file, counts, failure.error, failure.reported_version)
                 continue
             yield from _take_events(decode_file(settings, data, schemas), file, piece, batches, counts)
             batches.report_file(piece, file, counts)
@@ -131,5 +136,7 @@ def _report(task: Task, batches: EventBatches, pieces: dict[str, Slice], records
             )
             announced = len(task.announced) if token == ROOT_TOKEN else 0
             batches.report_slice(report, records[token], announced)
+    for path, version in task.settled:
+        batches.report_file(pieces[ROOT_TOKEN], SourceFile(path, ROOT_TOKEN, 0, 0, version), FileCounts())
     for token in task.announced:
         batches.announce(token, pieces[ROOT_TOKEN])

@@ -1,23 +1,26 @@
 """Settings of a Datastream pipeline's source, and their JSON form for Spark's workers."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from string import Formatter
-from typing import Final
+from typing import Final, TypeVar
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.files import MOST_BYTES, MOST_FILES
 from cdc_platform.model.schema_policy import SchemaPolicy
 from cdc_platform.model.timestamps import from_rfc3339
 from cdc_platform.model.traits import SourceTraits
+from cdc_platform.sources.datastream.declarations import ALL_TABLES, declared_type
 from cdc_platform.sources.datastream.kinds import SOURCE_KINDS, SourceKind
 from cdc_platform.sources.datastream.policies import BackfillPolicy, KeylessPolicy, OrderBy
 from cdc_platform.sources.datastream.stream_settings import StreamSettings
+from cdc_platform.sources.datastream.table_names import name_by_template
 
-ALL_TABLES: Final = "*"
-"""Instead of a table's name in a setting: every table that the setting does not name."""
+Value = TypeVar("Value")
+
 TABLE_NAME_PARTS: Final = frozenset({"database", "schema", "table"})
 MOST_BASENAMES: Final = 99
 MOST_EPOCHS: Final = 9_999
@@ -28,7 +31,8 @@ DAY_S: Final = 86_400.0
 class DatastreamSettings:
     """Where a stream writes its files, and what its events mean.
 
-    Tables are named as the source names them, such as `public.orders`; `*` stands for every other one.
+    Tables are named as the source names them, such as `public.orders`, or as `table_name` does; `*` stands
+    for every other one.
 
     Args:
         path: folder or object store prefix that the stream writes to.
@@ -117,8 +121,8 @@ class DatastreamSettings:
 
     def _check_times(self) -> None:
         for name in ("tombstone_retention_s", "late_files_s", "most_files", "most_bytes"):
-            if not getattr(self, name) > 0:
-                raise SettingError(name, f"must be positive, but is: {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise SettingError(name, f"must be positive and finite, but is: {getattr(self, name)}")
         if self.tombstone_retention_s < self.late_files_s:
             raise SettingError(
                 "tombstone_retention_s",
@@ -151,7 +155,9 @@ class DatastreamSettings:
             leaves_values_out=bool(self.null_means_unchanged),
             knows_addresses=self.source in (None, SourceKind.ORACLE.value),
             schema_policies=tuple(
-                (table, SchemaPolicy(policy)) for table, policy in sorted(self.schema_policy.items())
+                (table, SchemaPolicy(policy))
+                for named, policy in sorted(self.schema_policy.items())
+                for table in sorted({named, self._in_lake(named)})
             ),
         )
 
@@ -166,27 +172,38 @@ class DatastreamSettings:
 
     def keyless_policy(self, table: str) -> KeylessPolicy:
         """Return what becomes of a table without a key."""
-        return KeylessPolicy(_of_table(self.keyless, table) or KeylessPolicy.APPEND)
+        return KeylessPolicy(self._of_table(self.keyless, table) or KeylessPolicy.APPEND)
 
     def declares_keyless(self, table: str) -> bool:
         """Whether the settings say what becomes of a table if it has no key."""
-        return _of_table(self.keyless, table) is not None
+        return self._of_table(self.keyless, table) is not None
 
     def schema_policy_of(self, table: str) -> SchemaPolicy:
         """Return what happens when a table's schema changes."""
-        return SchemaPolicy(_of_table(self.schema_policy, table) or SchemaPolicy.EVOLVE)
+        return SchemaPolicy(self._of_table(self.schema_policy, table) or SchemaPolicy.EVOLVE)
 
     def declared_key(self, table: str) -> tuple[str, ...]:
         """Return the key that is declared for a table; empty where none is."""
-        return self.keys.get(table, self.keys.get(ALL_TABLES, ()))
+        return self._of_table(self.keys, table) or ()
 
     def protected_columns(self, table: str) -> tuple[str, ...]:
         """Return the columns in whose updates NULL stands for a value that was not sent."""
-        return self.null_means_unchanged.get(table, self.null_means_unchanged.get(ALL_TABLES, ()))
+        return self._of_table(self.null_means_unchanged, table) or ()
 
     def sequence_column(self, table: str) -> str | None:
         """Return the column that orders a table's events, if the user supplies one."""
-        return _of_table(self.sequence_columns, table)
+        return self._of_table(self.sequence_columns, table)
+
+    def _of_table(self, setting: Mapping[str, Value], table: str) -> Value | None:
+        """Return what a setting says of a table, by its name in the lake or at the source, else of all."""
+        for name in (table, *(named for named in setting if self._in_lake(named) == table), ALL_TABLES):
+            if name in setting:
+                return setting[name]
+        return None
+
+    def _in_lake(self, named: str) -> str:
+        """Return the name that a table gets which a setting calls as the source does."""
+        return name_by_template(self.table_name, *named.split(".")) or named
 
     def to_options(self) -> str:
         """Return the settings as JSON text, equal for equal settings."""
@@ -201,10 +218,6 @@ class DatastreamSettings:
         for name in ("keys", "null_means_unchanged"):
             fields[name] = {table: tuple(columns) for table, columns in fields[name].items()}
         return cls(**fields)
-
-
-def _of_table(setting: Mapping[str, str], table: str) -> str | None:
-    return setting.get(table, setting.get(ALL_TABLES))
 
 
 def _check_one_of(setting: str, value: str, allowed: Iterable[str]) -> None:
@@ -229,17 +242,17 @@ def _check_column_lists(setting: str, lists: Mapping[str, tuple[str, ...]]) -> N
 def _check_types(columns: Mapping[str, Mapping[str, str]]) -> None:
     for table, types in columns.items():
         for column, text in types.items():
-            if not text.strip():
-                raise SettingError(f"columns.{table}.{column}", "is empty; write the column's type")
+            declared_type(text, f"columns.{table}.{column}")
 
 
 def _check_table_name(template: str | None) -> None:
     if template is None:
         return
     try:
-        parts = {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+        fields = [field for field in Formatter().parse(template) if field[1] is not None]
     except ValueError:
-        parts = {""}
+        fields = []
+    parts = {f"{name}{form}{conversion or ''}" for _, name, form, conversion in fields}
     if "table" not in parts or not parts <= TABLE_NAME_PARTS:
         raise SettingError(
             "table_name",

@@ -1,14 +1,14 @@
 """Files that Datastream writes, as the pipeline sees them."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import CdcError
 from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.model.files import SourceFile, choose_files, files_to_json
+from cdc_platform.model.files import FileChoice, SourceFile, choose_files, files_to_json, find_settled
 from cdc_platform.model.lineage import Lineage, live, plan_slices
 from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.slices import ReadPlan, ReadRequest
@@ -20,9 +20,11 @@ from cdc_platform.sources.datastream.schema_files import (
     Offers,
     borrowed_schemas,
     is_schema,
+    key_of_name,
     offered_schemas,
 )
 from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.datastream.types import Fields
 from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
 
@@ -50,6 +52,10 @@ class DatastreamSource(SourceOfArrivals):
 
     def __init__(self, settings: DatastreamSettings) -> None:
         self.settings = settings
+        self._listed: Sequence[SourceFile] | None = None
+        """What the newest plan has found."""
+        self._offered: dict[str, Offers] = {}
+        """Files of it that tell the columns of a `schema_key`, as far as they have been looked for."""
 
     @cached_property
     def store(self) -> FileStore:
@@ -91,33 +97,43 @@ class DatastreamSource(SourceOfArrivals):
 
         The first partition, `root`, stands for the folder: its slices announce objects that have come up. In
         a backlog too large for one tick, all but the last of its ticks move the position by one microsecond
-        only, since not all files that there are have been read.
+        only, since not all files that there are have been read. Files that could not be read hold nothing.
         """
-        found = list(self.store.list_files())
+        self._listed = found = list(self.store.list_files())
+        self._offered = {}
         listed = [file for file in found if not is_schema(file)]
-        keys = {partition.key: partition.token for partition in live(lineage)}
-        wanted = {keys[key] for key in request.keys if key in keys} if request.keys is not None else None
-        known = lineage.partitions.keys()
-        readable = [
-            file for file in listed if file.folder in known and (wanted is None or file.folder in wanted)
-        ]
-        choice = choose_files(readable, ledger(), self.settings.most_files, self.settings.most_bytes)
+        read = ledger()
+        choice = self._choose(listed, read, lineage, request)
         newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
         limit = request.end_limit_micros if choice.is_all else newest + 1
         slices = plan_slices(lineage, max(request.clock_micros, newest + 2), None, request.keys, limit)
         is_root_read = any(piece.token == ROOT_TOKEN for piece in slices)
-        fresh = sorted({file.folder for file in listed} - known) if is_root_read else []
+        fresh = sorted({file.folder for file in listed} - lineage.partitions.keys()) if is_root_read else []
         is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
-        if not (choice.files or fresh or is_unread or request.has_replay):
+        settled = find_settled(listed, read) if is_root_read else {}
+        if not (choice.files or fresh or settled or is_unread or request.has_replay):
             return ReadPlan(())
         chosen = choice.files if slices else ()
         offers = offered_schemas(found, chosen)
         inputs = {
             "files": files_to_json(chosen),
             "announced": fresh,
+            "settled": settled,
             "schemas": {key: files_to_json(files) for key, files in offers.items()},
         }
         return ReadPlan(slices, json.dumps(inputs))
+
+    def _choose(
+        self, listed: Sequence[SourceFile], read: Mapping[str, str], lineage: Lineage, request: ReadRequest
+    ) -> FileChoice:
+        keys = {partition.key: partition.token for partition in live(lineage)}
+        wanted = {keys[key] for key in request.keys if key in keys} if request.keys is not None else None
+        known = lineage.partitions.keys()
+        readable = [
+            file for file in listed if file.folder in known and (wanted is None or file.folder in wanted)
+        ]
+        clock_micros = None if request.ends_pauses else request.clock_micros
+        return choose_files(readable, read, self.settings.most_files, self.settings.most_bytes, clock_micros)
 
     def readable(self, origins: Collection[str]) -> frozenset[str]:
         """Return those of these files that are still there."""
@@ -127,7 +143,16 @@ class DatastreamSource(SourceOfArrivals):
         self, origin: str, text: str, _position: int | None
     ) -> Iterator[SourceEvent | FaultyEvent]:
         """Yield what the text of a faulty event tells by the present settings."""
-        return decode_text(self.settings, origin, text)
+        return decode_text(self.settings, origin, text, lambda: self._borrowed(origin))
+
+    def _borrowed(self, origin: str) -> Mapping[str, Fields]:
+        """Return the columns that files tell of the events of one, which may be gone itself."""
+        file = SourceFile(origin, "", 0, 0)
+        key = key_of_name(origin)
+        if key not in self._offered:
+            listed = self._listed if self._listed is not None else list(self.store.list_files())
+            self._offered[key] = offered_schemas(listed, [file])
+        return borrowed_schemas(self.settings.path, file, self._offered[key])
 
     def spark_format(self) -> "type[DatastreamDataSource]":
         """Return the data source to register with a Spark session."""
@@ -155,3 +180,5 @@ class DatastreamSource(SourceOfArrivals):
     def close(self) -> None:
         """Forget the connection."""
         self.__dict__.pop("store", None)
+        self._listed = None
+        self._offered = {}

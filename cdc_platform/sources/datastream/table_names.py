@@ -19,6 +19,7 @@ _TABLE_FIELDS: Final[Mapping[SourceKind, str]] = {
     SourceKind.SALESFORCE: "object_name",
     SourceKind.MONGODB: "collection",
 }
+_MOST_PARTS: Final = 3
 _AMBIGUOUS: Final = re.compile(r'[."]')
 
 
@@ -42,6 +43,24 @@ def table_name(kind: SourceKind, metadata: Mapping[str, Any], template: str | No
         part: _part(field, metadata.get(field)) for part, field in fields.items() if f"{{{part}}}" in text
     }
     return text.format(**parts)
+
+
+def name_by_template(template: str | None, *parts: str) -> str | None:
+    """Return what a template makes of a table whose name has these parts; None where it needs others.
+
+    Args:
+        template: as in `table_name`.
+        parts: the table, and before it what it lies in: a database, a schema, or both in this order.
+    """
+    if template is None or not 0 < len(parts) <= _MOST_PARTS:
+        return None
+    fields = {"table": parts[-1]}
+    if len(parts) > 1:
+        fields |= {"database": parts[0], "schema": parts[-2]}
+    try:
+        return template.format(**fields)
+    except KeyError:
+        return None
 
 
 def _part(field: str, value: object) -> str:

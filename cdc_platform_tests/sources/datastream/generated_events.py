@@ -240,17 +240,14 @@ def _column_type(value: Any) -> ColumnType:
 
 def write_json_lines(path: Path, events: Iterable[Event]) -> None:
     """Write events as Datastream writes JSON, gzipped if the name says so."""
-    lines = "".join(f"{json.dumps(_json_event(event))}\n" for event in events).encode()
+    lines = "".join(f"{json.dumps(json_event(event))}\n" for event in events).encode()
     path.write_bytes(gzip.compress(lines) if path.suffix == ".gz" else lines)
 
 
-def _json_event(event: Event) -> Event:
-    stamps = {
-        name: to_rfc3339(event[name] * 1000)
-        for name in ("read_timestamp", "source_timestamp")
-        if event.get(name) is not None
-    }
-    return {**event, **stamps}
+def json_event(event: Event) -> Event:
+    """Return an event as its JSON line has it."""
+    stamps = [name for name in ("read_timestamp", "source_timestamp") if event.get(name) is not None]
+    return {**event, **{name: to_rfc3339(event[name] * 1000) for name in stamps}}
 
 
 def write_avro(path: Path, events: Sequence[Event]) -> None:

@@ -7,6 +7,7 @@ from cdc_platform.model.files import SourceFile, files_from_json
 from cdc_platform.model.lineage import ChildAnnouncement, Lineage, advance, begin, watermark_micros
 from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.slices import ReadPlan, ReadRequest, SliceOutcome, SliceReport
+from cdc_platform.model.unread import GONE, FailedRead, unread_path
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import DatastreamSource
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
@@ -99,3 +100,26 @@ def test_chosen_objects_are_read_alone(tmp_path: Path) -> None:
         [piece.token for piece in plan.slices],
         [file.folder for file in files_in(plan)],
     ) == (["shop_users"], ["shop_users"])
+
+
+def test_a_file_that_could_not_be_read_asks_for_a_tick_when_it_is_due(tmp_path: Path) -> None:
+    """Until then only somebody who starts a run does; and once it is gone, one tick says so."""
+    folder, source = StreamFolder(tmp_path), source_of(tmp_path)
+    path = folder.write([event("users")])
+    lineage = after(begin(1), source.plan(begin(1), ReadRequest(CLOCK), dict))
+    plan = source.plan(lineage, ReadRequest(CLOCK + 10), dict)
+    (file,) = files_in(plan)
+    lineage = after(lineage, plan)
+    failure = FailedRead(file.version, CLOCK, "Broken")
+    ledger = {unread_path(file.path): failure.to_text()}
+    assert source.plan(lineage, ReadRequest(failure.due_micros - 1), lambda: ledger).slices == ()
+    for request in (
+        ReadRequest(failure.due_micros),
+        ReadRequest(failure.due_micros - 1, ends_pauses=True),
+        ReadRequest(failure.due_micros - 1, has_replay=True, ends_pauses=True),
+    ):
+        assert (file,) == files_in(source.plan(lineage, request, lambda: ledger))
+    path.unlink()
+    plan = source.plan(lineage, ReadRequest(CLOCK + 20), lambda: ledger)
+    assert ((), {file.path: GONE}) == (files_in(plan), json.loads(plan.inputs)["settled"])
+    assert source.plan(lineage, ReadRequest(CLOCK + 20, keys={"shop_users"}), lambda: ledger).slices == ()

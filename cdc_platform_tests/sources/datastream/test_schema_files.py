@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.lineage import ChildAnnouncement, advance, begin
 from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.records import RecordKind
@@ -78,6 +79,24 @@ def test_types_are_borrowed(tmp_path: Path, name: str, data: bytes) -> None:
     (table,) = DatastreamSource(DatastreamSettings(str(tmp_path))).describe().tables
     assert {column.name: column.type.code for column in table.columns} == EXACT
     assert json.loads(events(read(tmp_path))[-1]["mods"][0]["new_values"])["price"] == "1.50"
+
+
+def test_texts_of_events_borrow_types(tmp_path: Path) -> None:
+    """What is left of an event whose file is gone has the types that the others of its key have."""
+    source = DatastreamSource(DatastreamSettings(str(tmp_path)))
+    origin = str(tmp_path / f"s_t/2026/01/31/08/00/{KEY}_postgresql-cdc_1_2_4.jsonl")
+    schema = put(tmp_path, f"{KEY}.avsc", json.dumps(SCHEMA).encode())
+    (event,) = source.decode_again(origin, LINE.decode(), 0)
+    assert isinstance(event, SourceEvent)
+    types = {column["name"]: column["type"]["code"] for column in json.loads(event.column_types)}
+    assert types == EXACT
+    assert '"price":"1.50"' in (event.new_values or "")
+
+    schema.write_bytes(b"{")
+    source.close()
+    (fault,) = source.decode_again(origin, LINE.decode(), 0)
+    assert isinstance(fault, FaultyEvent)
+    assert ("The schema file", LINE.decode()) == (fault.reason[:15], fault.text)
 
 
 def test_only_the_own_key_counts(tmp_path: Path) -> None:

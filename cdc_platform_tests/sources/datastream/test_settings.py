@@ -44,6 +44,8 @@ def test_settings_survive_the_way_to_a_worker(settings: DatastreamSettings) -> N
         ({"table_name": "{schema}"}, "table_name", "must be made of {table}"),
         ({"table_name": "{table}_{shard}"}, "table_name", "must be made of {table}"),
         ({"table_name": "{table"}, "table_name", "must be made of {table}"),
+        ({"table_name": "{table!r}"}, "table_name", "must be made of {table}"),
+        ({"table_name": "{table:>9}"}, "table_name", "must be made of {table}"),
         ({"keys": {"t": ()}}, "keys.t", "different column names"),
         ({"keys": {"t": "id"}}, "keys.t", "different column names"),
         ({"keys": {"t": ("a", "a")}}, "keys.t", "different column names"),
@@ -57,9 +59,11 @@ def test_settings_survive_the_way_to_a_worker(settings: DatastreamSettings) -> N
         ({"order_by": "lsn"}, "order_by", "must be one of position, timestamp"),
         ({"null_means_unchanged": {"t": ("",)}}, "null_means_unchanged.t", "different column names"),
         ({"columns": {"t": {"c": " "}}}, "columns.t.c", "write the column's type"),
+        ({"columns": {"t": {"c": "VARCHAR"}}}, "columns.t.c", "is no type: 'VARCHAR'; a type is BOOL"),
         ({"schema_policy": {"t": "ignore"}}, "schema_policy.t", "must be one of evolve, freeze"),
         ({"late_files_s": 0}, "late_files_s", "must be positive"),
         ({"late_files_s": float("nan")}, "late_files_s", "must be positive"),
+        ({"late_files_s": float("inf")}, "late_files_s", "must be positive and finite"),
         ({"tombstone_retention_s": 60.0}, "tombstone_retention_s", "must be at least `late_files_s`"),
     ],
 )
@@ -77,3 +81,27 @@ def test_settings_of_a_table_go_before_those_of_all() -> None:
     assert SchemaPolicy.EVOLVE is FULL.schema_policy_of("other")
     assert FULL.declared_key("public_a") == ("x", "y")
     assert FULL.declared_key("other") == ()
+
+
+@pytest.mark.parametrize("named", ["shop.visits", "db.shop.visits", "visits_of_shop"])
+def test_settings_call_tables_as_the_source_or_as_the_lake_does(named: str) -> None:
+    """With a template both names mean the table, and none means another one."""
+    settings = DatastreamSettings(
+        "files",
+        table_name="{table}_of_{schema}",
+        keys={named: ("id",)},
+        keyless={named: "refuse"},
+        sequence_columns={named: "seq"},
+        null_means_unchanged={named: ("body",)},
+        schema_policy={named: "freeze"},
+    )
+    for table, expected in (("visits_of_shop", True), ("visits_of_bank", False), ("visits", False)):
+        found = (
+            settings.declared_key(table) == ("id",),
+            settings.keyless_policy(table) is KeylessPolicy.REFUSE,
+            settings.sequence_column(table) == "seq",
+            settings.protected_columns(table) == ("body",),
+            settings.schema_policy_of(table) is SchemaPolicy.FREEZE,
+            settings.traits.schema_policy_of(table) is SchemaPolicy.FREEZE,
+        )
+        assert (expected,) * 6 == found

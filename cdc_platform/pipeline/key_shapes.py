@@ -1,0 +1,97 @@
+"""Events whose key has other columns than that of their table: their rows would stand beside its own."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.lake.lake import RAW
+from cdc_platform.model.evolution import SchemaHistory
+from cdc_platform.model.sightings import SeenColumn, parse_column_types
+from cdc_platform.pipeline.pipeline import Pipeline
+
+Shape = tuple[str, str]
+"""A table, and what its records say of their columns."""
+Key = frozenset[str]
+
+_SELECTED: Final = ("kind", "record_timestamp", "table_name", "column_types")
+
+
+def find_foreign(
+    pipeline: Pipeline, window: str, history: SchemaHistory, shapes: Iterable[Shape] | None = None
+) -> Mapping[Shape, str]:
+    """Return the shapes of events whose keys are not those of their tables, each with the reason.
+
+    The key is that of the table, and of a new one that of its first event in the source's order. Needs no
+    Spark.
+
+    Args:
+        pipeline: the pipeline.
+        window: filter of raw records.
+        history: what is known of the tables before them.
+        shapes: those of the window, where they are known.
+    """
+    if pipeline.traits.comes_in_order:
+        return {}
+    keys: defaultdict[str, dict[str, Key]] = defaultdict(dict)
+    for table, text in _shapes(pipeline, window) if shapes is None else shapes:
+        key = key_of(parse_column_types(text) or {})
+        if key:
+            keys[table][text] = key
+    found: dict[Shape, str] = {}
+    for table, by_text in keys.items():
+        known = _known_key(history, table)
+        if known is None and len({*by_text.values()}) > 1:
+            known = by_text[_first_shape(pipeline, window, table, by_text)]
+        found |= {
+            (table, text): _reason(table, known, key)
+            for text, key in by_text.items()
+            if known is not None and key != known
+        }
+    return found
+
+
+def key_of(columns: Mapping[str, SeenColumn]) -> Key:
+    """Return the names of the columns of a key."""
+    return frozenset(name for name, column in columns.items() if column.is_primary_key)
+
+
+def _known_key(history: SchemaHistory, table: str) -> Key | None:
+    known = history.tables.get(table)
+    names = (version for version in known.live_versions if version.is_primary_key) if known else ()
+    return frozenset(version.name for version in names) or None
+
+
+def _reason(table: str, known: Key, key: Key) -> str:
+    return (
+        f"The key of `{table}` is {', '.join(sorted(known))}, and of the event it is "
+        f"{', '.join(sorted(key))}; declare in `keys` the columns that both have, as the table calls them"
+    )
+
+
+def _shapes(pipeline: Pipeline, window: str) -> set[Shape]:
+    found: set[Shape] = set()
+    for batch in _batches(pipeline, window):
+        rows = batch.group_by(["table_name", "column_types"]).aggregate([]).to_pylist()
+        found |= {(row["table_name"], row["column_types"]) for row in rows if None not in row.values()}
+    return found
+
+
+def _first_shape(pipeline: Pipeline, window: str, table: str, texts: Container[str]) -> str:
+    """Return which of these shapes the first event of a table in the source's order has."""
+    first: list[tuple[str, str]] = []
+    for batch in _batches(pipeline, window, "record_order"):
+        rows = batch.filter(pc.equal(batch["table_name"], table)).group_by("column_types")
+        found = rows.aggregate([("record_order", "min")]).to_pylist()
+        first += [
+            (row["record_order_min"], row["column_types"]) for row in found if row["column_types"] in texts
+        ]
+    return min(first)[1]
+
+
+def _batches(pipeline: Pipeline, window: str, *more: str) -> Iterator[pa.Table]:
+    scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=(*_SELECTED, *more))
+    for batch in scan.to_arrow_batch_reader():
+        yield pa.Table.from_batches([batch])

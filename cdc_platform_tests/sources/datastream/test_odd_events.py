@@ -1,0 +1,77 @@
+"""Events whose fields say what no documentation does: each is a change or a fault, and no end of a tick."""
+
+import copy
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.files import SourceFile
+from cdc_platform.model.slices import Slice
+from cdc_platform.sources.datastream.file_events import decode_file, decode_text
+from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.event_batches import EventBatches
+from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, story
+
+SETTINGS: Final = DatastreamSettings("files")
+ODD: Final[tuple[Any, ...]] = (
+    *(None, True, False, 0, -1, 2**63, 10**40, 1.5, float("nan"), float("inf")),
+    *("", " ", "x", "\u0000", "\ud800", "9" * 60, "NaN", "DELETE", "2024-01-01T00:00:00Z"),
+    *([], [None], [[1]], ["ID"], {}, {"": 1}, {"a": {"b": []}}),
+    # Moments of before the year 1 and after the year 9999.
+    *("-0043-01-01T00:00:00Z", "+12000-01-01T00:00:00Z", 253_402_300_800_000, 10**17, -(10**14)),
+)
+
+
+def judged(event: dict[str, Any]) -> SourceEvent | FaultyEvent:
+    """Return what an event is taken for, after a way that ends in a batch of raw records."""
+    (found,) = decode_file(SETTINGS, json.dumps(event).encode())
+    batches = EventBatches(1)
+    batches.add(found, Slice("a", 0, 1), SourceFile("f", "a", 1, 1))
+    assert sum(batch.num_rows for batch in batches.take()) == 1
+    if isinstance(found, FaultyEvent):
+        assert len(list(decode_text(SETTINGS, "f", found.text))) == 1
+    return found
+
+
+@given(
+    st.sampled_from(SOURCES),
+    st.integers(0, 13),
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(ODD)), min_size=1, max_size=3),
+)
+def test_whatever_a_field_says_it_breaks_nothing(
+    source: str, number: int, changes: Sequence[tuple[int, Any]]
+) -> None:
+    """A tick that one event could end would be ended by it again and again."""
+    event = json_event(copy.deepcopy(story(source)[number]))
+    for place, value in changes:
+        parts = [
+            part for part in (event, event["source_metadata"], event["payload"]) if isinstance(part, dict)
+        ]
+        places = [(part, name) for part in parts for name in part]
+        part, name = places[place % len(places)]
+        part[name] = copy.deepcopy(value)
+    judged(event)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("source_timestamp", "+12000-01-01T00:00:00Z", "outside the years 1 to 9999"),
+        ("source_timestamp", 10**17, "outside the years 1 to 9999"),
+        ("primary_keys", 1, "`primary_keys` does not name columns, but says: 1"),
+        ("primary_keys", "id", "`primary_keys` does not name columns, but says: 'id'"),
+        ("primary_keys", [None], "`primary_keys` does not name columns, but says: [None]"),
+    ],
+)
+def test_what_cannot_be_used_is_told(field: str, value: object, reason: str) -> None:
+    """The reason names the field."""
+    event = json_event(copy.deepcopy(story("mysql")[5]))
+    (event if field in event else event["source_metadata"])[field] = value
+    found = judged(event)
+    assert isinstance(found, FaultyEvent)
+    assert reason in found.reason
