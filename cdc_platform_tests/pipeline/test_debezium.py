@@ -23,7 +23,7 @@ from cdc_platform_tests.pipelines import log_rows, rows_of
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, Truth, settings_for, truth_of
 from cdc_platform_tests.sources.debezium.test_redelivery import Connector
 from cdc_platform_tests.sources.debezium.test_snapshots import snapshot
-from cdc_platform_tests.sources.debezium.written_events import COLUMNS
+from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, settings_with
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,3 +179,41 @@ def test_what_events_leave_in_doubt(
         assert texts(truth.rows, truth) == texts(rows_of(pipeline, f"public.{name}"), truth), name
     markers = markers_of(list_cuts(pipeline.lake), list_markers(pipeline.lake))
     assert [[marker.content for marker in found] for found in markers.values()][-1] == ["soon"]
+
+
+def test_changes_that_ticks_part(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
+    """Without boundaries of transactions a tick may end within one, between the halves of a key change, too.
+
+    The row takes along what was not sent, and versions are those of transactions, also where the source's
+    clock has gone back.
+    """
+    sent = Connector()
+    sent.begin()
+    for key in (1, 2):
+        sent.insert(key, 1)
+        sent.update(key, n=1, big=f"text {key}")
+    sent.begin()
+    sent.move(1, 5, n=1, big=DEFAULT_PLACEHOLDER)
+    sent.update(5, n=2, big=DEFAULT_PLACEHOLDER)
+    sent.update(5, n=3, big=DEFAULT_PLACEHOLDER)
+    sent.transaction -= 100
+    sent.begin()
+    sent.update(2, n=2, big=DEFAULT_PLACEHOLDER)
+    lines = [line for line in sent.lines if "BEGIN" not in line]
+    told = settings_with(input=FilesInput(str(tmp_path)), strategy="veto")
+    options = {TABLE: TableOptions(history=True)}
+    settings = PipelineSettings(f"debezium_{next(_serial)}", told, session_lake, table_options=options)
+    pipeline = open_pipeline(settings)
+    for begun, end in itertools.pairwise((0, 5, 7, len(lines))):
+        append(tmp_path / "events.jsonl", [f"{line}\n" for line in lines[begun:end]])
+        pipeline = sync(pipeline, spark)
+    expected = {2: (2, "text 2"), 5: (3, "text 1")}
+    assert expected == {row["id"]: (row["n"], row["big"]) for row in rows_of(pipeline, TABLE)}
+    versions = rows_of(pipeline, f"{TABLE}__history")
+    current = {row["id"]: (row["n"], row["big"]) for row in versions if row[IS_CURRENT]}
+    assert expected == current
+    assert failed_checks(pipeline, spark) == {}
+    marked = [row for row in log_rows(pipeline) if row["unavailable_columns"]]
+    assert {('{"n":2,"big":null}', "big"), ('{"n":3,"big":null}', "big")} == {
+        (row["new_values"], *row["unavailable_columns"]) for row in marked
+    }

@@ -12,7 +12,7 @@ from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
 from cdc_platform.sources.debezium.identity import has_content
 from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.positions import event_id, is_snapshot, order_key
-from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.settings import DebeziumSettings, Strategy
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.debezium.unavailable import Verdict
 from cdc_platform.sources.debezium.values import ValueRefused
@@ -87,8 +87,7 @@ class RowDecoder:
     def _with_key(
         self, event: DataEvent, plan: TablePlan, change: SourceEvent, *, is_full: bool
     ) -> SourceEvent:
-        key = event.key if event.key is not None else _key_in(event, plan)
-        keys, findings = _key_json(plan, key), _Findings()
+        keys, findings = _key_json(plan, event.key or {}), _Findings()
         before = event.before if is_full and event.before is not None and not event.is_flat else None
         old_values = None if before is None else _values_json(plan, before)
         if event.op is Op.DELETE:
@@ -118,13 +117,15 @@ class RowDecoder:
         if event.after is None:
             raise Unreadable(f"The event with the operation {event.op.value!r} has no `after`.")
         may_lack = event.op is Op.UPDATE or (event.op is Op.CREATE and previous is not None)
-        values = {}
+        values: dict[str, Any] = {}
         for name, value in event.after.items():
             column = plan.columns.get(name)
             if column is None or name in plan.keys:
                 continue
             if may_lack and _is_unavailable(column, value, before, findings):
                 findings.unavailable.append(name)
+                if self.settings.strategy == Strategy.VETO:
+                    values[name] = None
                 continue
             if not may_lack and column.detector.is_marker(value):
                 findings.literal_markers.append(name)
@@ -192,12 +193,6 @@ def _is_unavailable(
     if value is None and column.detector.null_policy is not None:
         findings.lossy_nulls.append(column.name)
     return verdict is Verdict.UNAVAILABLE
-
-
-def _key_in(event: DataEvent, plan: TablePlan) -> Mapping[str, Any]:
-    """Return the key of an event that is stored without one."""
-    row = event.before if event.op is Op.DELETE else event.after
-    return {name: (row or {}).get(name) for name in plan.keys}
 
 
 def _header_key(plan: TablePlan, key: Mapping[str, Any] | None) -> str | None:
