@@ -65,8 +65,12 @@ class RowDecoder:
         change = self._frame(event, table, plan.column_types)
         if not plan.keys:
             yield from self._without_key(event, plan, change)
-        else:
+            return
+        old_key = _old_key(event, plan, is_full=is_full)
+        if old_key is None:
             yield self._with_key(event, plan, change, is_full=is_full)
+        else:
+            yield from self._moved(event, plan, change, old_key)
 
     def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
         """Return the change without its row and metadata."""
@@ -104,6 +108,15 @@ class RowDecoder:
             unavailable_columns=tuple(findings.unavailable),
             metadata=_metadata(event, findings),
         )
+
+    def _moved(
+        self, event: DataEvent, plan: TablePlan, change: SourceEvent, old_key: Mapping[str, Any]
+    ) -> Iterator[SourceEvent]:
+        """Yield the halves of a key change that has come as one update."""
+        lost = replace(event, op=Op.DELETE, key=old_key, new_key=event.key)
+        yield self._with_key(lost, plan, replace(change, mod_type=ModType.DELETE), is_full=True)
+        gained = replace(event, op=Op.CREATE, old_key=old_key)
+        yield self._with_key(gained, plan, replace(_second(change), mod_type=ModType.INSERT), is_full=True)
 
     def _new_values(
         self,
@@ -154,11 +167,10 @@ class RowDecoder:
             return
         findings = _Findings()
         gained = self._new_values(replace(event, op=Op.CREATE), plan, None, findings, event.before)
+        is_update = event.op is Op.UPDATE
         yield replace(
-            change,
-            mod_type=ModType.INSERT if event.op is Op.UPDATE else change.mod_type,
-            order_key=f"{change.order_key} 1" if event.op is Op.UPDATE else change.order_key,
-            event_id=f"{change.event_id}+" if event.op is Op.UPDATE else change.event_id,
+            _second(change) if is_update else change,
+            mod_type=ModType.INSERT if is_update else change.mod_type,
             keys=keyless_keys(json.loads(gained)),
             new_values=gained,
             metadata=_metadata(event, findings),
@@ -193,6 +205,26 @@ def _is_unavailable(
     if value is None and column.detector.null_policy is not None:
         findings.lossy_nulls.append(column.name)
     return verdict is Verdict.UNAVAILABLE
+
+
+def _second(change: SourceEvent) -> SourceEvent:
+    """Return the second change of one event."""
+    return replace(change, order_key=f"{change.order_key} 1", event_id=f"{change.event_id}+")
+
+
+def _old_key(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str, Any] | None:
+    """Return the key that a row had before an update, where its columns are not the database's own key.
+
+    The connector tells an update of its own key as a delete and an insert; that of columns which were chosen
+    as a key, by `keys` or by `message.key.columns`, shows in the row before alone.
+    """
+    if event.op is not Op.UPDATE or event.before is None or event.is_flat or not event.key:
+        return None
+    if not is_full and event.message.key is not None:
+        return None
+    old_key = {name: event.before.get(name) for name in plan.keys}
+    is_told = all(value is not None if is_full else has_content(value) for value in old_key.values())
+    return old_key if is_told and old_key != dict(event.key) else None
 
 
 def _header_key(plan: TablePlan, key: Mapping[str, Any] | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.settings import FilesInput
@@ -47,6 +48,21 @@ def test_a_key_change_of_values_alone_is_paired() -> None:
     assert isinstance(event, SourceEvent)
     assert event.previous_keys == '{"id":1}'
     assert event.unavailable_columns == ("big",)
+
+
+def test_an_update_of_a_chosen_key_is_a_key_change() -> None:
+    """The columns that `keys` names are not the database's key, so their change comes as an update."""
+    before = {"id": 1, "n": 1, "big": "text"}
+    update = line(envelope("u", before=before, after={**before, "id": 2}))
+    lost, gained = decode_all(update, keys=KEYS)
+    assert isinstance(lost, SourceEvent)
+    assert isinstance(gained, SourceEvent)
+    assert (lost.mod_type, lost.keys) == (ModType.DELETE, '{"id":1}')
+    assert (gained.mod_type, gained.keys, gained.previous_keys) == (ModType.INSERT, '{"id":2}', '{"id":1}')
+    assert gained.new_values == '{"n":1,"big":"text"}'
+    assert lost.order_key < gained.order_key
+    same = line(envelope("u", before={"id": 0, "n": 1}, after={"id": 2, "n": 1}), {"id": 2})
+    assert only_event(same).mod_type is ModType.UPDATE
 
 
 def test_values_alone_are_told_apart_by_their_keys() -> None:
