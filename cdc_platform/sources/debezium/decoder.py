@@ -27,7 +27,7 @@ from cdc_platform.sources.debezium.envelope import (
 from cdc_platform.sources.debezium.flattened import ADVICE as FLAT_ADVICE
 from cdc_platform.sources.debezium.flattened import read_flattened
 from cdc_platform.sources.debezium.identity import ADVICE as IDENTITY_ADVICE
-from cdc_platform.sources.debezium.identity import shows_full, shows_unusable
+from cdc_platform.sources.debezium.identity import check_key, shows_full, shows_unusable
 from cdc_platform.sources.debezium.messages import Message, RawMessage, parse_line, parse_raw
 from cdc_platform.sources.debezium.pairing import key_text
 from cdc_platform.sources.debezium.plans import Planner, check_masks
@@ -157,6 +157,7 @@ class Decoder:
             self.state.flat_deletes[event.message.topic] = key_text(event.key or {}) if is_delete else ""
         table = self._table(event)
         event = self._with_key(event, table)
+        check_key(self.state.keys, event, table)
         self._check_identity(event)
         self.state.pairer.remember(event)
         changes = list(self._rows.decode(event, table, self._is_full(event, table)))
