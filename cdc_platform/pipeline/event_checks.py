@@ -225,8 +225,10 @@ def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
 
 def _is_before(row: Row, newest: Mapping[str | None, str], runs: Mapping[str | None, str | None]) -> bool:
     """Whether the run of the connector that took a server's newest snapshot had told of changes before it."""
-    first = row[3]
-    return row["run"] == runs.get(row["server"]) and first is not None and first < newest[row["server"]]
+    first, newest_of_server = row[3], newest.get(row["server"])
+    if first is None or newest_of_server is None:
+        return False
+    return bool(row["run"] == runs.get(row["server"]) and first < newest_of_server)
 
 
 def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, list[str]]:

@@ -195,9 +195,10 @@ def test_changes_that_ticks_part(spark: "SparkSession", session_lake: LakeSettin
     """
     sent = Connector()
     sent.begin()
-    for key in (1, 2):
+    for key in (1, 2, 3):
         sent.insert(key, 1)
         sent.update(key, n=1, big=f"text {key}")
+    sent.delete(3)
     sent.begin()
     sent.move(1, 5, n=1, big=DEFAULT_PLACEHOLDER)
     sent.update(5, n=2, big=DEFAULT_PLACEHOLDER)
@@ -207,14 +208,15 @@ def test_changes_that_ticks_part(spark: "SparkSession", session_lake: LakeSettin
     sent.update(2, n=2, big=DEFAULT_PLACEHOLDER)
     lines = [line for line in sent.lines if "BEGIN" not in line]
     told = settings_with(input=FilesInput(str(tmp_path)), strategy="veto")
-    options = {TABLE: TableOptions(history=True)}
+    options = {TABLE: TableOptions(history=True, soft_delete=True)}
     settings = PipelineSettings(f"debezium_{next(_serial)}", told, session_lake, table_options=options)
     pipeline = open_pipeline(settings)
-    for begun, end in itertools.pairwise((0, 5, 7, len(lines))):
+    for begun, end in itertools.pairwise((0, 6, 8, 10, len(lines))):
         append(tmp_path / "events.jsonl", [f"{line}\n" for line in lines[begun:end]])
         pipeline = sync(pipeline, spark)
     expected = {2: (2, "text 2"), 5: (3, "text 1")}
-    assert expected == {row["id"]: (row["n"], row["big"]) for row in rows_of(pipeline, TABLE)}
+    living = [row for row in rows_of(pipeline, TABLE) if not row["__deleted"]]
+    assert expected == {row["id"]: (row["n"], row["big"]) for row in living}
     versions = rows_of(pipeline, f"{TABLE}__history")
     current = {row["id"]: (row["n"], row["big"]) for row in versions if row[IS_CURRENT]}
     assert expected == current

@@ -17,8 +17,8 @@ class FileDamaged(ValueError):
 def whole_lines(data: bytes) -> list[str]:
     """Return the whole lines of a file; one that is still being written has no end yet.
 
-    A line ends with a line feed and nothing else: texts in JSON may have any other separator of lines. The last
-    one needs no end where it is a whole object, of which no beginning is one.
+    A line ends with a line feed and nothing else: texts in JSON may have any other separator of lines. The
+    last one needs no end where it is a whole object, of which no beginning is one.
 
     Raises:
         FileDamaged: the file is a gzip that cannot be read to its end.

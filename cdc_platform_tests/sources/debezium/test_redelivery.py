@@ -49,6 +49,10 @@ class Connector:
         """Update a row."""
         self._data("u", {"id": key}, {"id": key, **row}, None)
 
+    def delete(self, key: int) -> None:
+        """Delete a row."""
+        self._data("d", {"id": key}, None, None)
+
     def move(self, old: int, new: int, **row: Any) -> None:
         """Change the key of a row."""
         lsn = self.lsn + 10
