@@ -157,10 +157,10 @@ class Decoder:
             self.state.flat_deletes[event.message.topic] = key_text(event.key or {}) if is_delete else ""
         table = self._table(event)
         event = self._with_key(event, table)
-        check_key(self.state.keys, event, table)
         self._check_identity(event)
         self.state.pairer.remember(event)
         changes = list(self._rows.decode(event, table, self._is_full(event, table)))
+        check_key(self.state.keys, event, table)
         is_replaced = self.settings.snapshots == SnapshotPolicy.REPLACE or any(
             is_keyless(change.keys) for change in changes
         )

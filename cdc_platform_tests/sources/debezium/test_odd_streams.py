@@ -165,6 +165,11 @@ def test_a_key_that_has_become_another_is_refused() -> None:
         assert "and was (id)" in fault.reason
     (again,) = decode_all(line(envelope("t"), None), decoder=decoder)
     assert isinstance(again, SourceEvent)
+    bare = json.dumps(envelope("c", after={"id": 1, "n": 1}))
+    unknown = Decoder(settings_with())
+    assert isinstance(decode_all(bare, decoder=unknown)[0], FaultyEvent)
+    named = Decoder(settings_with(keys=KEYS), DecoderState.from_json(unknown.state.to_json()))
+    assert isinstance(decode_all(bare, decoder=named)[0], SourceEvent)
 
 
 def test_columns_that_differ_in_case_only_are_refused() -> None:
