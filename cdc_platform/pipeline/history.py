@@ -171,8 +171,8 @@ def _extend_anyway(
 def _reaches_back(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild, extension: _Extension
 ) -> bool:
-    reset_branch(pipeline, spark, attempt)
-    history = spark.table(pipeline.lake.spark_table(attempt.table, BRANCH))
+    before = spark.read.option("versionAsOf", str(attempt.base.snapshot_id))
+    history = before.table(pipeline.lake.spark_table(attempt.table))
     is_small = _has_few_changes(build)
     return reaches_back(history, extension.touched, build.source.schema, is_small=is_small)
 
