@@ -20,10 +20,9 @@ from cdc_platform.sources.debezium.given_out import Reading, give_out
 from cdc_platform.sources.debezium.lines import FileDamaged, whole_lines
 from cdc_platform.sources.debezium.progress import PASSED, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings
-from cdc_platform.sources.debezium.source import SUFFIXES
+from cdc_platform.sources.debezium.source import event_files
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.event_batches import EventBatches
-from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "debezium_files"
@@ -74,7 +73,7 @@ class _Reading:
     """One tick's reading: files in the order of their names, until there is enough that may pass."""
 
     def __init__(self, settings: DebeziumSettings, inputs: Mapping[str, Any]) -> None:
-        self.store = FileStore(settings.folder, SUFFIXES)
+        self.store = event_files(settings)
         self.decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
         self.gate = TransactionGate(is_one_stream=True, passed_until=PassedUntil.of(inputs.get("passed")))
         self.has_gate = settings.tells_transactions

@@ -21,6 +21,7 @@ from cdc_platform.sources.debezium.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.lines import FileDamaged, whole_lines
 from cdc_platform.sources.debezium.progress import PASSED, STATE, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings, EngineInput
+from cdc_platform.sources.debezium.spool import SUFFIX as SPOOLED
 from cdc_platform.sources.debezium.spool import Spool
 from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
 DESCRIBED_MESSAGES: Final = 10_000
 """So many messages of each file tell which tables there are, before anything has been read."""
+
+
+def event_files(settings: DebeziumSettings) -> FileStore:
+    """Return the files with events; a spool has others beside them, which tell of it itself."""
+    is_spool = isinstance(settings.input, EngineInput)
+    return FileStore(settings.folder, (SPOOLED,) if is_spool else SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class DebeziumSource(SourceOfArrivals):
     @cached_property
     def store(self) -> FileStore:
         """The folder with the files."""
-        return FileStore(self.settings.folder, SUFFIXES)
+        return event_files(self.settings)
 
     @cached_property
     def capture(self) -> Capture | None:

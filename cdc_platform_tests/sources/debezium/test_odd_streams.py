@@ -10,7 +10,7 @@ from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.decoder import Decoder
-from cdc_platform.sources.debezium.settings import FilesInput
+from cdc_platform.sources.debezium.settings import EngineInput, FilesInput
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform_tests.sources.debezium.test_redelivery import (
     Connector,
@@ -178,3 +178,14 @@ def test_columns_that_differ_in_case_only_are_refused() -> None:
     text = line(envelope("c", after={"id": 1, "N": "a", "n": "b"}), {"id": 1})
     assert "`N` and `n`" in only_fault(text, columns=columns).reason
     assert only_event(text, columns=columns, ignored_columns={TABLE: ("N",)}).new_values == '{"n":"b"}'
+
+
+def test_a_spool_has_files_that_are_no_events(tmp_path: Path) -> None:
+    """What tells of the spool itself is JSON, too, and is left alone."""
+    place = EngineInput("host", "database", "user", str(tmp_path))
+    ticks = Ticks(settings_with(input=place))
+    (tmp_path / "spool.json").write_text('{"format_version": 1}')
+    append(tmp_path / f"{0:020}.jsonl", [line(envelope("c", after={"id": 1}), {"id": 1})])
+    ticks.read()
+    assert keys_of(ticks) == [1]
+    assert faults_of(ticks) == []
