@@ -7,6 +7,7 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.lake.commits import count_rows, head
 from cdc_platform.lake.lake import LOG
 from cdc_platform.pipeline.order import order_changes
+from cdc_platform.pipeline.read import newest_known_micros
 from cdc_platform.resources import find_run
 
 
@@ -29,7 +30,7 @@ def build_change_log(assets: PipelineAssets) -> dg.AssetsDefinition:
         run = find_run(context, assets.run_key)
         order = order_changes(run.pipeline, run.spark)
         rows = count_rows(head(run.pipeline.lake.system_table(LOG)))
-        clock_micros = run.pipeline.source.clock_micros()
+        clock_micros = newest_known_micros(run.pipeline)
         return dg.MaterializeResult(metadata=metadata.describe_order(order, clock_micros, rows))
 
     return change_log

@@ -17,6 +17,7 @@ from cdc_platform.pipeline.follow import follow_source, pause
 from cdc_platform.pipeline.history import extend_histories
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.publish import publish_cut
+from cdc_platform.pipeline.read import newest_known_micros
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.resources import PipelineRun, find_run
 
@@ -58,11 +59,11 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         published = publish_cut(run.pipeline, run.spark)
         if config.follow_s > 0:
             yield dg.AssetMaterialization(
-                assets.cut, metadata=metadata.describe_cut(published, run.pipeline.source.clock_micros())
+                assets.cut, metadata=metadata.describe_cut(published, newest_known_micros(run.pipeline))
             )
             yield from _follow(context, assets, run, config.follow_s)
             published = publish_cut(run.pipeline, run.spark)
-        clock_micros = run.pipeline.source.clock_micros()
+        clock_micros = newest_known_micros(run.pipeline)
         yield dg.MaterializeResult(metadata=metadata.describe_cut(published, clock_micros))
 
     return cut

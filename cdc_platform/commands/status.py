@@ -24,7 +24,8 @@ def status(defs: Path, name: str | None, as_json: bool) -> None:
     """Tell where the pipeline that DEFS declares stands: watermark, partitions, tables, newest cut.
 
     It reads the lake's metadata only: no Spark is started, and the source may be down. The lag is therefore
-    the watermark's, beside the clock of this machine.
+    the watermark's, beside the clock of this machine; of a source of files or topics it is told how long ago
+    it last had something to read.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.pipeline import open_existing
@@ -45,7 +46,7 @@ def describe_status(found: "Status") -> str:
     lines = [
         f"pipeline    {found.pipeline}, tick {found.tick}",
         f"watermark   {told['watermark'] or 'none yet'}",
-        f"lag         {f'{found.lag_s} s behind the clock of this machine' if told['watermark'] else '-'}",
+        _describe_lag(found),
         partitions,
         *(f"            {key}" for key in found.live_partitions),
         *(f"            {stuck.describe()}" for stuck in found.stuck_partitions),
@@ -65,6 +66,14 @@ def describe_status(found: "Status") -> str:
         ),
     ]
     return "\n".join(lines)
+
+
+def _describe_lag(found: "Status") -> str:
+    if found.lag_s is None:
+        return "lag         -"
+    if found.is_silence:
+        return f"silence     {found.lag_s} s since the source last had something to read"
+    return f"lag         {found.lag_s} s behind the clock of this machine"
 
 
 def _describe_table(name: str, table: "TableStatus") -> str:

@@ -2,10 +2,11 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.commits import read_mark
@@ -16,7 +17,7 @@ from cdc_platform.model.records import ModType, RecordKind
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.verdict import Scope, Verdict
-from cdc_platform.spark.unresolved import LACKS_VALUES, unresolved_values
+from cdc_platform.spark.unresolved import unresolved_values
 
 WAITS_S: Final = 60.0
 """So long after its commit a transaction may be on its way."""
@@ -38,18 +39,16 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verd
     unresolved = unresolved_values(log, comes_in_order=pipeline.traits.comes_in_order)
     total = unresolved.count()
     shown = unresolved.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
-    doubts = _findings(pipeline, spark)
-    shares = _shares(log)
-    advised = sorted(
-        {row["table_name"] for row in unresolved.select("table_name").distinct().collect()}
-        | {name for name, (lacking, updates) in shares.items() if _pays(lacking, updates)}
-    )
+    by_table = _findings(pipeline, spark)
+    doubts = sum(by_table.values(), Counter[str]())
     parts = [
         f"{total} values are unresolved" + "".join(f"; `{row[0]}` {row[1]}: {row[2]}" for row in shown),
         *(f"{doubts[name]} {words}" for name, words in FINDINGS.items() if doubts[name]),
-        # Datastream refuses this identity.
-        *(_advice(name, *shares.get(name, (0, 0))) for name in advised if pipeline.traits.comes_in_order),
     ]
+    if pipeline.traits.comes_in_order:  # Datastream refuses this identity
+        lacking = {row["table_name"] for row in unresolved.select("table_name").distinct().collect()}
+        lacking |= {name for name, found in by_table.items() if found["lossy_nulls"]}
+        parts += _advice(_updates(pipeline, spark), lacking)
     return Verdict(
         passed=total == 0 and not doubts["lossy_nulls"],
         summary=". ".join(parts),
@@ -57,10 +56,8 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verd
     )
 
 
-def _findings(pipeline: Pipeline, spark: SparkSession) -> Counter[str]:
-    raw = spark.table(pipeline.lake.spark_system_table(RAW)).where(
-        F.col("kind") == RecordKind.DATA_CHANGE.value
-    )
+def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[str]]:
+    """Return what the source has noted in the metadata of events, by table."""
     counts = [
         F.expr(
             "coalesce(sum(size(from_json(get_json_object(event.metadata, "
@@ -68,28 +65,53 @@ def _findings(pipeline: Pipeline, spark: SparkSession) -> Counter[str]:
         )
         for name in FINDINGS
     ]
-    row = raw.where(_notes_something()).dropDuplicates(["record_sequence"]).agg(*counts).collect()[0]
-    return Counter({name: int(row[name]) for name in FINDINGS})
+    noted = _events(pipeline, spark).where(_notes_something()).dropDuplicates(["record_sequence"])
+    rows = noted.groupBy("table_name").agg(*counts).collect()
+    return {row["table_name"]: Counter({name: int(row[name]) for name in FINDINGS}) for row in rows}
+
+
+def _events(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
+    raw = spark.table(pipeline.lake.spark_system_table(RAW))
+    return raw.where(F.col("kind") == RecordKind.DATA_CHANGE.value)
 
 
 def _notes_something() -> str:
     return " OR ".join(f"contains(event.metadata, '\"{name}\"')" for name in FINDINGS)
 
 
-def _shares(log: DataFrame) -> Mapping[str, tuple[int, int]]:
-    """Return, by table, how many updates lack values, and how many there are."""
-    updates = log.where(F.col("change_kind") == ChangeKind.UPDATE.value)
-    rows = updates.groupBy("table_name").agg(F.expr(f"count_if({LACKS_VALUES})"), F.count("*")).collect()
-    return {row[0]: (int(row[1]), int(row[2])) for row in rows}
+@dataclass(frozen=True)
+class _Updates:
+    """How many updates of a table lack values, of how many, and whether the newest one has the row before."""
+
+    lacking: int
+    total: int
+    is_full: bool
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is worth it that the source sends all values."""
+        return self.lacking >= PAYS_FROM_UPDATES and self.lacking >= PAYS_FROM * self.total
 
 
-def _pays(lacking: int, updates: int) -> bool:
-    return lacking >= PAYS_FROM_UPDATES and lacking >= PAYS_FROM * updates
+def _updates(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, _Updates]:
+    """Return what is known of each table's updates, as the source sent them: the log may be completed."""
+    events = _events(pipeline, spark).where(F.col("mod_type") == ModType.UPDATE.value)
+    lacks = "count_if(coalesce(size(event.unavailable_columns), 0) > 0)"
+    full = "coalesce(max_by(mods[0].old_values IS NOT NULL, record_order), false)"
+    counts = [F.expr(lacks), F.count("*"), F.expr(full)]
+    rows = events.dropDuplicates(["record_sequence"]).groupBy("table_name").agg(*counts).collect()
+    return {row[0]: _Updates(int(row[1]), int(row[2]), bool(row[3])) for row in rows}
 
 
-def _advice(table: str, lacking: int, updates: int) -> str:
-    share = f", where {lacking} of {updates} updates lack values," if lacking else ""
-    return f"With REPLICA IDENTITY FULL `{table}`{share} would send all values"
+def _advice(updates: Mapping[str, _Updates], lacking: Collection[str]) -> list[str]:
+    """Return for which tables another replica identity pays; not for those that have it by now."""
+    told = []
+    for name in sorted({*lacking, *(name for name, found in updates.items() if found.pays)}):
+        found = updates.get(name, _Updates(0, 0, is_full=False))
+        if not found.is_full:
+            share = f", where {found.lacking} of {found.total} updates lack values," if found.lacking else ""
+            told.append(f"With REPLICA IDENTITY FULL `{name}`{share} would send all values")
+    return told
 
 
 def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
@@ -129,43 +151,103 @@ def _told(waiting: Mapping[str, Any]) -> str:
 
 def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
     """Count rows that a repeated snapshot of their table does not have, and that nobody has changed since."""
-    begun = _repeated(pipeline, spark)
-    stale: defaultdict[str, list[str]] = defaultdict(list)
-    if begun:
-        for row in _unseen(spark.table(pipeline.lake.spark_system_table(LOG)), begun).collect():
-            stale[row["table_name"]].append(row["keys"])
-    total = sum(map(len, stale.values()))
-    told = "; ".join(
+    found = _snapshots(pipeline, spark)
+    repeated = {one.table: one.newest for one in found if one.newest not in ("", one.oldest)}
+    passed_by = {one.table: one.of_server for one in found if one.newest < one.of_server}
+    log = spark.table(pipeline.lake.spark_system_table(LOG))
+    stale, doubtful = _unseen(log, repeated), _unseen(log, passed_by)
+    sure = {one.table for one in found if one.is_initial}
+    told = [
         f"{len(keys)} rows of `{name}` are not in its newest snapshot, such as {', '.join(keys[:SHOWN])}"
-        for name, keys in sorted(stale.items())
-    )
+        for name, keys in stale.items()
+    ] + [
+        f"{len(keys)} rows of `{name}` may be gone, such as {', '.join(keys[:SHOWN])}: the newest "
+        "snapshot has no row of it, so that it was empty, or not looked at, as its notifications would tell"
+        for name, keys in doubtful.items()
+    ]
+    advice = [". With `snapshots: replace` they go"] if told else []
     return Verdict(
-        total == 0,
-        f"{told}. With `snapshots: replace` they go"
-        if told
-        else "every row is in the snapshot or changed since",
-        {"rows": total, "repeated_snapshots": len(begun)},
+        not stale and not sure & doubtful.keys(),
+        "; ".join(told) + "".join(advice) or "every row is in the snapshot or changed since",
+        {"rows": sum(map(len, stale.values())), "repeated_snapshots": len(repeated)},
     )
 
 
-def _repeated(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, str]:
-    """Return, by table, the position of its newest snapshot, where there were several."""
-    raw = spark.table(pipeline.lake.spark_system_table(RAW)).where(
-        (F.col("kind") == RecordKind.DATA_CHANGE.value) & (F.col("mod_type") == ModType.SNAPSHOT.value)
-    )
+@dataclass(frozen=True)
+class _Snapshots:
+    """Positions of a table's snapshots, empty for none, and of its server's newest one.
+
+    ``is_initial`` tells that the connector has begun with that one, so that it looked at all of its tables.
+    """
+
+    table: str
+    oldest: str
+    newest: str
+    of_server: str
+    is_initial: bool
+
+
+def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
+    """Return what snapshots the events of each table tell of."""
     # All rows of a snapshot share its position, the first part of their order keys.
-    positions = raw.where("get_json_object(event.metadata, '$.snapshot') <> 'incremental'").selectExpr(
-        "table_name", f"split_part(record_order, '{SEPARATOR}', 1) as position"
+    is_row = "mod_type = 'SNAPSHOT' and get_json_object(event.metadata, '$.snapshot') <> 'incremental'"
+    events = _events(pipeline, spark).selectExpr(
+        "table_name",
+        "get_json_object(record_sequence, '$[0]') as server",
+        f"split_part(record_order, '{SEPARATOR}', 1) as position",
+        f"coalesce({is_row}, false) as is_row",
+        "get_json_object(event.metadata, '$.run_id') as run",
     )
-    found = positions.groupBy("table_name").agg(F.max("position"), F.min("position")).collect()
-    return {table: newest for table, newest, oldest in found if newest != oldest}
+    places = events.where("is_row and table_name is not null")
+    by_table = places.groupBy("server", "table_name").agg(F.max("position"), F.min("position"))
+    known = {(row[0], row[1]): (row[2], row[3]) for row in by_table.collect()}
+    newest: dict[str | None, str] = {}
+    for (server, _), (position, _) in known.items():
+        newest[server] = max(position, newest.get(server, ""))
+    if not newest:
+        return []
+    runs = {row[0]: row[1] for row in places.groupBy("server").agg(F.max_by("run", "position")).collect()}
+    tables = events.where("table_name is not null").groupBy("server", "table_name", "run")
+    seen = tables.agg(F.min(F.when(~F.col("is_row"), F.col("position")))).collect()
+    begun = {row["server"] for row in seen if _is_before(row, newest, runs)}
+    return [
+        _Snapshots(
+            table,
+            known.get((server, table), ("", ""))[1],
+            known.get((server, table), ("", ""))[0],
+            newest[server],
+            runs.get(server) is not None and server not in begun,
+        )
+        for server, table in sorted({(row["server"], row["table_name"]) for row in seen}, key=str)
+        if server in newest
+    ]
 
 
-def _unseen(log: DataFrame, begun: Mapping[str, str]) -> DataFrame:
-    kind = F.max_by("change_kind", "ordinal")
-    rows = log.where(F.col("table_name").isin([*begun])).groupBy("table_name", "keys")
-    newest = rows.agg(kind.alias("kind"), F.max("order_key").alias("newest"))
+def _is_before(row: Row, newest: Mapping[str | None, str], runs: Mapping[str | None, str | None]) -> bool:
+    """Whether the run of the connector that took a server's newest snapshot had told of changes before it."""
+    first, newest_of_server = row[3], newest.get(row["server"])
+    if first is None or newest_of_server is None:
+        return False
+    return bool(row["run"] == runs.get(row["server"]) and first < newest_of_server)
+
+
+def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, list[str]]:
+    """Return, by table, the keys of rows that have not changed since a position of the table's."""
+    if not begun:
+        return {}
+    own = log.where(F.col("table_name").isin([*begun]))
+    is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
+    emptied = own.where(is_truncate).groupBy("table_name").agg(F.max("ordinal").alias("emptied_at"))
+    rows = own.where(~is_truncate).groupBy("table_name", "keys")
+    newest = rows.agg(
+        F.max_by("change_kind", "ordinal").alias("kind"),
+        F.max("ordinal").alias("changed_at"),
+        F.max("order_key").alias("newest"),
+    )
     starts = F.create_map(*(F.lit(part) for pair in begun.items() for part in pair))
-    truncated = [ChangeKind.DELETE.value, ChangeKind.TRUNCATE.value]
-    is_living = ~F.col("kind").isin(truncated)
-    return newest.where(is_living & (F.col("newest") < starts[F.col("table_name")])).orderBy("keys")
+    is_living = f"kind <> '{ChangeKind.DELETE.value}' and changed_at > coalesce(emptied_at, -1)"
+    living = newest.join(F.broadcast(emptied), "table_name", "left").where(is_living)
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for row in living.where(F.col("newest") < starts[F.col("table_name")]).orderBy("keys").collect():
+        found[row["table_name"]].append(row["keys"])
+    return dict(sorted(found.items()))

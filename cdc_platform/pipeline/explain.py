@@ -214,6 +214,8 @@ def _read_changes(log: Table, table: str, ordinals: Collection[int], order: str)
 
 
 def _as_change(row: Mapping[str, Any]) -> LoggedChange:
+    left_out = () if row["is_whole_row"] else row.get("unavailable_columns") or ()
+    values = read_values(row["new_values"])
     return LoggedChange(
         kind=ChangeKind(row["change_kind"]),
         commit_micros=from_datetime(row["commit_timestamp"]),
@@ -223,7 +225,7 @@ def _as_change(row: Mapping[str, Any]) -> LoggedChange:
         mod_ordinal=row["mod_ordinal"],
         tick=row["tick"],
         ordinal=row["ordinal"],
-        new_values=read_values(row["new_values"]),
+        new_values={name: value for name, value in values.items() if name not in left_out},
         is_whole_row=row["is_whole_row"],
         order_key=row["order_key"],
         previous_keys=row["previous_keys"],

@@ -36,6 +36,7 @@ from cdc_platform.spark.history import (
     current_before,
     find_touched,
     make_versions,
+    reaches_back,
 )
 
 
@@ -161,8 +162,19 @@ def _extend_anyway(
 ) -> MergeOutcome:
     """Append, and close whatever is current of the touched keys: the source broke its word about them."""
     with _prepared(pipeline, spark, build) as extension:
+        if pipeline.traits.hands_out_events and _reaches_back(pipeline, spark, attempt, build, extension):
+            return _remake(pipeline, spark, attempt, build)
         built = _build(pipeline, spark, attempt, build, extension, closes=True)
     return _as_outcome(pipeline, attempt, built)
+
+
+def _reaches_back(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild, extension: _Extension
+) -> bool:
+    before = spark.read.option("versionAsOf", str(attempt.base.snapshot_id))
+    history = before.table(pipeline.lake.spark_table(attempt.table))
+    is_small = _has_few_changes(build)
+    return reaches_back(history, extension.touched, build.source.schema, is_small=is_small)
 
 
 def _build(

@@ -7,8 +7,10 @@ from uuid import uuid4
 
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.commits import BRANCH, head
+from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import convert_stored
@@ -47,8 +49,10 @@ def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild
     )
     retyped = retyped_keys(pipeline, whole.schema)
     touched = with_row(read_span(pipeline, spark, table.name, span), retyped).select(ROW).distinct()
-    every = read_span(pipeline, spark, table.name, whole.span)
-    log = with_row(every, retyped).join(touched, ROW, "left_semi")
+    every = with_row(read_span(pipeline, spark, table.name, whole.span), retyped)
+    is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
+    of_rows = every.where(~is_truncate).join(touched, ROW, "left_semi")
+    log = of_rows.unionByName(every.where(is_truncate))
     changes = read_changes(pipeline, spark, whole, log, has_origin=True)
     return make_versions(changes, whole.schema, has_patches=whole.span.has_patches)
 

@@ -59,6 +59,18 @@ class ReadOutcome:
         )
 
 
+def newest_known_micros(pipeline: Pipeline) -> int:
+    """Return up to when the source is known to have something, beside which a lag is measured.
+
+    That is its clock; of a source that hands out events it is the moment of the tick that last found some,
+    since a source that has nothing to read is nothing to be behind of.
+    """
+    mark = read_mark(pipeline.lake.system_table(RAW))
+    if pipeline.traits.hands_out_events and mark.position_micros is not None:
+        return mark.position_micros
+    return pipeline.source.clock_micros()
+
+
 def read_generations(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = False) -> ReadOutcome:
     """Read all live partitions up to the source's clock, and then the children that this has brought up.
 
@@ -134,7 +146,8 @@ def read_slices(
     request = ReadRequest(clock_micros, *limits, has_replay=waiting, ends_pauses=ends_pauses)
     plan = pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake))
     if not plan.slices:
-        return ReadOutcome(mark.tick, (), {}, False, clock_micros, clock_micros)
+        known_micros = newest_known_micros(pipeline)
+        return ReadOutcome(mark.tick, (), {}, False, known_micros, known_micros)
     tick = mark.tick + 1
     frame = pipeline.source.read(spark, tick, plan, pipeline.settings.read_tasks)
     if waiting:

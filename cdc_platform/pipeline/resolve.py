@@ -1,8 +1,8 @@
 """Completing the log: values that the source did not send are found in the batch, and in the tables."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ _TAKEN: Final = (
     "new_values",
     "unavailable_columns",
     "is_whole_row",
+    "order_key",
 )
 _COMPLETED: Final = pa.schema(
     [
@@ -38,10 +39,18 @@ _COMPLETED: Final = pa.schema(
 
 @dataclass(frozen=True)
 class _Row:
-    """A change, and its place in the log."""
+    """A change, its place in the log, and that in the source's order."""
 
     ordinal: int
     change: RowChange
+    order_key: str
+    nulls: tuple[str, ...] = ()
+    """Columns that the source did not send, and that the log names all the same, with null."""
+
+    def with_nulls(self, done: RowChange) -> str:
+        """Return the values of the completed change as the log has them."""
+        nulls = {name: None for name in self.nulls if name in done.unavailable}
+        return json.dumps({**(done.new_values or {}), **nulls}, ensure_ascii=False)
 
 
 def complete_changes(pipeline: Pipeline, spark: SparkSession, ordered: DataFrame, tick: int) -> DataFrame:
@@ -71,9 +80,9 @@ def complete_changes(pipeline: Pipeline, spark: SparkSession, ordered: DataFrame
     changes = [row.change for row in rows]
     found = look_up_rows(pipeline, spark, needed_rows(changes), tick)
     stored = _without_unresolved(pipeline, spark, changes, found)
-    resolution = resolve(changes, stored)
+    resolution = resolve(changes, stored, _departed(pipeline, spark, rows, stored))
     completed = [
-        (row.ordinal, json.dumps(done.new_values, ensure_ascii=False), list(done.unavailable))
+        (row.ordinal, row.with_nulls(done), list(done.unavailable))
         for row, done in zip(rows, resolution.changes, strict=True)
         if row.change.unavailable
     ]
@@ -104,6 +113,46 @@ def _without_unresolved(
     }
 
 
+def _departed(
+    pipeline: Pipeline, spark: SparkSession, rows: Sequence[_Row], stored: StoredRows
+) -> Mapping[RowId, Values]:
+    """Return the last values of rows that gave their keys up in an earlier tick, by what the log has of them.
+
+    So it is where nothing tells that the halves of a key change belong together in one tick.
+    """
+    movers = _movers(rows, stored)
+    if not movers:
+        return {}
+    log = spark.table(pipeline.lake.spark_system_table(LOG))
+    former = list(_rows(_of_ids(spark, log, movers)))
+    found: dict[RowId, Values] = {}
+    for row_id, order_key in movers.items():
+        told = [
+            replace(row.change, may_move=True)
+            for row in former
+            if row.order_key < order_key
+            and row.change.table == row_id[0]
+            and row.change.key in ("", row_id[1])
+        ]
+        found |= resolve(told, {}).departed
+    return found
+
+
+def _movers(rows: Sequence[_Row], stored: StoredRows) -> Mapping[RowId, str]:
+    """Return the former keys of which neither these changes nor the tables have the row.
+
+    Each has the place in the source's order at which another key took the row over.
+    """
+    found, known = dict[RowId, str](), set[RowId]()
+    for row in rows:
+        previous = row.change.previous_id
+        is_known = previous is None or previous in known or stored.get(previous) is not None
+        if previous is not None and row.change.unavailable and not is_known:
+            found.setdefault(previous, row.order_key)
+        known.add(row.change.row_id)
+    return found
+
+
 def _ids(frame: DataFrame) -> set[RowId]:
     return {(row[0], row[1]) for row in frame.select("table_name", "keys").distinct().collect()}
 
@@ -121,8 +170,9 @@ def _of_ids(spark: SparkSession, ordered: DataFrame, ids: Iterable[RowId]) -> Da
 
 def _rows(frame: DataFrame) -> Iterator[_Row]:
     for row in frame.toLocalIterator():
-        values: Values | None = json.loads(row["new_values"]) if row["new_values"] is not None else None
+        named: Values | None = json.loads(row["new_values"]) if row["new_values"] is not None else None
         unavailable = tuple(row["unavailable_columns"] or ())
+        values = named and {name: value for name, value in named.items() if name not in unavailable}
         change = RowChange(
             table=row["table_name"],
             key=row["keys"] or "",
@@ -132,7 +182,8 @@ def _rows(frame: DataFrame) -> Iterator[_Row]:
             previous_key=row["previous_keys"],
             is_whole_row=row["is_whole_row"] or bool(unavailable),
         )
-        yield _Row(row["ordinal"], change)
+        nulls = tuple(name for name in unavailable if name in (named or {}))
+        yield _Row(row["ordinal"], change, row["order_key"] or "", nulls)
 
 
 def _completed(spark: SparkSession, ordered: DataFrame, rows: Sequence[tuple[Any, ...]]) -> DataFrame:

@@ -18,6 +18,7 @@ from cdc_platform.model.table_options import (
     stored_schema,
 )
 from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.traits import SourceTraits
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.spark.soft_delete import find_returning, fold_softly
@@ -44,12 +45,20 @@ def fold_with_deleted(
         base: the version of the table before these changes; None when it has no deleted row.
         is_small: whether there are so few changes that all tasks may be sent their keys.
     """
-    folded = fold_softly(changes, stored)
+    folded = fold_softly(changes, stored, drops_unseen=drops_unseen(pipeline.traits))
     if base is None or count_rows(base) == 0:
         return folded
     before = spark.read.option("versionAsOf", str(base.snapshot_id))
     before_table = before.table(pipeline.lake.spark_table(stored.name))
     return find_returning(folded, before_table, stored, is_small=is_small)
+
+
+def drops_unseen(traits: SourceTraits) -> bool:
+    """Whether rows that were born and gone within one transaction are left out.
+
+    Where a tick may end within a transaction they may have been seen, and would be gone without a trace.
+    """
+    return traits.keeps_transactions or not traits.comes_in_order
 
 
 def lacks_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:

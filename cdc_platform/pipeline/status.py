@@ -41,12 +41,17 @@ class CopyStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """Where a pipeline stands; ``lag_s`` compares the watermark with this machine's clock."""
+    """Where a pipeline stands.
+
+    ``lag_s`` compares the watermark with this machine's clock. Of a source that hands out events this is no
+    lag but a silence, ``is_silence``: what it may have that nobody has read, the lake does not know.
+    """
 
     pipeline: str
     tick: int
     watermark_micros: int | None
     lag_s: float | None
+    is_silence: bool
     live_partitions: tuple[str, ...]
     waiting_partitions: tuple[str, ...]
     finished_partitions: int
@@ -71,7 +76,8 @@ class Status:
             "pipeline": self.pipeline,
             "tick": self.tick,
             "watermark": _moment(self.watermark_micros),
-            "lag_s": self.lag_s,
+            "lag_s": None if self.is_silence else self.lag_s,
+            "silence_s": self.lag_s if self.is_silence else None,
             "live_partitions": list(self.live_partitions),
             "waiting_partitions": list(self.waiting_partitions),
             "finished_partitions": self.finished_partitions,
@@ -117,6 +123,7 @@ def read_status(pipeline: Pipeline) -> Status:
         tick=read_mark(lake.system_table(RAW)).tick,
         watermark_micros=watermark,
         lag_s=round(time.time() - watermark / 1e6, 3) if watermark is not None else None,
+        is_silence=pipeline.traits.hands_out_events,
         live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
         waiting_partitions=tuple(
             partition.key for partition in partitions if not partition.is_live and not partition.is_finished

@@ -20,7 +20,7 @@ from cdc_platform.pipeline.change_source import find_beginning, read_changes
 from cdc_platform.pipeline.history_check import find_faults
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.proof import schema_history_at
-from cdc_platform.pipeline.soft_delete import stored_at
+from cdc_platform.pipeline.soft_delete import drops_unseen, stored_at
 from cdc_platform.pipeline.source_checks import without_cut
 from cdc_platform.pipeline.verdict import Fact, Scope, Verdict
 from cdc_platform.spark.fold import ACTION, APPEND, UPDATE, fold_changes
@@ -69,7 +69,10 @@ def _count_differences(
     rows = log.where(F.col("table_name") == table.name)
     changes = read_changes(pipeline, spark, source, rows, has_origin=is_soft)
     schema = stored_schema(source.schema, replace(pipeline.options(table.name), soft_delete=is_soft))
-    patch = fold_softly(changes, schema) if is_soft else fold_changes(changes, schema, has_patches=True)
+    if is_soft:
+        patch = fold_softly(changes, schema, drops_unseen=drops_unseen(pipeline.traits))
+    else:
+        patch = fold_changes(changes, schema, has_patches=True)
     names = [F.col(quote_spark(column.name)) for column in schema.columns]
     living = [APPEND] if pipeline.traits.trusts_inserts else [APPEND, UPDATE]
     folded = patch.where(F.col(ACTION).isin(living)).select(*names)

@@ -46,8 +46,34 @@ def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
     """
     was_born = F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
     return changes.groupBy(*_keys(table)).agg(
-        F.min(COMMITTED).alias(CLOSED_AT), F.when(was_born, APPEND).otherwise(UPDATE).alias(ACTION)
+        F.min_by(COMMITTED, ORDINAL).alias(CLOSED_AT),
+        F.when(was_born, APPEND).otherwise(UPDATE).alias(ACTION),
     )
+
+
+def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool) -> bool:
+    """Whether a touched key has a version that did not begin before the changes, by the source's clock.
+
+    So it is where several transactions of a key share a moment, where a transaction is in several ticks, and
+    where the clock went back.
+
+    Args:
+        history: the history before the changes.
+        touched: the result of `find_touched`.
+        table: the source table.
+        is_small: whether there are so few touched keys that all tasks may be sent them.
+    """
+    first = touched.agg(F.min(CLOSED_AT)).collect()[0][0]
+    if first is None:
+        return False
+    # With the literal, Iceberg reads none of the files whose versions are all older.
+    young = history.where(F.col(IS_CURRENT) & (F.col(VALID_FROM) >= F.lit(first)))
+    keys = touched.select(
+        F.col(CLOSED_AT), *(_col(column.name).alias(f"__key_{n}") for n, column in _numbered(table))
+    )
+    same = [_col(column.name).eqNullSafe(F.col(f"__key_{n}")) for n, column in _numbered(table)]
+    found = young.join(F.broadcast(keys) if is_small else keys, same)
+    return not found.where(F.col(VALID_FROM) >= F.col(CLOSED_AT)).limit(1).isEmpty()
 
 
 def current_before(

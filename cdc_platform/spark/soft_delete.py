@@ -22,15 +22,17 @@ from cdc_platform.spark.typed import (
 _IS_BACK: Final = "__is_back"
 
 
-def fold_softly(changes: DataFrame, stored: TableSchema) -> DataFrame:
+def fold_softly(changes: DataFrame, stored: TableSchema, *, drops_unseen: bool = True) -> DataFrame:
     """Return one row per key as `fold_changes` does, with patches; a delete marks the row and keeps it.
 
     Args:
         changes: the result of `type_changes` for the source's columns, with patches and origin.
         stored: the table's columns in the lake, with `__deleted` and `__deleted_at`.
+        drops_unseen: whether rows that were born and gone within one transaction are left out.
     """
     table = source_schema(stored)
-    folded = fold_changes(_mark_deletes(_drop_unseen(changes, table), table), stored, has_patches=True)
+    seen = _drop_unseen(changes, table) if drops_unseen else changes
+    folded = fold_changes(_mark_deletes(seen, table), stored, has_patches=True)
     return folded.withColumn(DELETED, F.coalesce(DELETED, F.lit(False)))
 
 

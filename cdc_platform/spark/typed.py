@@ -29,11 +29,15 @@ TRANSACTION = "__transaction"
 
 @dataclass(frozen=True)
 class LogWords:
-    """What the order of changes is taken from, and what else they are: expressions over the log."""
+    """What the order of changes is taken from, and what else they are: expressions over the log.
+
+    ``names`` are the columns that a change names, of one that is no whole row.
+    """
 
     position: str
     committed: str
     kind: str
+    names: str = "json_object_keys(new_values)"
 
     @classmethod
     def of(cls, traits: SourceTraits, *, is_late: bool = False) -> "LogWords":
@@ -44,7 +48,12 @@ class LogWords:
         # An event with a whole row tells that the row exists, whatever was known of it.
         is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"
         kind = f"if({is_whole}, '{ChangeKind.SNAPSHOT.value}', change_kind)"
-        return cls(position, "coalesce(source_timestamp, commit_timestamp)", kind)
+        committed = "coalesce(source_timestamp, commit_timestamp)"
+        if not (traits.leaves_values_out and traits.comes_in_order):
+            return cls(position, committed, kind)
+        # Those that the source did not send may be named all the same, with null in the values' place.
+        left_out = "coalesce(unavailable_columns, cast(array() as array<string>))"
+        return cls(position, committed, kind, f"array_except(json_object_keys(new_values), {left_out})")
 
 
 _MOMENTS = {
@@ -91,7 +100,7 @@ def type_changes(
         *(F.expr(told).alias(name) for name, told in origin.items()),
         F.from_json("keys", _texts(table.key_columns)).alias("k"),
         F.from_json("new_values", _texts(table.value_columns)).alias("v"),
-        *([_names().alias("names")] if has_patches else []),
+        *([_names(words).alias("names")] if has_patches else []),
         *([F.unix_micros("commit_timestamp").alias("committed")] if table.is_evolving else []),
     )
     flags = [_is_named(column).alias(named(column.name)) for column in table.value_columns]
@@ -132,9 +141,9 @@ def _texts(columns: tuple[SourceColumn, ...]) -> str:
     return f"struct<{fields or '`_`: string'}>"
 
 
-def _names() -> Column:
+def _names(words: LogWords) -> Column:
     """The columns that a change names; NULL when it names them all."""
-    keys = F.coalesce(F.json_object_keys("new_values"), F.array().cast("array<string>"))
+    keys = F.coalesce(F.expr(words.names), F.array().cast("array<string>"))
     return F.when(~F.col("is_whole_row"), keys)
 
 

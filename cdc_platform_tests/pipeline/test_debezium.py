@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,17 +14,22 @@ from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.markers import list_markers, markers_of
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import IS_CURRENT, TableOptions
+from cdc_platform.pipeline.event_checks import check_values
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.status import read_status
+from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings import FilesInput
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipelines import log_rows, rows_of
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, Truth, settings_for, truth_of
-from cdc_platform_tests.sources.debezium.test_redelivery import Connector
+from cdc_platform_tests.sources.debezium.test_empty_tables import ITEMS, items
+from cdc_platform_tests.sources.debezium.test_redelivery import WAL_BEFORE, Connector
 from cdc_platform_tests.sources.debezium.test_snapshots import snapshot
-from cdc_platform_tests.sources.debezium.written_events import COLUMNS
+from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,3 +185,88 @@ def test_what_events_leave_in_doubt(
         assert texts(truth.rows, truth) == texts(rows_of(pipeline, f"public.{name}"), truth), name
     markers = markers_of(list_cuts(pipeline.lake), list_markers(pipeline.lake))
     assert [[marker.content for marker in found] for found in markers.values()][-1] == ["soon"]
+
+
+def test_changes_that_ticks_part(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
+    """Without boundaries of transactions a tick may end within one, between the halves of a key change, too.
+
+    The row takes along what was not sent, and versions are those of transactions, also where the source's
+    clock has gone back.
+    """
+    sent = Connector()
+    sent.begin()
+    for key in (1, 2, 3):
+        sent.insert(key, 1)
+        sent.update(key, n=1, big=f"text {key}")
+    sent.delete(3)
+    sent.begin()
+    sent.move(1, 5, n=1, big=DEFAULT_PLACEHOLDER)
+    sent.update(5, n=2, big=DEFAULT_PLACEHOLDER)
+    sent.update(5, n=3, big=DEFAULT_PLACEHOLDER)
+    sent.transaction -= 100
+    sent.begin()
+    sent.update(2, n=2, big=DEFAULT_PLACEHOLDER)
+    lines = [line for line in sent.lines if "BEGIN" not in line]
+    told = settings_with(input=FilesInput(str(tmp_path)), strategy="veto")
+    options = {TABLE: TableOptions(history=True, soft_delete=True)}
+    settings = PipelineSettings(f"debezium_{next(_serial)}", told, session_lake, table_options=options)
+    pipeline = open_pipeline(settings)
+    for begun, end in itertools.pairwise((0, 6, 8, 10, len(lines))):
+        append(tmp_path / "events.jsonl", [f"{line}\n" for line in lines[begun:end]])
+        pipeline = sync(pipeline, spark)
+    expected = {2: (2, "text 2"), 5: (3, "text 1")}
+    living = [row for row in rows_of(pipeline, TABLE) if not row["__deleted"]]
+    assert expected == {row["id"]: (row["n"], row["big"]) for row in living}
+    versions = rows_of(pipeline, f"{TABLE}__history")
+    current = {row["id"]: (row["n"], row["big"]) for row in versions if row[IS_CURRENT]}
+    assert expected == current
+    assert failed_checks(pipeline, spark) == {}
+    # Nothing is left to read, so nothing is to be behind of, however long ago that was.
+    assert run_tick(pipeline, spark).lag_s == pytest.approx(0, abs=0.001)
+    status = read_status(pipeline).to_dict()
+    assert status["lag_s"] is None
+    assert status["silence_s"] > 0
+    marked = [row for row in log_rows(pipeline) if row["unavailable_columns"]]
+    assert {('{"n":2,"big":null}', "big"), ('{"n":3,"big":null}', "big")} == {
+        (row["new_values"], *row["unavailable_columns"]) for row in marked
+    }
+
+
+def test_what_a_connector_should_be_told(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """REPLICA IDENTITY FULL is advised where most updates lack values, until it is there.
+
+    Rows of a table of which the snapshot that the connector began with has no row may be gone.
+    """
+    told = settings_with(input=FilesInput(str(tmp_path)), strategy="enrich", snapshots="replace")
+    told = replace(told, columns={**COLUMNS, ITEMS: COLUMNS[TABLE]})
+    pipeline = open_pipeline(PipelineSettings(f"debezium_{next(_serial)}", told, session_lake))
+    sent = Connector()
+    for number in range(120):
+        sent.update(1, n=number, big=DEFAULT_PLACEHOLDER)
+    rows = [*snapshot(WAL_BEFORE, [1, 2]), *items(snapshot(WAL_BEFORE, [7, 8]))]
+    append(tmp_path / "events.jsonl", [f"{line}\n" for line in (*_run("a", rows), *_run("a", sent.lines))])
+    pipeline = sync(pipeline, spark)
+    verdict = check_values(pipeline, spark, EVERYTHING)
+    advice = f"With REPLICA IDENTITY FULL `{TABLE}`, where 120 of 120 updates lack values, would send all"
+    assert advice in verdict.summary
+    assert verdict.passed
+    assert failed_checks(pipeline, spark) == {}
+    before = {"id": 1, "n": 119, "big": None}
+    place = {"lsn": 10**7, "sequence": json.dumps([str(10**7), str(10**7)])}
+    full = line(envelope("u", before=before, after={**before, "n": 200}, source=place), {"id": 1})
+    again = [*_run("b", snapshot(10**6, [1])), full]
+    append(tmp_path / "events.jsonl", [f"{text}\n" for text in again])
+    pipeline = sync(pipeline, spark)
+    assert "FULL" not in check_values(pipeline, spark, EVERYTHING).summary
+    assert rows_of(pipeline, TABLE)[0]["n"] == 200
+    (warned,) = failed_checks(pipeline, spark).items()
+    assert warned[0] == "snapshots_agree"
+    assert warned[1].startswith(f'2 rows of `{ITEMS}` may be gone, such as {{"id":7}}, {{"id":8}}')
+
+
+def _run(identity: str, lines: Sequence[str]) -> list[str]:
+    """Return messages as one run of the connector sends them."""
+    headers = {"__debezium.context.runId": identity}
+    return [json.dumps({**json.loads(text), "headers": headers}) for text in lines]

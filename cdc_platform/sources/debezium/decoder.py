@@ -4,7 +4,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
@@ -14,6 +14,7 @@ from cdc_platform.sources.debezium.envelope import (
     DataEvent,
     Heartbeat,
     LogicalMessage,
+    Notification,
     Op,
     Signal,
     Told,
@@ -26,7 +27,7 @@ from cdc_platform.sources.debezium.envelope import (
 from cdc_platform.sources.debezium.flattened import ADVICE as FLAT_ADVICE
 from cdc_platform.sources.debezium.flattened import read_flattened
 from cdc_platform.sources.debezium.identity import ADVICE as IDENTITY_ADVICE
-from cdc_platform.sources.debezium.identity import shows_full, shows_unusable
+from cdc_platform.sources.debezium.identity import check_key, shows_full, shows_unusable
 from cdc_platform.sources.debezium.messages import Message, RawMessage, parse_line, parse_raw
 from cdc_platform.sources.debezium.pairing import key_text
 from cdc_platform.sources.debezium.plans import Planner, check_masks
@@ -83,7 +84,7 @@ _DECODERS: Final[Mapping[BinaryMode, Callable[[str], bytes]]] = {
 _BAD: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 """What an event that is not as documented makes of the code that reads it; `Unreadable` is one of them."""
 
-Control = Tombstone | TransactionBegin | TransactionEnd | Checkpoint | Heartbeat | Signal
+Control = Tombstone | TransactionBegin | TransactionEnd | Checkpoint | Heartbeat | Signal | Notification
 Decoded = SourceEvent | FaultyEvent | Control
 
 
@@ -133,7 +134,17 @@ class Decoder:
             return [self._checkpoint(told)]
         if isinstance(told, Tombstone):
             return [self._checked_tombstone(told, message)]
+        if isinstance(told, Notification):
+            self._take_note(told)
         return [told]
+
+    def _take_note(self, told: Notification) -> None:
+        """Remember which table a snapshot has found empty; a partition is not the table."""
+        replaces = self.settings.snapshots == SnapshotPolicy.REPLACE
+        if told.emptied is not None and replaces and self._target(told.emptied) == told.emptied:
+            for name, owner in self.state.owners.items():
+                if owner == told.emptied:
+                    self.state.snapshots.find_empty(told, name)
 
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
         if event.source.name == self.settings.signal_table:
@@ -144,15 +155,18 @@ class Decoder:
         if event.is_flat:
             is_delete = event.op is Op.DELETE and event.key is not None
             self.state.flat_deletes[event.message.topic] = key_text(event.key or {}) if is_delete else ""
+        table = self._table(event)
+        event = self._with_key(event, table)
         self._check_identity(event)
         self.state.pairer.remember(event)
-        table = self._table(event)
         changes = list(self._rows.decode(event, table, self._is_full(event, table)))
-        is_replaced = self.settings.snapshots is SnapshotPolicy.REPLACE or any(
+        check_key(self.state.keys, event, table)
+        is_replaced = self.settings.snapshots == SnapshotPolicy.REPLACE or any(
             is_keyless(change.keys) for change in changes
         )
-        position = event.message.position
-        return [*self.state.snapshots.take(event.source, changes, position, replaces=is_replaced)]
+        is_held = self.settings.tells_transactions
+        watch, position = self.state.snapshots, event.message.position
+        return [*watch.take(event.source, changes, position, replaces=is_replaced, is_held=is_held)]
 
     def _table(self, event: DataEvent) -> str:
         """Return the table's name in the lake, which that of a partition is not.
@@ -168,9 +182,24 @@ class Decoder:
                 "had. Take a new snapshot of the table; to keep partitions apart, take the pattern out of "
                 "`partitions`."
             )
-        if target != source.name:
-            return self._named(source.database, *target.split(".", 1))
-        return self._named(source.database, source.schema, source.table)
+        schema, table = target.split(".", 1) if target != source.name else (source.schema, source.table)
+        name = self._named(source.database, schema, table)
+        owner = self.state.owners.setdefault(name, target)
+        if owner != target:
+            raise Unreadable(
+                f"The tables `{owner}` and `{target}` would both be `{name}` in the lake, which is the first "
+                "one by now. Name them apart in `table_name`, such as {schema}.{table}; where the second is "
+                f"the first by another name, send it there in `partitions`: {target}: {owner}."
+            )
+        return name
+
+    def _with_key(self, event: DataEvent, table: str) -> DataEvent:
+        """Return an event that is stored without its key with the one that its row has."""
+        names = self.settings.keys.get(table)
+        if event.key is not None or not names or event.op is Op.TRUNCATE:
+            return event
+        row = (event.before if event.op is Op.DELETE else event.after) or {}
+        return replace(event, key={name: row.get(name) for name in names})
 
     def _target(self, name: str) -> str:
         return next((target for pattern, target in self._partitions if pattern.fullmatch(name)), name)
@@ -249,8 +278,13 @@ def _fault(message: Message, error: Exception, event: DataEvent | None = None) -
         None if event is None else event.source.name,
         None,
         json.dumps(metadata, ensure_ascii=False),
-        "" if event is None or is_snapshot(event.source) else event.transaction_id,
+        "" if event is None or _is_alone(event) else event.transaction_id,
     )
+
+
+def _is_alone(event: DataEvent) -> bool:
+    """Whether no END counts the event: that of a snapshot, or of a time without transaction metadata."""
+    return is_snapshot(event.source) or (event.total_order is None and not event.is_flat)
 
 
 def _as_text(message: Message) -> str:

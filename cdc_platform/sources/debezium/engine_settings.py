@@ -103,7 +103,8 @@ class EngineSettings:
 
         Offsets are flushed with every batch, and messages that cannot be written stop the engine.
         """
-        return _DEFAULTS | dict(self.properties) | self._owned(offsets)
+        notified = {"notification.sink.topic.name": f"{self.topic_prefix}.notifications"}
+        return _DEFAULTS | notified | dict(self.properties) | self._owned(offsets)
 
     def _owned(self, offsets: Path) -> dict[str, str]:
         schemas = str(self.with_schemas).lower()
@@ -147,6 +148,8 @@ _DEFAULTS: Final = {
     # Without heartbeats a slot stands still, and the server keeps its log, while other tables are busy.
     "heartbeat.interval.ms": "10000",
     "publication.autocreate.mode": "filtered",
+    # A snapshot has no event of a table without rows; its notifications tell that it has looked at it.
+    "notification.enabled.channels": "sink",
     # Without PostgreSQL's types an array of texts does not tell whether null is NULL or a value not sent.
     "column.propagate.source.type": ".*",
     "max.batch.size": "8192",

@@ -139,13 +139,29 @@ class Signal:
     position: int
 
 
-Told = DataEvent | LogicalMessage | Tombstone | TransactionBegin | TransactionEnd | Heartbeat | Signal
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """What the connector says of itself, in its topic of notifications; ``emptied`` was found without rows.
+
+    ``identity`` tells it from all others; ``micros`` is when the connector sent it.
+    """
+
+    server: str
+    identity: str
+    emptied: str | None
+    micros: int | None
+    position: int
+
+
+Boundary = TransactionBegin | TransactionEnd
+Told = DataEvent | LogicalMessage | Tombstone | Boundary | Heartbeat | Signal | Notification
 
 _OPS: Final[Mapping[str, Op]] = {op.value: op for op in Op}
 _ENVELOPE: Final = frozenset({"op", "source"})
 _MOMENTS: Final = frozenset({"ts_ms", "ts_us", "ts_ns"})
 _SIGNAL: Final = frozenset({"id", "type", "data"})
 _STATUSES: Final = ("BEGIN", "END")
+_SCANNED: Final = ("SUCCEEDED", "EMPTY")
 _SEQUENCE: Final = re.compile(r'\[(?:null|"(\d+)"),"(\d+)"\]', re.ASCII)
 OLD_KEY: Final = "__debezium.oldkey"
 NEW_KEY: Final = "__debezium.newkey"
@@ -166,10 +182,16 @@ def read_envelope(message: Message) -> Told | None:
         return _logical(message, payload) if payload["op"] == "m" else _data(message, payload)
     if payload.get("status") in _STATUSES and "id" in payload:
         return _boundary(message, payload)
+    return _control(message, payload)
+
+
+def _control(message: Message, payload: dict[str, Any]) -> Heartbeat | Notification | Signal | None:
     if payload.keys() and payload.keys() <= _MOMENTS:
         server = payload_of(message.key)
         name = server.get("serverName") if isinstance(server, dict) else None
         return Heartbeat(str(name or ""), _moment(payload), message.position)
+    if "aggregate_type" in payload and "type" in payload:
+        return _notification(message, payload)
     if "type" in payload and payload.keys() <= _SIGNAL:
         return Signal(message.position)
     return None
@@ -235,6 +257,17 @@ def _boundary(message: Message, payload: dict[str, Any]) -> TransactionBegin | T
         message.position,
         int(lsn) if lsn.isdecimal() else None,
     )
+
+
+def _notification(message: Message, payload: dict[str, Any]) -> Notification:
+    more = payload.get("additional_data") or {}
+    is_scan = (payload["aggregate_type"], payload["type"]) == ("Initial Snapshot", "TABLE_SCAN_COMPLETED")
+    is_empty = is_scan and str(more.get("total_rows_scanned")) == "0" and more.get("status") in _SCANNED
+    emptied = more.get("scanned_collection") if is_empty else None
+    server, identity = str(more.get("connector_name") or ""), str(payload.get("id") or "")
+    sent_ms = payload.get("timestamp")
+    micros = int(sent_ms) * 1000 if sent_ms is not None else None
+    return Notification(server, identity, emptied, micros, message.position)
 
 
 def _source(fields: Mapping[str, Any]) -> Source:

@@ -15,6 +15,8 @@ from cdc_platform.model.order_key import SEPARATOR
 from cdc_platform.sources.debezium.arrivals import Arrival, Passed, PassedUntil, Waiting
 from cdc_platform.sources.debezium.decoder import Checkpoint
 from cdc_platform.sources.debezium.envelope import Signal, TransactionBegin, TransactionEnd
+from cdc_platform.sources.debezium.positions import has_total_order
+from cdc_platform.sources.debezium.snapshots import is_held_snapshot
 from cdc_platform.sources.event_batches import Released
 
 
@@ -33,6 +35,8 @@ class _Transaction:
     begun_at: tuple[str, int] | None = None
     last_micros: int = 0
     places: dict[str, int] = field(default_factory=dict)
+    has_metadata: bool = False
+    """Whether its boundaries, or its events' orders in it, were told: they are from a moment on, if ever."""
 
     @property
     def is_whole(self) -> bool:
@@ -44,6 +48,7 @@ class _Transaction:
         self.last_micros = max(self.last_micros, arrival.micros)
 
     def take_order(self, order_key: str) -> None:
+        self.has_metadata = self.has_metadata or has_total_order(order_key)
         # The place of the message, which comes last, is another one when it is sent again.
         place = order_key.rpartition(SEPARATOR)[0]
         self.first_order = place if self.first_order is None else min(self.first_order, place)
@@ -89,12 +94,14 @@ class TransactionGate:
         if isinstance(told, TransactionBegin):
             self._current = told.transaction_id
             begun = self._of(told.transaction_id)
+            begun.has_metadata = True
             begun.take_place(arrival)
             begun.begun_at = begun.begun_at or (arrival.origin, arrival.position)
             begun.since_micros = told.micros
         elif isinstance(told, TransactionEnd):
             ended = self._of(told.transaction_id)
             ended.expected = told.event_count
+            ended.has_metadata = True
             ended.commit_lsn = told.lsn
             ended.take_place(arrival)
             if self._current == told.transaction_id:
@@ -137,6 +144,7 @@ class TransactionGate:
         told = arrival.told
         if found.since_micros is None and isinstance(told, SourceEvent):
             found.since_micros = told.source_micros
+        found.has_metadata = found.has_metadata or order_key is None or is_held_snapshot(transaction)
         found.messages.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
         if order_key is not None:
             found.take_order(order_key)
@@ -184,23 +192,42 @@ class TransactionGate:
             if _is_behind(found, limit, begun):
                 held.append(found.places)
             else:
-                passed += _released(name, found, is_repeated=self._is_repeated(found))
+                fault = None if found.is_whole or not found.has_metadata else self._fault(name, found)
+                passed += _released(name, found, fault)
                 notes += found.notes
                 until = _later(until, found)
         return Passed(tuple(passed), _earliest(held), until, tuple(notes), _told(waiting))
 
     def _waits(self, found: _Transaction) -> bool:
         """Whether more of a transaction is to come."""
-        if self._is_repeated(found) or self._is_given_up(found):
+        if not found.has_metadata or self._is_given_up(found):
             return False
-        if found.expected is None:
-            return True
-        return not self._is_one_stream and not found.is_whole
+        if self._is_one_stream:
+            return found.expected is None
+        return not self._is_repeated(found) and not found.is_whole
 
     def _is_repeated(self, found: _Transaction) -> bool:
         if found.commit_lsn is not None:
             return found.commit_lsn <= self._passed_until.commit_lsn
         return "" < found.last_order <= self._passed_until.order_key
+
+    def _fault(self, name: str, found: _Transaction) -> str | None:
+        """Return why a transaction that is not whole must not enter the log; None where it has entered."""
+        is_repeated = self._is_repeated(found)
+        if is_repeated and not self._is_one_stream:
+            return None
+        announced = "an unknown number of" if found.expected is None else str(found.expected)
+        if is_repeated and found.begun_at is None:
+            # What the log has of these is left out there; the rest came too late to be recognised, or lies
+            # in quarantine with the transaction.
+            return (
+                f"It comes again, from the middle of its transaction {name} on, which has passed before: "
+                f"{len(found.messages)} of {announced} events have come"
+            )
+        return (
+            f"Its transaction {name} has {announced} events by the connector's word, of which "
+            f"{len(found.messages)} have come"
+        )
 
     def _is_given_up(self, found: _Transaction) -> bool:
         if self._patience_micros is None:
@@ -244,17 +271,12 @@ def _message_of(event_id: str | None) -> str | None:
     return event_id.removesuffix("+") if event_id is not None else None
 
 
-def _released(name: str, found: _Transaction, *, is_repeated: bool) -> list[tuple[Released, str]]:
+def _released(name: str, found: _Transaction, fault: str | None) -> list[tuple[Released, str]]:
     distinct = {event.event_id: (event, origin) for event, origin in found.members if event.event_id}
     nameless = [(event, origin) for event, origin in found.members if not event.event_id]
     members = [*distinct.values(), *nameless]
-    fault = None
-    if not found.is_whole and not is_repeated:
-        announced = "an unknown number of" if found.expected is None else str(found.expected)
-        fault = (
-            f"Its transaction {name} has {announced} events by the connector's word, of which "
-            f"{len(found.messages)} have come"
-        )
+    if not found.has_metadata:
+        return [(Released(event, "", 1), origin) for event, origin in members]
     return [(Released(event, name, len(members), fault), origin) for event, origin in members]
 
 

@@ -1,8 +1,9 @@
 """Replica identities: what the image before a change can be trusted for, and the one that cannot be used."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from cdc_platform.sources.debezium.envelope import DataEvent, Op
+from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
 
 ADVICE: Final = (
     "The table's replica identity is an index beside its primary key, so that deletes and key changes name a "
@@ -29,6 +30,33 @@ def tells_more_than_key(event: DataEvent) -> bool:
         return False
     keys = event.key or {}
     return any(name not in keys and has_content(value) for name, value in event.before.items())
+
+
+def check_key(known: dict[str, list[str]], event: DataEvent, table: str) -> None:
+    """Learn which columns are a table's key.
+
+    Args:
+        known: key columns of each table of the lake.
+        event: an event.
+        table: the event's table in the lake.
+
+    Raises:
+        Unreadable: they are others than before.
+    """
+    if event.op is Op.TRUNCATE:
+        return
+    key = sorted(event.key or ())
+    before = known.setdefault(table, key)
+    if key != before:
+        raise Unreadable(
+            f"The key of `{table}` is ({_listed(key)}) now, and was ({_listed(before)}): rows of both cannot "
+            "be told apart in one table. Let the connector take a new snapshot of it, and read it in a new "
+            "pipeline."
+        )
+
+
+def _listed(key: Sequence[str]) -> str:
+    return ", ".join(key) or "none"
 
 
 def shows_full(event: DataEvent) -> bool:

@@ -105,7 +105,7 @@ def parse_line(line: str, position: int) -> Message | FaultyEvent:
 
 def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
     value_name = "value" if "value" in fields else "payload"
-    if value_name not in fields or not fields.keys() <= _MEMBERS:
+    if value_name not in fields or not _is_message(fields):
         return Message("", 0, None, None, None, fields, None, position, has_key=False, text=text)
     timestamp = fields.get("timestamp", fields.get("ts"))
     return Message(
@@ -120,6 +120,14 @@ def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
         "key" in fields,
         text,
     )
+
+
+def _is_message(fields: Mapping[str, Any]) -> bool:
+    """Whether an object is a message, and not the row that a flattened value is."""
+    if fields.keys() <= _MEMBERS:
+        return True
+    # Further members that some tools write; a flattened row has fields of the connector beside its columns.
+    return "topic" in fields and not any(name.startswith("__") for name in fields)
 
 
 def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
@@ -156,6 +164,8 @@ def _embedded(value: Any) -> Any:
     """Return the JSON of a part that is embedded as JSON or as a text; a text that is none stays a text."""
     if isinstance(value, bytes):
         value = value.decode()
+    if value == "":
+        return None
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "null")):
         return value
     try:

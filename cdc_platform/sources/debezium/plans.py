@@ -90,6 +90,7 @@ class Planner:
         told = {item["field"]: item for item in (*(event.key_fields or ()), *(event.fields or ()))}
         ignored = self.settings.ignored_columns.get(table, ())
         names = [name for name in (*keys, *(told or row)) if name not in ignored]
+        _check_cases(table, names)
         plans = {
             name: self._column(event, table, name, told.get(name), row.get(name))
             for name in dict.fromkeys(names)
@@ -155,6 +156,22 @@ class Planner:
             if word in policies:
                 return policies[word]
         return NullPolicy.ERROR
+
+
+def _check_cases(table: str, names: Sequence[str]) -> None:
+    """Refuse columns that only differ in case, which are one column to the lake.
+
+    Raises:
+        Unreadable: there are such columns.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise Unreadable(
+                f"The columns `{other}` and `{name}` of `{table}` differ in case only, and are one to the "
+                "lake. Name one of them in `ignored_columns`."
+            )
 
 
 def check_masks(settings: DebeziumSettings) -> None:

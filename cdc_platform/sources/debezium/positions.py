@@ -53,6 +53,11 @@ def order_key(event: DataEvent | LogicalMessage, floor: int) -> str:
     )
 
 
+def has_total_order(key: str) -> bool:
+    """Whether an order key is that of an event which tells its order in its transaction."""
+    return int(key.split(SEPARATOR)[2]) > 0
+
+
 def snapshot_key(position: int) -> str:
     """Return the order key of what happens before all rows of a snapshot, and after what came before it."""
     parts = (f"{position:016x}", f"{0:016x}", f"{0:0{_ORDER_DIGITS}d}", "0", f"{0:0{_POSITION_DIGITS}d}")
@@ -89,7 +94,10 @@ def event_id(event: DataEvent, table: str) -> str:
     in the transaction; without transaction metadata their duplicates cannot be recognised.
     """
     source = event.source
-    parts: list[Any] = [source.server, source.tx_id, source.lsn, event.total_order, source.schema, table]
+    lsn = source.lsn
+    if lsn is None and source.sequence is not None and not is_snapshot(source):
+        lsn = source.sequence[1]  # a flattened event may have the one without the other
+    parts: list[Any] = [source.server, source.tx_id, lsn, event.total_order, source.schema, table]
     parts.append(_key_text(event))
     if source.snapshot == INCREMENTAL:
         parts += [source.sequence, source.micros]

@@ -13,17 +13,16 @@ from cdc_platform.errors import SourceError
 from cdc_platform.model.files import SourceFile, files_from_json
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import Slice
-from cdc_platform.sources.debezium.arrivals import Arrival, Passed
+from cdc_platform.sources.debezium.arrivals import Arrival, Passed, PassedUntil
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.gate import TransactionGate
 from cdc_platform.sources.debezium.given_out import Reading, give_out
 from cdc_platform.sources.debezium.lines import FileDamaged, whole_lines
-from cdc_platform.sources.debezium.progress import FileProgress
+from cdc_platform.sources.debezium.progress import PASSED, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings
-from cdc_platform.sources.debezium.source import SUFFIXES
+from cdc_platform.sources.debezium.source import event_files
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.event_batches import EventBatches
-from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "debezium_files"
@@ -74,9 +73,9 @@ class _Reading:
     """One tick's reading: files in the order of their names, until there is enough that may pass."""
 
     def __init__(self, settings: DebeziumSettings, inputs: Mapping[str, Any]) -> None:
-        self.store = FileStore(settings.folder, SUFFIXES)
+        self.store = event_files(settings)
         self.decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
-        self.gate = TransactionGate(is_one_stream=True)
+        self.gate = TransactionGate(is_one_stream=True, passed_until=PassedUntil.of(inputs.get("passed")))
         self.has_gate = settings.tells_transactions
         self.unread = files_from_json(inputs["files"])
         self.begun: Mapping[str, int] = inputs["lines"]
@@ -103,12 +102,18 @@ class _Reading:
         except (SourceError, FileDamaged) as error:
             self.failed[file.path] = f"{type(error).__name__}: {error}"
             return
+        if len(lines) < begun:
+            self.failed[file.path] = (
+                f"It has {len(lines)} lines, and had {begun} when they were read: it was cut, or written "
+                "anew. Files may grow only; give what is in it now another name."
+            )
+            return
         position = begun
         for position, line in enumerate(lines[begun:], start=begun):
             if line.strip():
                 told = self.decoder.decode_lines([line], position)
                 self.gate.take(Arrival(one, file.path, position) for one in told)
-        self.ends[file.path] = max(begun, len(lines))
+        self.ends[file.path] = len(lines)
 
     def _open_up(self) -> Passed:
         return self.gate.open_up() if self.has_gate else self.gate.let_pass()
@@ -120,4 +125,5 @@ class _Reading:
             for path, end in self.ends.items()
             for read in [min(end, passed.resume.get(path, end))]
         }
-        return Reading(files, progress, self.decoder.state, self.failed)
+        further = {PASSED: passed.until.to_text()}
+        return Reading(files, progress, self.decoder.state, self.failed, further)

@@ -12,7 +12,7 @@ from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
 from cdc_platform.sources.debezium.identity import has_content
 from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.positions import event_id, is_snapshot, order_key
-from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.settings import DebeziumSettings, Strategy
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.debezium.unavailable import Verdict
 from cdc_platform.sources.debezium.values import ValueRefused
@@ -65,8 +65,12 @@ class RowDecoder:
         change = self._frame(event, table, plan.column_types)
         if not plan.keys:
             yield from self._without_key(event, plan, change)
-        else:
+            return
+        old_key = _old_key(event, plan, is_full=is_full)
+        if old_key is None:
             yield self._with_key(event, plan, change, is_full=is_full)
+        else:
+            yield from self._moved(event, plan, change, old_key)
 
     def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
         """Return the change without its row and metadata."""
@@ -87,8 +91,7 @@ class RowDecoder:
     def _with_key(
         self, event: DataEvent, plan: TablePlan, change: SourceEvent, *, is_full: bool
     ) -> SourceEvent:
-        key = event.key if event.key is not None else _key_in(event, plan)
-        keys, findings = _key_json(plan, key), _Findings()
+        keys, findings = _key_json(plan, event.key or {}), _Findings()
         before = event.before if is_full and event.before is not None and not event.is_flat else None
         old_values = None if before is None else _values_json(plan, before)
         if event.op is Op.DELETE:
@@ -106,6 +109,15 @@ class RowDecoder:
             metadata=_metadata(event, findings),
         )
 
+    def _moved(
+        self, event: DataEvent, plan: TablePlan, change: SourceEvent, old_key: Mapping[str, Any]
+    ) -> Iterator[SourceEvent]:
+        """Yield the halves of a key change that has come as one update."""
+        lost = replace(event, op=Op.DELETE, key=old_key, new_key=event.key)
+        yield self._with_key(lost, plan, replace(change, mod_type=ModType.DELETE), is_full=True)
+        gained = replace(event, op=Op.CREATE, old_key=old_key)
+        yield self._with_key(gained, plan, replace(_second(change), mod_type=ModType.INSERT), is_full=True)
+
     def _new_values(
         self,
         event: DataEvent,
@@ -118,13 +130,15 @@ class RowDecoder:
         if event.after is None:
             raise Unreadable(f"The event with the operation {event.op.value!r} has no `after`.")
         may_lack = event.op is Op.UPDATE or (event.op is Op.CREATE and previous is not None)
-        values = {}
+        values: dict[str, Any] = {}
         for name, value in event.after.items():
             column = plan.columns.get(name)
             if column is None or name in plan.keys:
                 continue
             if may_lack and _is_unavailable(column, value, before, findings):
                 findings.unavailable.append(name)
+                if self.settings.strategy == Strategy.VETO:
+                    values[name] = None
                 continue
             if not may_lack and column.detector.is_marker(value):
                 findings.literal_markers.append(name)
@@ -153,11 +167,10 @@ class RowDecoder:
             return
         findings = _Findings()
         gained = self._new_values(replace(event, op=Op.CREATE), plan, None, findings, event.before)
+        is_update = event.op is Op.UPDATE
         yield replace(
-            change,
-            mod_type=ModType.INSERT if event.op is Op.UPDATE else change.mod_type,
-            order_key=f"{change.order_key} 1" if event.op is Op.UPDATE else change.order_key,
-            event_id=f"{change.event_id}+" if event.op is Op.UPDATE else change.event_id,
+            _second(change) if is_update else change,
+            mod_type=ModType.INSERT if is_update else change.mod_type,
             keys=keyless_keys(json.loads(gained)),
             new_values=gained,
             metadata=_metadata(event, findings),
@@ -194,10 +207,24 @@ def _is_unavailable(
     return verdict is Verdict.UNAVAILABLE
 
 
-def _key_in(event: DataEvent, plan: TablePlan) -> Mapping[str, Any]:
-    """Return the key of an event that is stored without one."""
-    row = event.before if event.op is Op.DELETE else event.after
-    return {name: (row or {}).get(name) for name in plan.keys}
+def _second(change: SourceEvent) -> SourceEvent:
+    """Return the second change of one event."""
+    return replace(change, order_key=f"{change.order_key} 1", event_id=f"{change.event_id}+")
+
+
+def _old_key(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str, Any] | None:
+    """Return the key that a row had before an update, where its columns are not the database's own key.
+
+    The connector tells an update of its own key as a delete and an insert; that of columns which were chosen
+    as a key, by `keys` or by `message.key.columns`, shows in the row before alone.
+    """
+    if event.op is not Op.UPDATE or event.before is None or event.is_flat or not event.key:
+        return None
+    if not is_full and event.message.key is not None:
+        return None
+    old_key = {name: event.before.get(name) for name in plan.keys}
+    is_told = all(value is not None if is_full else has_content(value) for value in old_key.values())
+    return old_key if is_told and old_key != dict(event.key) else None
 
 
 def _header_key(plan: TablePlan, key: Mapping[str, Any] | None) -> str | None:

@@ -24,7 +24,7 @@ class Strategy(StrEnum):
     OMIT = "omit"
     """The merge leaves the column out: the stored value stays. The log keeps the column unavailable."""
     VETO = "veto"
-    """The column goes to the table marked, and the table vetoes the change of this one value."""
+    """The change names the column, marked as unavailable, and the table vetoes the change of this value."""
     ENRICH = "enrich"
     """The log itself is completed from the batch and the tables, so that every reader sees whole rows."""
 

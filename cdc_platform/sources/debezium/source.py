@@ -19,8 +19,9 @@ from cdc_platform.sources.arrival import SourceOfArrivals
 from cdc_platform.sources.debezium.capture import Capture
 from cdc_platform.sources.debezium.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.lines import FileDamaged, whole_lines
-from cdc_platform.sources.debezium.progress import STATE, FileProgress
+from cdc_platform.sources.debezium.progress import PASSED, STATE, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings, EngineInput
+from cdc_platform.sources.debezium.spool import SUFFIX as SPOOLED
 from cdc_platform.sources.debezium.spool import Spool
 from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
 DESCRIBED_MESSAGES: Final = 10_000
 """So many messages of each file tell which tables there are, before anything has been read."""
+
+
+def event_files(settings: DebeziumSettings) -> FileStore:
+    """Return the files with events; a spool has others beside them, which tell of it itself."""
+    is_spool = isinstance(settings.input, EngineInput)
+    return FileStore(settings.folder, (SPOOLED,) if is_spool else SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class DebeziumSource(SourceOfArrivals):
     @cached_property
     def store(self) -> FileStore:
         """The folder with the files."""
-        return FileStore(self.settings.folder, SUFFIXES)
+        return event_files(self.settings)
 
     @cached_property
     def capture(self) -> Capture | None:
@@ -108,7 +115,8 @@ class DebeziumSource(SourceOfArrivals):
         unread = [file for file, read in progress.items() if read.is_held or read.lacks(file)]
         slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
         lines = {file.path: progress[file].lines for file in unread}
-        inputs = {"files": files_to_json(unread), "lines": lines, "state": known.get(STATE)}
+        told = {"state": known.get(STATE), "passed": known.get(PASSED)}
+        inputs = {"files": files_to_json(unread), "lines": lines, **told}
         return ReadPlan(slices, json.dumps(inputs))
 
     def readable(self, _origins: Collection[str]) -> frozenset[str]:
@@ -129,7 +137,9 @@ class DebeziumSource(SourceOfArrivals):
         if self.capture is None or not isinstance(found, EngineInput):
             return
         lines = {
-            Path(path).name: FileProgress.of(text).lines for path, text in known.items() if path != STATE
+            Path(path).name: FileProgress.of(text).lines
+            for path, text in known.items()
+            if path not in (STATE, PASSED)
         }
         Spool(Path(found.spool)).delete_read(lines, time.time() - found.keep_spool_s)
 

@@ -18,6 +18,8 @@ class DecoderState:
         full: tables whose replica identity was seen to be FULL, by `SCHEMA.TABLE`.
         unusable: tables whose replica identity was seen to be an index beside the key.
         snapshots: the snapshots of each server.
+        owners: the table of the database, `SCHEMA.TABLE`, that each table of the lake is.
+        keys: key columns of each table of the lake, sorted.
         flat_deletes: last key that a flattened topic told to be deleted, by topic; empty for none.
     """
 
@@ -27,6 +29,8 @@ class DecoderState:
     unusable: set[str] = field(default_factory=set)
     flat_deletes: dict[str, str] = field(default_factory=dict)
     snapshots: SnapshotWatch = field(default_factory=SnapshotWatch)
+    owners: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, list[str]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the state as text, equal for equal states."""
@@ -36,6 +40,8 @@ class DecoderState:
             "full": sorted(self.full),
             "unusable": sorted(self.unusable),
             "flat_deletes": self.flat_deletes,
+            "owners": self.owners,
+            "keys": self.keys,
             "snapshots": {server: asdict(seen) for server, seen in self.snapshots.seen.items()},
         }
         return json.dumps(fields, sort_keys=True, default=str)
@@ -52,5 +58,7 @@ class DecoderState:
             set(fields["full"]),
             set(fields["unusable"]),
             fields["flat_deletes"],
-            SnapshotWatch({name: SeenSnapshots(**seen) for name, seen in fields["snapshots"].items()}),
+            SnapshotWatch({name: SeenSnapshots.of(seen) for name, seen in fields["snapshots"].items()}),
+            fields.get("owners", {}),
+            fields.get("keys", {}),
         )

@@ -15,12 +15,19 @@ def test_only_a_line_feed_ends_a_line() -> None:
     assert whole_lines(gzip.compress(data)) == LINES
 
 
-def test_a_line_without_end_waits_where_a_file_may_grow() -> None:
-    """The last line of a plain file counts once it has its end; a gzip is whole when it is there."""
-    data = "\n".join(LINES).encode()
+@pytest.mark.parametrize("begun", ['{"b":', '{"b": "}', "12", '{"b": 1}}'])
+def test_a_line_without_end_waits_where_a_file_may_grow(begun: str) -> None:
+    """The last line of a plain file counts once it is a whole object; a gzip is whole when it is there."""
+    data = "\n".join([*LINES, begun]).encode()
 
-    assert whole_lines(data) == LINES[:-1]
-    assert whole_lines(gzip.compress(data)) == LINES
+    assert whole_lines(data) == LINES
+    assert whole_lines(gzip.compress(data)) == [*LINES, begun]
+
+
+def test_the_last_line_needs_no_end() -> None:
+    """Many programs write none behind the last object, and some a mark before the first one."""
+    assert whole_lines(b'\xef\xbb\xbf{"a":1}\n{"b":2}') == ['{"a":1}', '{"b":2}']
+    assert whole_lines(b"") == []
 
 
 @pytest.mark.parametrize("damage", ["cut", "bent"])

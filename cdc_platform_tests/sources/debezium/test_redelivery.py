@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from cdc_platform.sources.debezium.settings import FilesInput
 from cdc_platform_tests.sources.debezium.ticks import Ticks, append
-from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
+from cdc_platform_tests.sources.debezium.written_events import (
+    COLUMNS,
+    TABLE,
+    envelope,
+    line,
+    settings_with,
+)
 
 WAL_BEFORE: Final = 100
 
@@ -42,6 +48,10 @@ class Connector:
     def update(self, key: int, **row: Any) -> None:
         """Update a row."""
         self._data("u", {"id": key}, {"id": key, **row}, None)
+
+    def delete(self, key: int) -> None:
+        """Delete a row."""
+        self._data("d", {"id": key}, None, None)
 
     def move(self, old: int, new: int, **row: Any) -> None:
         """Change the key of a row."""
@@ -203,8 +213,11 @@ def test_a_copy_has_one_position(tmp_path: Path) -> None:
         sent.insert(key, lsn=500)
     for _ in range(5):
         sent.insert(None, 7, lsn=500)
+        sent.lines[-1] = sent.lines[-1].replace('"orders"', '"items"')
     sent.end()
-    ticks = feed(ticks_over(tmp_path), sent.lines)
+    columns = {**COLUMNS, "public.items": COLUMNS[TABLE]}
+    told = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True, columns=columns)
+    ticks = feed(Ticks(told), sent.lines)
     feed(ticks, sent.lines)
     assert len(ticks.log) == 25
     assert faults_of(ticks) == []
@@ -237,6 +250,20 @@ def test_a_transaction_that_is_short_is_held(tmp_path: Path) -> None:
         "Its transaction 701 has 3 events by the connector's word, of which 1 have come"
     ]
     assert [row["event"]["fault"] is None for row in ticks.log] == [False, True]
+
+
+def test_the_rest_of_what_has_passed_is_not_called_short(tmp_path: Path) -> None:
+    """What comes again from the middle of a transaction on, too late to be recognised, is named as that."""
+    sent = Connector()
+    sent.whole(1, 2, 3)
+    ticks = feed(ticks_over(tmp_path), sent.lines)
+    ticks.log = []
+    again = sent.lines[2:]
+    sent.whole(4)
+    feed(ticks, [*again, *sent.lines[5:]])
+    expected = "from the middle of its transaction 701 on, which has passed before: 2 of 3 events have come"
+    assert [f"It comes again, {expected}"] * 2 == faults_of(ticks)
+    assert keys_of(ticks) == [2, 3, 4]
 
 
 def test_a_message_passes_with_its_transaction(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from cdc_platform.model.files import files_to_json
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.slices import Slice
 from cdc_platform.sources.debezium import reader
-from cdc_platform.sources.debezium.progress import STATE, FileProgress
+from cdc_platform.sources.debezium.progress import PASSED, STATE, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.source import DebeziumSource
 
@@ -56,7 +56,8 @@ class Ticks:
         progress = {file.path: FileProgress.of(self.ledger.get(file.path)) for file in files}
         unread = [file for file in files if progress[file.path].lacks(file) or progress[file.path].is_held]
         lines = {file.path: progress[file.path].lines for file in unread}
-        inputs = {"files": files_to_json(unread), "lines": lines, "state": self.ledger.get(STATE)}
+        told = {"state": self.ledger.get(STATE), "passed": self.ledger.get(PASSED)}
+        inputs = {"files": files_to_json(unread), "lines": lines, **told}
         options = {
             reader.SETTINGS_OPTION: self.settings.to_options(),
             reader.TICK_OPTION: str(self.tick),

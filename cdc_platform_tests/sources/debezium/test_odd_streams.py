@@ -1,0 +1,191 @@
+"""Streams as people keep them: without keys or headers, cut off, named alike, older than their metadata."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.model.records import ModType
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.decoder import Decoder
+from cdc_platform.sources.debezium.settings import EngineInput, FilesInput
+from cdc_platform.sources.debezium.state import DecoderState
+from cdc_platform_tests.sources.debezium.test_redelivery import (
+    Connector,
+    faults_of,
+    feed,
+    keys_of,
+    ticks_over,
+)
+from cdc_platform_tests.sources.debezium.ticks import Ticks, append
+from cdc_platform_tests.sources.debezium.written_events import (
+    COLUMNS,
+    TABLE,
+    decode_all,
+    envelope,
+    line,
+    only_event,
+    only_fault,
+    settings_with,
+)
+
+KEYS = {TABLE: ("id",)}
+
+
+def values_of(*lines: str) -> list[str]:
+    """Return the values of lines, each alone."""
+    return [json.dumps(json.loads(text)["value"]) for text in lines]
+
+
+def test_a_key_change_of_values_alone_is_paired() -> None:
+    """Where neither keys nor headers were kept, the columns that `keys` names tell the halves."""
+    marked = {"id": 9, "n": 1, "big": DEFAULT_PLACEHOLDER}
+    gone = line(envelope("d", before={"id": 1, "n": None, "big": None}))
+    moved = line(envelope("c", after=marked))
+    _, event = decode_all(*values_of(gone, moved), keys=KEYS)
+    assert isinstance(event, SourceEvent)
+    assert event.previous_keys == '{"id":1}'
+    assert event.unavailable_columns == ("big",)
+
+
+def test_an_update_of_a_chosen_key_is_a_key_change() -> None:
+    """The columns that `keys` names are not the database's key, so their change comes as an update."""
+    before = {"id": 1, "n": 1, "big": "text"}
+    update = line(envelope("u", before=before, after={**before, "id": 2}))
+    lost, gained = decode_all(update, keys=KEYS)
+    assert isinstance(lost, SourceEvent)
+    assert isinstance(gained, SourceEvent)
+    assert (lost.mod_type, lost.keys) == (ModType.DELETE, '{"id":1}')
+    assert (gained.mod_type, gained.keys, gained.previous_keys) == (ModType.INSERT, '{"id":2}', '{"id":1}')
+    assert gained.new_values == '{"n":1,"big":"text"}'
+    assert lost.order_key < gained.order_key
+    same = line(envelope("u", before={"id": 0, "n": 1}, after={"id": 2, "n": 1}), {"id": 2})
+    assert only_event(same).mod_type is ModType.UPDATE
+
+
+def test_values_alone_are_told_apart_by_their_keys() -> None:
+    """Rows of a COPY share their position; what comes again, at whatever place, is recognised."""
+    rows = [line(envelope("c", after={"id": key, "n": 1})) for key in (1, 2, 1)]
+    events = decode_all(*values_of(*rows), keys=KEYS)
+    first, second, again = (event for event in events if isinstance(event, SourceEvent))
+    assert first.event_id != second.event_id
+    assert first.event_id == again.event_id
+
+
+def flattened(sequence: int, **row: Any) -> str:
+    """Return an update that was flattened, with a sequence as the only position."""
+    told = {"__op": "u", "__source_schema": "public", "__source_table": "orders", "__source_txId": 7}
+    return line({**row, **told, "__source_sequence": json.dumps(["400", str(sequence)])}, {"id": row["id"]})
+
+
+def test_flattened_updates_without_an_lsn_are_told_apart() -> None:
+    """Two updates of a row in one transaction are two, by what `source.sequence` says."""
+    first, second = (only_event(flattened(place, id=1, n=place)) for place in (500, 510))
+    assert first.event_id != second.event_id
+
+
+def test_two_tables_of_one_name_are_not_mixed() -> None:
+    """The second one goes to quarantine, in later ticks too, unless `partitions` says that both are one."""
+    settings = settings_with(table_name="{table}", columns={"orders": COLUMNS[TABLE]})
+    decoder = Decoder(settings)
+    first = line(envelope("c", after={"id": 1}), {"id": 1})
+    other = line(envelope("c", after={"id": 2}, source={"schema": "archive"}), {"id": 2})
+    assert isinstance(decode_all(first, decoder=decoder)[0], SourceEvent)
+    later = Decoder(settings, DecoderState.from_json(decoder.state.to_json()))
+    (fault,) = decode_all(other, decoder=later)
+    assert isinstance(fault, FaultyEvent)
+    assert "`public.orders` and `archive.orders`" in fault.reason
+    one = {"partitions": {"archive[.]orders": TABLE}, "columns": {"orders": COLUMNS[TABLE]}}
+    assert only_event(other, table_name="{table}", **one).table == "orders"
+
+
+def test_what_was_sent_before_the_metadata_holds_nothing_back(tmp_path: Path) -> None:
+    """Its transactions have no boundaries, so each of its events counts by itself; a bad one, too."""
+    sent = Connector(commit=900, lsn=900, transaction=800)
+    sent.whole(3)
+    old = [line(envelope("c", after={"id": 1, "n": n}), {"id": 1}) for n in (1, "much")]
+    ticks = feed(ticks_over(tmp_path), [*old, *sent.lines])
+    assert ticks.waiting == []
+    assert len(faults_of(ticks)) == 1
+    ticks.log = [row for row in ticks.log if row["event"]["fault"] is None]
+    assert keys_of(ticks) == [1, 3]
+
+
+def test_a_file_that_was_cut_is_told(tmp_path: Path) -> None:
+    """A log file that was emptied to be written anew would else lose as many lines as had been read."""
+    sent = Connector()
+    sent.whole(1)
+    ticks = feed(ticks_over(tmp_path), sent.lines, "1.jsonl")
+    sent.whole(2)
+    (tmp_path / "1.jsonl").write_text(f"{sent.lines[-1]}\n")
+    (reported,) = (row for row in ticks.read() if (row["event"] or {}).get("origin", "").endswith("1.jsonl"))
+    told = json.loads(reported["event"]["metadata"])
+    assert not told["is_read"]
+    assert "It has 1 lines, and had 3" in told["error"]
+
+
+def test_texts_may_have_separators_of_lines(tmp_path: Path) -> None:
+    """JSON writes them as they are, and the last line of a file may have no end."""
+    ticks = Ticks(settings_with(input=FilesInput(str(tmp_path))))
+    text = "first\u2028second\u0085third"
+    row = line(envelope("c", after={"id": 1, "big": text}), {"id": 1})
+    append(tmp_path / "1.jsonl", [json.dumps(json.loads(row), ensure_ascii=False)])
+    with (tmp_path / "1.jsonl").open("a") as file:
+        file.write(line(envelope("c", after={"id": 2}), {"id": 2}))
+    ticks.read()
+    assert keys_of(ticks) == [1, 2]
+    assert json.loads(ticks.log[0]["mods"][0]["new_values"])["big"] == text
+
+
+@pytest.mark.parametrize("further", [{"leader_epoch": 4}, {"serverId": 1, "size": 20}])
+def test_tools_may_write_further_members(further: dict[str, Any]) -> None:
+    """What nobody asked for beside topic, key and value does not matter."""
+    event = only_event(line(envelope("c", after={"id": 1}), {"id": 1}, **further))
+    assert event.keys == '{"id":1}'
+
+
+def test_an_empty_text_is_no_value() -> None:
+    """Tools that write texts write a tombstone so."""
+    assert [type(told).__name__ for told in decode_all(line("", '{"id":1}'))] == ["Tombstone"]
+    assert "`n`" in only_fault(line(envelope("c", after={"id": 1, "n": "x"}), {"id": 1})).reason
+
+
+def test_a_key_that_has_become_another_is_refused() -> None:
+    """Rows of a table whose key got a column, or that lost its key, are not mixed, in later ticks too."""
+    decoder = Decoder(settings_with())
+    first = line(envelope("c", after={"id": 1, "n": 1}), {"id": 1})
+    (event,) = decode_all(first, decoder=decoder)
+    assert isinstance(event, SourceEvent)
+    for key in ({"id": 1, "n": 1}, None):
+        later = Decoder(settings_with(), DecoderState.from_json(decoder.state.to_json()))
+        (fault,) = decode_all(line(envelope("c", after={"id": 1, "n": 1}), key), decoder=later)
+        assert isinstance(fault, FaultyEvent)
+        assert "and was (id)" in fault.reason
+    (again,) = decode_all(line(envelope("t"), None), decoder=decoder)
+    assert isinstance(again, SourceEvent)
+    bare = json.dumps(envelope("c", after={"id": 1, "n": 1}))
+    unknown = Decoder(settings_with())
+    assert isinstance(decode_all(bare, decoder=unknown)[0], FaultyEvent)
+    named = Decoder(settings_with(keys=KEYS), DecoderState.from_json(unknown.state.to_json()))
+    assert isinstance(decode_all(bare, decoder=named)[0], SourceEvent)
+
+
+def test_columns_that_differ_in_case_only_are_refused() -> None:
+    """The lake would take both for one; one of them may be left out."""
+    columns = {TABLE: {"id": "bigint", "N": "text", "n": "text"}}
+    text = line(envelope("c", after={"id": 1, "N": "a", "n": "b"}), {"id": 1})
+    assert "`N` and `n`" in only_fault(text, columns=columns).reason
+    assert only_event(text, columns=columns, ignored_columns={TABLE: ("N",)}).new_values == '{"n":"b"}'
+
+
+def test_a_spool_has_files_that_are_no_events(tmp_path: Path) -> None:
+    """What tells of the spool itself is JSON, too, and is left alone."""
+    place = EngineInput("host", "database", "user", str(tmp_path))
+    ticks = Ticks(settings_with(input=place))
+    (tmp_path / "spool.json").write_text('{"format_version": 1}')
+    append(tmp_path / f"{0:020}.jsonl", [line(envelope("c", after={"id": 1}), {"id": 1})])
+    ticks.read()
+    assert keys_of(ticks) == [1]
+    assert faults_of(ticks) == []
