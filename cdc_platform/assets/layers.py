@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 import dagster as dg
 import pyarrow as pa
 
-from cdc_platform.lake.lake import COPIED, EVENT_TABLES, LINEAGE, LOG, RAW, SYSTEM_TABLES
+from cdc_platform.lake.lake import COPIED, LINEAGE, LOG, RAW, own_tables
 from cdc_platform.metadata import TABLE_NAME
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.model.table_options import history_name
@@ -70,7 +70,7 @@ class PipelineAssets:
 
     def own_schema(self, key: dg.AssetKey) -> pa.Schema:
         """Return the columns of one of the platform's own tables."""
-        return (EVENT_TABLES if self.traits.hands_out_events else SYSTEM_TABLES)[key.path[-1]]
+        return own_tables(hands_out_events=self.traits.hands_out_events)[key.path[-1]]
 
     @property
     def before_tables(self) -> list[dg.AssetKey]:

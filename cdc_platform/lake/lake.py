@@ -63,6 +63,12 @@ EVENT_TABLES: Final[Mapping[str, pa.Schema]] = {
 }
 """The same for a source that hands out events."""
 
+
+def own_tables(*, hands_out_events: bool) -> Mapping[str, pa.Schema]:
+    """Return the columns of the platform's own tables by name, for a source of either kind."""
+    return EVENT_TABLES if hands_out_events else SYSTEM_TABLES
+
+
 FORMAT_PROPERTY: Final = "cdc.format-version"
 
 SMALL_COMMITS: Final = {
@@ -118,7 +124,7 @@ class Lake:
             catalog = self._connect()
             for namespace in (self.pipeline, self.system_namespace):
                 catalog.create_namespace_if_not_exists(namespace)
-            for name, schema in (EVENT_TABLES if self.hands_out_events else SYSTEM_TABLES).items():
+            for name, schema in own_tables(hands_out_events=self.hands_out_events).items():
                 _ensure(catalog, f"{self.system_namespace}.{name}", schema)
             return catalog
 

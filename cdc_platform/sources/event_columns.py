@@ -17,23 +17,23 @@ class ChangeRow(NamedTuple):
     record_sequence: str
     record_order: str
     server_transaction_id: str
-    number_of_records_in_transaction: int | None
     table_name: str | None
-    mod_type: str | None
-    value_capture_type: str | None
-    column_types: str | None
-    keys: str | None
-    new_values: str | None
-    old_values: str | None
-    source_timestamp: int | None
     event_id: str
     origin: str
     position: int | None
-    previous_keys: str | None
-    unavailable_columns: Sequence[str] | None
     metadata: str | None
-    fault: str | None
-    text: str | None
+    number_of_records_in_transaction: int | None = None
+    mod_type: str | None = None
+    value_capture_type: str | None = None
+    column_types: str | None = None
+    keys: str | None = None
+    new_values: str | None = None
+    old_values: str | None = None
+    source_timestamp: int | None = None
+    previous_keys: str | None = None
+    unavailable_columns: Sequence[str] | None = None
+    fault: str | None = None
+    text: str | None = None
 
 
 _FIELDS: Final = ChangeRow._fields

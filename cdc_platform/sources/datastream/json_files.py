@@ -1,7 +1,6 @@
 """Events of Datastream's JSON lines."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 from cdc_platform.model.events import FaultyEvent
@@ -26,9 +25,6 @@ from cdc_platform.sources.datastream.values import json_reader
 
 SchemaName = tuple[str, str]
 """Object and `schema_key`: events that share them have the same columns."""
-
-KEPT_BYTES: Final = 1 << 22
-"""Of a file that is read twice: events of so many bytes are parsed once."""
 
 
 def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
@@ -67,48 +63,29 @@ def event_of(line: bytes) -> dict[str, Any]:
     return event
 
 
-@dataclass
-class Ahead:
-    """What is known of a file before its events are given out.
-
-    Args:
-        fields: columns of all events whose schema nobody has told.
-        events: the first events by position, so that they need not be parsed again.
-    """
-
-    fields: Mapping[SchemaName, Fields]
-    events: dict[int, dict[str, Any]]
-
-
-def read_ahead(stream: BinaryIO, decoding: Decoding) -> Ahead:
-    """Return what all events of a file tell of their columns; the stream stays where it is."""
+def inferred_fields(stream: BinaryIO, decoding: Decoding) -> Mapping[SchemaName, Fields]:
+    """Return the columns of all events whose schema nobody has told; the stream stays where it is."""
     found: dict[SchemaName, Inference] = {}
-    events: dict[int, dict[str, Any]] = {}
-    place, kept_bytes = stream.tell(), 0
+    place = stream.tell()
     stream.seek(0)
     try:
-        for position, line in enumerate(read_lines(stream)):
-            event = _infer(line, decoding, found)
-            kept_bytes += len(line)
-            if event is not None and kept_bytes <= KEPT_BYTES:
-                events[position] = event
+        for line in read_lines(stream):
+            _infer(line, decoding, found)
     except FileDamaged:
         pass  # whoever reads the events says so
     finally:
         stream.seek(place)
-    return Ahead({name: inference.fields for name, inference in found.items()}, events)
+    return {name: inference.fields for name, inference in found.items()}
 
 
-def _infer(line: bytes, decoding: Decoding, found: dict[SchemaName, Inference]) -> dict[str, Any] | None:
-    """Return the event of a line after its row has been taken into account; None where it is no event."""
+def _infer(line: bytes, decoding: Decoding, found: dict[SchemaName, Inference]) -> None:
     try:
         event = event_of(line)
         name, row = _schema_name(event), payload_of(event)
     except EventFaulty:
-        return None
+        return
     if row is not None and name[1] not in decoding.schemas:
         found.setdefault(name, Inference()).add(row)
-    return event
 
 
 def _schema_name(event: Mapping[str, Any]) -> SchemaName:
@@ -120,14 +97,14 @@ class LineDecoder:
 
     def __init__(self, stream: BinaryIO, decoding: Decoding) -> None:
         self._stream, self._decoding = stream, decoding
-        self._ahead: Ahead | None = None
+        self._inferred: Mapping[SchemaName, Fields] | None = None
         self._readers: dict[tuple[SchemaName, int], RowReader] = {}
 
     def decode(self, line: bytes, position: int) -> Envelope | FaultyEvent:
         """Return the event of a line."""
         event: dict[str, Any] = {}
         try:
-            event = self._known(position) or event_of(line)
+            event = event_of(line)
             return self._envelope(event, position)
         except (EventFaulty, ColumnFaulty) as error:
             return faulty_event(str(error), line.decode(errors="backslashreplace"), position, event)
@@ -151,9 +128,6 @@ class LineDecoder:
             has_payload=row is not None,
         )
 
-    def _known(self, position: int) -> dict[str, Any] | None:
-        return None if self._ahead is None else self._ahead.events.pop(position, None)
-
     def _reader(self, name: SchemaName, metadata: Mapping[str, Any]) -> RowReader:
         declared = self._decoding.declared_for(name[0], metadata)
         key = (name, id(declared))
@@ -166,9 +140,9 @@ class LineDecoder:
         told = self._decoding.schemas.get(name[1])
         if told is not None:
             return row_reader(told, declared, json_reader)
-        if self._ahead is None:
-            self._ahead = read_ahead(self._stream, self._decoding)
-        guessed = self._ahead.fields[name]
+        if self._inferred is None:
+            self._inferred = inferred_fields(self._stream, self._decoding)
+        guessed = self._inferred[name]
         return row_reader(
             tuple((column, declared.get(column, field)) for column, field in guessed), {}, json_reader
         )

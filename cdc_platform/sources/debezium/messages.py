@@ -1,12 +1,10 @@
 """Messages of topics: from the lines of files, and from the octets that Kafka and the engine hand out."""
 
-import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from cdc_platform.model.events import FaultyEvent
 from cdc_platform.sources.json_codec import parser_of
@@ -18,7 +16,6 @@ _MEMBERS: Final = frozenset(
         *("payload", "tstype", "ts", "broker", "timestampType", "timestamp_type"),
     },
 )
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 _AVRO_MAGIC: Final = b"\x00"
 
 
@@ -67,24 +64,6 @@ class RawMessage:
 
 class _Unreadable(ValueError):
     """Says why a part of a message cannot be read."""
-
-
-def read_lines(path: str | Path, first_position: int = 0) -> Iterator[Message | FaultyEvent]:
-    """Yield the messages of a file of JSON lines, gzip or not, in its order; empty lines have no position."""
-    with _open_text(Path(path)) as lines:
-        position = first_position
-        for line in lines:
-            if line.strip():
-                yield parse_line(line, position)
-                position += 1
-
-
-def _open_text(path: Path) -> IO[str]:
-    with path.open("rb") as start:
-        is_gzip = start.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-    if is_gzip:
-        return gzip.open(path, "rt", encoding="utf-8", errors="surrogateescape")
-    return path.open(encoding="utf-8", errors="surrogateescape")
 
 
 def parse_line(line: str, position: int) -> Message | FaultyEvent:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.decoder import Decoded, Decoder
-from cdc_platform.sources.debezium.messages import read_lines
+from cdc_platform.sources.debezium.lines import whole_lines
+from cdc_platform.sources.debezium.messages import Message, parse_line
 from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "debezium"
@@ -47,10 +48,16 @@ def settings_for(tables: dict[str, Truth], **rest: Any) -> DebeziumSettings:
     return DebeziumSettings(**{**fields, **rest})
 
 
+def read_messages(path: Path, first_position: int = 0) -> list[Message | FaultyEvent]:
+    """Return the messages of a file, in its order; empty lines have no position."""
+    lines = [line for line in whole_lines(path.read_bytes()) if line.strip()]
+    return [parse_line(line, position) for position, line in enumerate(lines, start=first_position)]
+
+
 def decode(name: str, settings: DebeziumSettings, *, without_headers: bool = False) -> list[Decoded]:
     """Return all that a capture tells."""
     decoder, found = Decoder(settings), list[Decoded]()
-    for message in read_lines(GOLDEN / f"{name}.jsonl.gz"):
+    for message in read_messages(GOLDEN / f"{name}.jsonl.gz"):
         assert not isinstance(message, FaultyEvent)
         found += decoder.decode(replace(message, headers=None) if without_headers else message)
     return found

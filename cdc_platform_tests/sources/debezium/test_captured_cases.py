@@ -16,12 +16,13 @@ from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.decoder import Checkpoint, Decoded, Decoder
 from cdc_platform.sources.debezium.envelope import TransactionBegin, TransactionEnd
-from cdc_platform.sources.debezium.messages import Message, read_lines
+from cdc_platform.sources.debezium.messages import Message
 from cdc_platform_tests.sources.debezium.captures_read import (
     GOLDEN,
     decode,
     events_in,
     faults_in,
+    read_messages,
     settings_for,
     truth_of,
 )
@@ -54,7 +55,7 @@ def test_tables_are_the_database_s(name: str, *, without_headers: bool) -> None:
 def test_partitions_of_a_topic_may_be_read_in_any_order(random: Random, partitions: int) -> None:
     """Halves of a key change lie in different partitions; order keys put all changes in one order again."""
     queues: dict[int, list[Message]] = defaultdict(list)
-    for message in read_lines(GOLDEN / "keys.jsonl.gz"):
+    for message in read_messages(GOLDEN / "keys.jsonl.gz"):
         assert isinstance(message, Message)
         queues[crc32(str(message.key).encode()) % partitions].append(message)
     decoder, found = Decoder(settings_for(truth_of("keys"))), list[Decoded]()

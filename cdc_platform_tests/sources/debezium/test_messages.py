@@ -16,9 +16,9 @@ from cdc_platform.sources.debezium.messages import (
     parse_line,
     parse_raw,
     payload_of,
-    read_lines,
     schema_of,
 )
+from cdc_platform_tests.sources.debezium.captures_read import read_messages
 
 VALUE: Final = {"op": "r", "source": {}}
 
@@ -111,7 +111,7 @@ def test_files_are_read_in_their_order(tmp_path: Path, *, is_gzip: bool) -> None
     text = '{"value": {"op": 1}}\n\nbroken\n{"value": {"op": 2}}\n'
     path = tmp_path / "events.jsonl"
     path.write_bytes(gzip.compress(text.encode()) if is_gzip else text.encode())
-    found = list(read_lines(path, first_position=10))
+    found = read_messages(path, first_position=10)
     positions = [10, 11, 12]
     assert positions == [one.position for one in found]
     (fault,) = [one for one in found if isinstance(one, FaultyEvent)]
