@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cdc_platform.demo.bank import BankSettings, create_bank, read_ledger
 from cdc_platform.demo.emulator import open_emulator
 from cdc_platform.demo.home import find_start
@@ -58,25 +56,3 @@ def book_transfers(database: Any, transfers: int, dice: random.Random) -> None:
         booking = ledger.next_booking(dice)
         database.run_in_transaction(booking.write)
         ledger.apply(booking)
-
-
-def write_definition(bench: Bench) -> Path:
-    """Write the pipeline's YAML for the command line and return its path."""
-    source, lake = bench.pipeline.source, bench.pipeline.lake
-    attributes = {
-        "name": bench.pipeline.name,
-        "source": {
-            "project": source.project,
-            "instance": source.instance,
-            "database": source.database,
-            "change_stream": source.change_stream,
-            "emulator_host": source.emulator_host,
-            "start_timestamp": source.start_timestamp,
-        },
-        "lake": {"path": lake.path},
-        "spark": {"driver_memory": bench.pipeline.spark.driver_memory},
-    }
-    path = Path(lake.path).with_suffix(".yaml")
-    definition = {"type": "cdc_platform.components.spanner.SpannerPipeline", "attributes": attributes}
-    path.write_text(yaml.safe_dump(definition, sort_keys=False), encoding="utf-8")
-    return path

@@ -1,84 +1,175 @@
 """Kills the whole process group of a running sync at random moments, then asks for the proof.
 
-Transfers are committed all the time and partitions live for seconds. After the last kill the pipeline
-catches up, every check runs, and no record may be in the log twice.
+The source is a simulator that goes on all the time: transfers are committed, and partitions live for
+seconds. `copy` begins with tables that hold rows already, and with a new pipeline as soon as a copy is
+complete; under `schema` columns are added, dropped and retyped, and tables added, every two seconds; `all`
+is both. Before a pipeline is left, and after the last kill, it catches up, every check runs, no record may be
+in the log twice, and no money may be lost.
 """
 
+import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
 
-from benchmarks.bank import Bench, open_bench, write_definition
+import yaml
+
 from benchmarks.harness import Report, arguments, must_equal
-from benchmarks.latency import start_sync, start_writer
-from cdc_platform.demo.bank import open_database, sum_of_balances
+from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG, Lake
+from cdc_platform.lake.schema_history import list_schema_events
+from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.names import lake_table_name
+from cdc_platform.simulator.server import Simulator
+from cdc_platform.simulator.settings import SimulatorSettings
+
+ALL: Final = "all"
+SCENARIOS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "ticks": {},
+    "copy": {"preloaded_transfers": 60_000},
+    "schema": {"schema_change_every_s": 2.0},
+    ALL: {"preloaded_transfers": 60_000, "schema_change_every_s": 2.0},
+}
+"""What is added to the simulator's settings."""
+ACCOUNTS: Final = 1000
+EACH_OPENED_WITH: Final = 1000
+PIECE_ROWS: Final = 500
+"""Of a table that the source does not cut by itself; the simulator cuts one of some size into ten."""
 
 
-def kill_at_random(bench: Bench, kills: int, within_s: float, chance: random.Random) -> Counter[str]:
-    """Start the pipeline and kill its whole process group, again and again; return how each run ended."""
-    ends: Counter[str] = Counter()
+@dataclass
+class Target:
+    """The pipelines that are killed, one after the other, each with a part of the lake of its own."""
+
+    folder: Path
+    simulator: Simulator
+    copies: bool
+    number: int = 1
+    proven: int = 0
+    changes: int = 0
+    schema_changes: int = 0
+    killed_at: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def lake(self) -> Lake:
+        """The lake of the pipeline at hand."""
+        return Lake(LakeSettings(str(self.folder / "lake")), f"bank_{self.number}")
+
+    def write_definition(self) -> Path:
+        """Write the pipeline's YAML for the command line and return its path."""
+        source = self.simulator.names()
+        if self.copies:
+            del source["start_timestamp"]
+        attributes = {
+            "name": self.lake.pipeline,
+            "source": source,
+            "lake": {"path": str(self.folder / "lake")},
+            "spark": {"driver_memory": "2g"},
+            "copy_piece_rows": PIECE_ROWS,
+            "copy_s": 1,
+            "idle_interval_s": 0.2,
+        }
+        path = self.folder / f"{self.lake.pipeline}.yaml"
+        definition = {"type": "cdc_platform.components.spanner.SpannerPipeline", "attributes": attributes}
+        path.write_text(yaml.safe_dump(definition, sort_keys=False), encoding="utf-8")
+        return path
+
+    def run(self, *words: str) -> "subprocess.Popen[bytes]":
+        """Start a command of the pipeline in a process group of its own."""
+        command, *options = words
+        path = str(self.write_definition())
+        return subprocess.Popen(
+            [sys.executable, "-m", "cdc_platform.cli", command, path, *options], start_new_session=True
+        )
+
+    def step(self) -> str:
+        """Return what the pipeline was about, as far as the lake tells."""
+        lake = self.lake
+        plans = load_plans(lake)
+        if self.copies:
+            if not plans:
+                return "before the copy"
+            if not all(read_progress(lake.table(name), plan).is_complete for name, plan in plans.items()):
+                return "in the copy"
+        return "before the first cut" if newest_cut(lake) is None else "in ticks"
+
+
+def kill_at_random(target: Target, kills: int, within_s: float, chance: random.Random) -> None:
+    """Start the pipeline and kill its whole process group, again and again."""
     for number in range(1, kills + 1):
-        process = start_sync(bench, "--continuous")
+        process = target.run("sync", "--continuous")
         time.sleep(chance.uniform(0, within_s))
-        was_running = process.poll() is None
-        ends["killed" if was_running else f"ended with {process.returncode}"] += 1
-        if was_running:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(30)
-        print(f"  kill {number}/{kills}: {position(bench)}", flush=True)
-    return ends
+        must_equal(None, process.poll(), "exit code of a run before it is killed")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+        step = target.step()
+        target.killed_at[step] += 1
+        print(f"  kill {number}/{kills} {step}: {position(target.lake)}", flush=True)
+        if target.copies and step == "in ticks" and number < kills:
+            prove(target)
+            target.number += 1
 
 
-def position(bench: Bench) -> str:
+def position(lake: Lake) -> str:
     """Return where the lake stands after a kill, as far as readers see."""
-    cut = newest_cut(Lake(bench.pipeline.lake, bench.pipeline.name))
+    cut = newest_cut(lake)
     return f"cut {cut.cut}, tick {cut.tick}" if cut is not None else "no cut yet"
 
 
-def prove(bench: Bench, lake: Lake, database: Any) -> int:
-    """Make sure that nothing is lost, twice or wrong; return the number of changes in the log."""
+def prove(target: Target) -> None:
+    """Make sure that nothing is lost, twice or wrong."""
     for command in ("sync", "check"):
-        ended = subprocess.run(
-            [sys.executable, "-m", "cdc_platform.cli", command, str(write_definition(bench))], check=False
-        )
-        must_equal(0, ended.returncode, f"exit code of `cdc-platform {command}`")
-    fields = ("table_name", "record_id", "mod_ordinal")
+        must_equal(0, target.run(command).wait(), f"exit code of `cdc-platform {command}`")
+    lake, fields = target.lake, ("table_name", "record_id", "mod_ordinal")
     log = lake.system_table(LOG).scan(selected_fields=fields).to_arrow()
     must_equal(len(log), len(log.group_by(list(fields)).aggregate([])), "distinct changes of the log")
     table = lake.catalog.load_table(f"{lake.pipeline}.{lake_table_name('accounts')}")
     balances = table.scan(selected_fields=("balance",)).to_arrow()["balance"].to_pylist()
-    must_equal(sum_of_balances(database), sum(balances), "sum of balances")
-    return len(log)
+    must_equal(ACCOUNTS * EACH_OPENED_WITH, sum(balances), "sum of balances")
+    target.proven += 1
+    target.changes += len(log)
+    target.schema_changes += sum(event.since_micros is not None for event in list_schema_events(lake))
+
+
+def run_scenario(options: argparse.Namespace, name: str, report: Report) -> None:
+    """Kill so often in one scenario, and report that all was right."""
+    chance = random.Random(f"{options.seed}/{name}")  # noqa: S311  a benchmark's input, not a secret
+    folder = options.work / "kill" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    simulated = SimulatorSettings(
+        seed=options.seed, rate=options.rate, accounts=ACCOUNTS, partitions=6, partition_life_s=15.0
+    )
+    with Simulator(replace(simulated, **SCENARIOS[name])) as simulator:
+        target = Target(folder, simulator, copies="preloaded_transfers" in SCENARIOS[name])
+        kill_at_random(target, options.kills, options.within_s, chance)
+        prove(target)
+        told = {step.replace(" ", "_"): times for step, times in target.killed_at.items()}
+        report.note(f"{name}: kills survived, every check passed", options.kills, "kills", **told)
+        report.note(f"{name}: pipelines proven", target.proven, "pipelines")
+        report.note(f"{name}: changes in the log, each once", target.changes, "changes")
+        report.note(f"{name}: changes of the schema followed", target.schema_changes, "changes")
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
+    parser.add_argument("--during", choices=list(SCENARIOS), default=ALL, help="what is killed")
     parser.add_argument("--kills", type=int, default=100, help="how often the process group is killed")
     parser.add_argument("--within-s", type=float, default=25, help="longest life of a run")
-    parser.add_argument("--rate", type=float, default=50, help="transfers a second")
+    parser.add_argument("--rate", type=float, default=50, help="transactions a second")
     options = parser.parse_args()
-    report = Report("kill", options)
-    chance = random.Random(options.seed)  # noqa: S311  a benchmark's input, not a secret
-    with open_bench(options.work / "kill", token_life_s=5) as bench, open_database(bench.bank) as database:
-        lake = Lake(bench.pipeline.lake, bench.pipeline.name)
-        writer = start_writer(bench, options.rate, options.seed)
-        try:
-            ends = kill_at_random(bench, options.kills, options.within_s, chance)
-        finally:
-            writer.terminate()
-            writer.wait(30)
-        changes = prove(bench, lake, database)
-    report.note("kills survived, every check passed", ends["killed"], "kills", **ends)
-    report.note("changes in the log, each once", changes, "changes")
+    run_scenario(options, options.during, Report("kill", options))
 
 
 if __name__ == "__main__":

@@ -1,125 +1,141 @@
-"""Commit-to-cut latency of `cdc-platform sync --continuous` while the bank is busy.
+"""Commit-to-cut latency while a bank is busy, of `cdc-platform sync --continuous` or of Dagster's sensors.
 
-Marker rows are committed through the stock client; each one counts until the `cuts` table, read through
-pyiceberg, has a cut at or after its commit timestamp.
+The `cuts` table is read through pyiceberg whenever the catalog has changed, and the moment is kept at which
+each cut was there. A transaction counts from its commit until the first cut at or after it was there; the
+bank books all the time, so every millisecond between the first and the last cut stands for one. With `--ui`
+the platform runs as `cdc-platform demo` starts it: Dagster with sensor and UI, and a Spark Connect server.
+At the end the sum of all balances must be right at every cut.
 """
 
-import random
-import statistics
+import shutil
+import signal
 import sys
 import time
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from benchmarks.bank import Bench, open_bench, write_definition
 from benchmarks.harness import Report, arguments, must_equal, percentile
-from cdc_platform.demo.bank import open_database
-from cdc_platform.demo.ledger import TRANSFER_COLUMNS, TRANSFERS
+from cdc_platform.components.loading import load_settings
+from cdc_platform.demo.home import DemoHome, open_home, prepare_home
+from cdc_platform.demo.live import balances_at_all_cuts
+from cdc_platform.demo.processes import Children
+from cdc_platform.demo.servers import DemoServer, open_bank, start_writer
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import Lake
-from cdc_platform.model.names import lake_table_name
-from cdc_platform.model.timestamps import from_datetime
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 
+CLI = (sys.executable, "-m", "cdc_platform.cli")
 POLL_S = 0.02
 FIRST_CUT_WITHIN_S = 240.0
-CUT_WITHIN_S = 240.0
+STEP_MICROS = 1000
+
+Seen = tuple[int, int]
+"""A cut's position, and when it was there, both in microseconds since 1970."""
 
 
-def start_sync(bench: Bench, *options: str) -> "Popen[bytes]":
-    """Start the command line in a process group of its own."""
-    command = [sys.executable, "-m", "cdc_platform.cli", "sync", str(write_definition(bench)), *options]
-    return Popen(command, start_new_session=True)
+@contextmanager
+def sync_running(home: DemoHome, options: Any) -> Iterator[None]:
+    """Let the command line follow a busy bank."""
+    server = DemoServer(options.server)
+    with ExitStack() as stack:
+        stack.enter_context(open_home(home.folder))
+        children = stack.enter_context(Children(home.folder, home.logs))
+        bank = open_bank(server, stack, home, children, options.rate, options.token_life_s)
+        prepare_home(home, bank)
+        start_writer(server, bank, children, options.rate)
+        children.start("sync", [*CLI, "sync", str(home.defs), "--continuous"])
+        yield
 
 
-def start_writer(bench: Bench, rate: float, seed: int) -> "Popen[bytes]":
-    """Start the bank's writer as a process of its own."""
-    command = [sys.executable, "-m", "cdc_platform.demo.bank", "--host", bench.bank.host]
-    return Popen([*command, "--rate", str(rate), "--seed", str(seed)])
+@contextmanager
+def demo_running(home: DemoHome, options: Any) -> Iterator[None]:
+    """Let Dagster's sensor follow a busy bank."""
+    shape = ["--rate", str(options.rate), "--token-life", str(options.token_life_s)]
+    command = [*CLI, "demo", "--home", str(home.folder), "--server", options.server, *shape]
+    demo = Popen(command, start_new_session=True)
+    try:
+        yield
+    finally:
+        demo.send_signal(signal.SIGINT)
+        demo.wait(120)
 
 
-def catalog_written_ns(lake: Lake) -> int:
-    """Return when the file of the lake's catalog was written last."""
-    file = lake.settings.catalog_file
-    return file.stat().st_mtime_ns if file is not None and file.exists() else 0
-
-
-def wait_for_position(lake: Lake, micros: int, within_s: float) -> None:
-    """Return when a cut at or after a moment is published.
+def wait_for_lake(home: DemoHome) -> Pipeline:
+    """Return the pipeline once it has published a cut.
 
     Raises:
-        TimeoutError: none was in time.
+        TimeoutError: it has not in time.
     """
-    give_up_at = time.monotonic() + within_s
-    seen_ns = None
+    give_up_at = time.monotonic() + FIRST_CUT_WITHIN_S
     while time.monotonic() < give_up_at:
-        written_ns = catalog_written_ns(lake)
+        if (home.lake / "catalog.db").exists():
+            pipeline = open_pipeline(load_settings(home.defs))
+            if newest_cut(pipeline.lake) is not None:
+                return pipeline
+        time.sleep(1)
+    raise TimeoutError(f"no cut within {FIRST_CUT_WITHIN_S} s")
+
+
+def watch_cuts(lake: Lake, seconds: float) -> list[Seen]:
+    """Return the cuts that come up within some seconds, each with when it was there."""
+    seen: list[Seen] = []
+    catalog = Path(lake.settings.path) / "catalog.db"
+    written_ns, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until:
         # Reading the lake for each look would take a core from what is measured.
-        if written_ns != seen_ns or seen_ns is None:
+        if (now_ns := catalog.stat().st_mtime_ns) != written_ns:
+            written_ns = now_ns
             cut = newest_cut(lake)
-            if cut is not None and cut.position_micros >= micros:
-                return
-            seen_ns = written_ns
+            if cut is not None and (not seen or cut.position_micros > seen[-1][0]):
+                seen.append((cut.position_micros, time.time_ns() // 1000))
         time.sleep(POLL_S)
-    raise TimeoutError(f"no cut at or after {micros} within {within_s} s")
+    return seen
 
 
-def commit_marker(database: Any, number: int) -> int:
-    """Commit one row that moves no money and return its commit timestamp."""
-    now = datetime.now(UTC).replace(microsecond=0)
-    with database.batch() as batch:
-        batch.insert(TRANSFERS, TRANSFER_COLUMNS, [(f"marker-{number}", 0, 0, 0, 0, now, "marker")])
-    return from_datetime(batch.committed)
+def latencies_s(seen: Sequence[Seen]) -> list[float]:
+    """Return the seconds from commit to cut of a transaction of every millisecond."""
+    return [
+        (there - commit) / 1e6
+        for (before, _), (position, there) in pairwise(seen)
+        for commit in range(before + 1, position + 1, STEP_MICROS)
+    ]
 
 
-def measure(lake: Lake, database: Any, options: Any) -> list[float]:
-    """Return the seconds from commit to cut of each marker, at random moments of the ticks."""
-    chance = random.Random(options.seed)  # noqa: S311  a benchmark's input, not a secret
-    wait_for_position(lake, commit_marker(database, 0), FIRST_CUT_WITHIN_S)
-    time.sleep(options.warm_up_s)
-    seconds = []
-    for number in range(1, options.markers + 1):
-        time.sleep(chance.uniform(0, 1.5))
-        micros = commit_marker(database, number)
-        begin = time.perf_counter()
-        wait_for_position(lake, micros, CUT_WITHIN_S)
-        seconds.append(time.perf_counter() - begin)
-        print(f"  marker {number}: {seconds[-1]:.2f} s", flush=True)
-    return seconds
-
-
-def count_markers(lake: Lake) -> int:
-    """Return how many markers a reader of the table sees."""
-    table = lake.catalog.load_table(f"{lake.pipeline}.{lake_table_name(TRANSFERS)}")
-    return len(table.scan(row_filter="note = 'marker'", selected_fields=("transfer_id",)).to_arrow())
+def require_sums(pipeline: Pipeline) -> int:
+    """Make sure that the sum of all balances is the same at every cut, and return how many there are."""
+    totals = [balances.total for balances in balances_at_all_cuts(pipeline) if balances.accounts]
+    must_equal([max(totals)] * len(totals), totals, "sums of balances at the cuts")
+    return len(totals)
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
-    parser.add_argument("--markers", type=int, default=60, help="rows whose latency is measured")
-    parser.add_argument("--rate", type=float, default=200, help="transfers a second meanwhile; 0 for none")
+    parser.add_argument("--ui", action="store_true", help="of Dagster's sensor, instead of `sync`")
+    parser.add_argument("--server", choices=[*DemoServer], default="simulator", help="where the bank is")
+    parser.add_argument("--rate", type=float, default=200, help="transfers a second, of about three changes")
     parser.add_argument("--token-life-s", type=int, default=20, help="least life of a partition")
-    parser.add_argument("--warm-up-s", type=float, default=30, help="seconds of ticks before the first")
+    parser.add_argument("--warm-up-s", type=float, default=120, help="seconds after the first cut, left out")
+    parser.add_argument("--seconds", type=float, default=120, help="seconds that are measured")
     options = parser.parse_args()
     report = Report("latency", options)
-    with (
-        open_bench(options.work / "latency", options.token_life_s) as bench,
-        open_database(bench.bank) as database,
-    ):
-        lake = Lake(bench.pipeline.lake, bench.pipeline.name)
-        processes = [start_sync(bench, "--continuous")]
-        if options.rate:
-            processes.append(start_writer(bench, options.rate, options.seed))
-        try:
-            seconds = measure(lake, database, options)
-        finally:
-            for process in processes:
-                process.terminate()
-                process.wait(120)
-        must_equal(options.markers + 1, count_markers(lake), "markers in the table")
-    report.note("commit to cut, p50", statistics.median(seconds), "s", markers=len(seconds))
-    report.note("commit to cut, p95", percentile(seconds, 0.95), "s", longest=round(max(seconds), 2))
+    home = DemoHome(options.work / "latency")
+    shutil.rmtree(home.folder, ignore_errors=True)
+    running = demo_running if options.ui else sync_running
+    with running(home, options):
+        pipeline = wait_for_lake(home)
+        time.sleep(options.warm_up_s)
+        seen = watch_cuts(pipeline.lake, options.seconds)
+        taken = latencies_s(seen)
+    right = require_sums(pipeline)
+    between = [(later - earlier) / 1e6 for (_, earlier), (_, later) in pairwise(seen)]
+    report.note("commit to cut, p50", percentile(taken, 0.5), "s", cuts=len(seen), right_sums=right)
+    report.note("commit to cut, p95", percentile(taken, 0.95), "s", longest=round(max(taken), 2))
+    report.note("from cut to cut, p50", percentile(between, 0.5), "s")
 
 
 if __name__ == "__main__":

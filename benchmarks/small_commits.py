@@ -18,7 +18,7 @@ from benchmarks.harness import Report, arguments, timed
 from benchmarks.inputs import History, write_base
 from benchmarks.merge import split_merge, window_merge
 from benchmarks.tables import IcebergTable, open_lake, peer_table, platform_table
-from cdc_platform.lake.maintenance import compact_small_files, expire_snapshots
+from cdc_platform.lake.maintenance import compact_small_files, expire_snapshots, find_expendable
 from cdc_platform.pipeline.settings import MaintenanceSettings
 
 
@@ -54,7 +54,9 @@ def maintain(table: IcebergTable, commit: int, settings: MaintenanceSettings) ->
     if commit % settings.minor_every_ticks == 0:
         compact_small_files(table.spark, table.path, settings.small_file_bytes)
     if commit % settings.expire_every_ticks == 0:
-        expire_snapshots(table.spark, table.path, time.time_ns() // 1000, settings.keep_snapshots)
+        found = table.catalog.load_table(table.path)
+        old = find_expendable(found, time.time_ns() // 1000, settings.keep_snapshots)
+        expire_snapshots(table.spark, table.path, old)
 
 
 def run_commits(

@@ -32,7 +32,7 @@ from pyparsing import ParseBaseException
 
 from cdc_platform.errors import CutNotFound, LibraryMissing, SettingError, TableNotFound
 from cdc_platform.lake.cut_states import CutState, cut_state, cut_states, require_readable
-from cdc_platform.lake.cuts import Cut, find_cut, list_cuts, newest_cut
+from cdc_platform.lake.cuts import Cut, find_cut, newest_cut
 from cdc_platform.lake.lake import Lake
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.names import lake_table_name, quote_spark
@@ -84,7 +84,7 @@ class PublishedTables:
 
         Args:
             cut: number of a cut; without it, and without a moment, the newest.
-            moment: a commit timestamp, RFC 3339 or aware; the newest cut at or before it.
+            moment: a commit timestamp, RFC 3339 or aware; the newest readable cut at or before it.
 
         Raises:
             CutNotFound: there is no such cut, or its snapshots have expired.
@@ -103,13 +103,14 @@ class PublishedTables:
             if newest is None:
                 raise CutNotFound(f"Pipeline `{self.lake.pipeline}` has not published a cut yet; run a tick.")
             return newest
-        before = [cut for cut in list_cuts(self.lake) if cut.position_micros <= moment_micros]
+        before = [state for state in cut_states(self.lake) if state.cut.position_micros <= moment_micros]
         if not before:
             raise CutNotFound(
                 f"No cut lies at or before this moment: {to_rfc3339(moment_micros)}. Choose a later one; "
                 "`cdc-platform cuts DEFS.yaml --all` lists the positions."
             )
-        return before[-1]
+        readable = [state for state in before if state.is_readable]
+        return (readable or before)[-1].cut
 
 
 @dataclass(frozen=True)

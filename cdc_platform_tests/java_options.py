@@ -4,6 +4,7 @@ import os
 from typing import Final
 
 from cdc_platform.spark import small
+from cdc_platform.spark.class_archive import archive_file, is_complete
 
 SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto"
 
@@ -23,3 +24,10 @@ def shorten_starts() -> None:
     """Give the options to every Spark and engine that we or our children start, unless they have others."""
     os.environ.setdefault(VARIABLE, SHORT_LIVED)
     os.environ.setdefault(ENGINE_VARIABLE, ENGINE_SHORT_LIVED)
+
+
+def mapped_options() -> str:
+    """Return the options of a Java of Spark's that no platform starts, so that it maps its archive, too."""
+    archive = archive_file()
+    is_there = archive is not None and is_complete(archive)
+    return f"{SHORT_LIVED} -XX:SharedArchiveFile={archive} -Xlog:cds*=off" if is_there else SHORT_LIVED

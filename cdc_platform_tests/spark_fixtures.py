@@ -14,6 +14,7 @@ import pytest
 
 from cdc_platform.errors import JavaMissing
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.spark.class_archive import archive_file, is_complete
 from cdc_platform.spark.config import spark_config
 from cdc_platform.spark.java import check_java
 from cdc_platform.spark.settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
@@ -39,12 +40,29 @@ TEST_SPARK = SparkSettings(
 )
 
 
-FETCH: Final = """
-import sys
+PREPARE: Final = """
+from tempfile import TemporaryDirectory
 from pyspark.sql import SparkSession
-conf = {"spark.master": "local[1]", "spark.ui.enabled": "false", "spark.jars.packages": sys.argv[1]}
-SparkSession.builder.config(map=conf).getOrCreate().stop()
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.spark.class_archive import archive_file, is_complete
+from cdc_platform.spark.config import spark_config
+from cdc_platform_tests.spark_fixtures import TEST_SPARK
+
+with TemporaryDirectory() as folder:
+    conf = spark_config(TEST_SPARK, LakeSettings(folder))
+    spark = SparkSession.builder.config(map={**conf}).getOrCreate()
+    spark.sql("CREATE NAMESPACE lake.first")
+    version = "TBLPROPERTIES ('format-version' = '3')"
+    spark.sql(f"CREATE TABLE lake.first.t (k INT, v STRING) USING iceberg {version}")
+    rows = spark.range(9).selectExpr("CAST(id AS INT) AS k", "'a' AS v")
+    rows.mapInArrow(lambda batches: batches, rows.schema).writeTo("lake.first.t").append()
+    rows.where("k < 5").persist().createOrReplaceTempView("p")
+    matched = "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+    spark.sql(f"MERGE INTO lake.first.t USING p ON t.k = p.k {matched}")
+    assert spark.table("lake.first.t").groupBy("v").count().collect() == [("a", 4)]
+    spark.stop()
 """
+"""Fetches Spark's packages, and leaves the archive of its classes for the processes of the tests."""
 
 
 def require_java() -> None:
@@ -55,19 +73,20 @@ def require_java() -> None:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(missing))
-    _fetch_packages()
+    _prepare_spark()
 
 
 @cache
-def _fetch_packages() -> None:
-    """Let one process fetch Spark's packages where they are missing: two would write the same files."""
+def _prepare_spark() -> None:
+    """Let one process do what Spark's first start has to: two would write the same files."""
     with (Path(gettempdir()) / f"cdc_platform_tests-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        archive = archive_file()
         jars = (f"{'{}_{}-{}'.format(*package.split(':'))}.jar" for package in TEST_SPARK.packages)
-        if not all(any(Path.home().glob(f".ivy2*/jars/{jar}")) for jar in jars):
-            command = [sys.executable, "-c", FETCH, ",".join(TEST_SPARK.packages)]
+        has_jars = all(any(Path.home().glob(f".ivy2*/jars/{jar}")) for jar in jars)
+        if not has_jars or (archive is not None and not is_complete(archive)):
             # What keeps it from its work is told by the Spark of a test.
-            subprocess.run(command, check=False, capture_output=True)
+            subprocess.run([sys.executable, "-c", PREPARE], check=False, capture_output=True)
 
 
 @pytest.fixture(scope="session")

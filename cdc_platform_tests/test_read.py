@@ -17,7 +17,7 @@ from cdc_platform.lake.cut_states import cut_states
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.filters import equals
 from cdc_platform.lake.lake import Lake
-from cdc_platform.lake.maintenance import expire_snapshots
+from cdc_platform.lake.maintenance import expire_snapshots, find_expendable
 from cdc_platform.lake.promises import promise_cut, release_cut
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import TableOptions
@@ -117,6 +117,7 @@ def test_a_promised_cut_outlasts_expiry_and_compaction(
     tables = open_tables(session_lake, pipeline.name)
     assert expected_balances(2) == balances_at(tables.at(2))
     assert tables.at(2).arrow("accounts__history").num_rows == 6
+    assert tables.at(moment=to_datetime(states[3].cut.position_micros)).cut.cut == 2
     with pytest.raises(CutNotFound, match="snapshots have expired of: accounts"):
         tables.at(1)
     with pytest.raises(CutNotFound, match="cannot be read any more"):
@@ -129,7 +130,8 @@ def test_a_promised_cut_outlasts_expiry_and_compaction(
 def expire_everything(pipeline: Pipeline, spark: "SparkSession") -> None:
     """Let every snapshot expire that no branch or tag keeps: maintenance itself keeps the newest ones."""
     for name in pipeline.lake_tables:
-        expire_snapshots(spark, f"{pipeline.name}.{name}", LONG_AFTER, retain_last=1)
+        old = find_expendable(found_table(pipeline, name), LONG_AFTER, keep_newest=1)
+        expire_snapshots(spark, f"{pipeline.name}.{name}", old)
 
 
 def versions_of(pipeline: Pipeline) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.proof import prove_tables
 from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.source_checks import describe_proof
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.simulator.server import Simulator
@@ -26,7 +27,7 @@ from cdc_platform.sources.spanner.settings import SpannerSettings
 
 ORIGIN: Final = 1_790_000_000_000_000
 SECOND: Final = 1_000_000
-TABLES: Final = 2
+TABLES: Final = 3
 EACH_OPENED_WITH: Final = 1000
 """What the bank gives for each account that it opens with: the sum of balances never changes."""
 MOST_TRIES: Final = 5
@@ -66,6 +67,7 @@ class Traffic:
             partition_life_s=self.partitions * self.churn_s / 1.5,
             accounts=1000,
             keep_transfers=3000,
+            all_types=True,
             faults=PASSING_FAULTS,
             fault_probability=self.faults_share,
             stall_s=3.0,
@@ -121,8 +123,8 @@ class Traffic:
 def prove(simulator: Simulator, pipeline: Pipeline, cut: Cut) -> None:
     """Compare all tables at a cut with the history, and the sum of the bank's balances."""
     proofs, unwatched = prove_tables(pipeline, cut)
-    different = [proof for proof in proofs if not proof.is_equal]
-    assert not different, f"tables at cut {cut.cut}"
+    different = [describe_proof(proof) for proof in proofs if not proof.is_equal]
+    assert different == [], f"tables at cut {cut.cut}"
     assert not unwatched
     assert len(proofs) == TABLES, f"tables that cut {cut.cut} proves"
     accounts = pipeline.lake.table("accounts")

@@ -31,14 +31,14 @@ HUGE_NUMERIC: Final = "9" * 60 + "." + "123456789" * 4
 SAME: Final[Mapping[str, tuple[JsonValue, ...]]] = {
     "BOOL": (True, False),
     "INT64": ("0", BEYOND_DOUBLE, MAX_INT64, MIN_INT64),
-    "FLOAT32": (3.140000104904175, "NaN", "Infinity", "-Infinity", 3.4028234663852886e38),
-    "FLOAT64": (0.1, "NaN", "Infinity", "-Infinity", 5e-324, 1.7976931348623157e308, 3),
+    "FLOAT32": (3.140000104904175, "NaN", "Infinity", "-Infinity", 3.4028234663852886e38, -0.0),
+    "FLOAT64": (0.1, "NaN", "Infinity", "-Infinity", 5e-324, 1.7976931348623157e308, 3, -0.0),
     "NUMERIC": ("1.5", LEAST_NUMERIC, "0.000000001", "7"),
     "STRING": ("", "null", 'a"b\\cé\n😀', "2024-02-29"),
     "BYTES": ("", "AP8Q", "+/+/"),
     "DATE": ("2024-02-29", "0001-01-01", "1582-10-10", "9999-12-31"),
     "JSON": ('{"a":[1,null]}', "null", '"text"', "[]"),
-    "UUID": ("0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e",),
+    "UUID": ("0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e", "00000000-0000-0000-0000-000000000000"),
     "INTERVAL": ("P1Y2M3DT4H5M6.789S", "P0Y"),
     "ENUM": ("2", "-1"),
     "PROTO": ("CgNBbm4=", ""),
@@ -72,6 +72,8 @@ POSTGRESQL_NAMES: Final = {
 }
 KEY_CODES: Final = frozenset(
     {"BOOL", "INT64", "FLOAT64", "NUMERIC", "STRING", "BYTES", "DATE", "UUID", "ENUM"}
+    # Spanner takes them for no key so far.
+    | {"FLOAT32", "INTERVAL"}
 )
 
 

@@ -46,8 +46,9 @@ def cuts(
 ) -> None:
     """List the cuts of the pipeline that DEFS declares: moments at which all its tables can be read.
 
-    A cut stays readable for `maintenance.keep_snapshots_s`. A promised one stays until it is released: every
-    table of it gets the tag `cut_N`, which compaction and expiry keep. Promised cuts are always listed.
+    Every cut stays readable for `maintenance.keep_every_cut_s`, and ever fewer of those before, until
+    `maintenance.keep_snapshots_s`. A promised one stays until it is released: every table of it gets the tag
+    `cut_N`, which compaction and expiry keep. Promised cuts are always listed.
 
     Under each cut are the messages of the source's log, if it hands out any, that lie in it and not in the
     cut before: each was written after all changes that the cut before has, and before any that it has not.

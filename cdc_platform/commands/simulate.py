@@ -21,7 +21,7 @@ Examples:
   cdc-platform simulate
   cdc-platform simulate --dialect postgresql --partitions 200 --rate 1000
   cdc-platform simulate --seed 7 --faults all --history truth.jsonl
-  cdc-platform simulate --state bank.json --faults unavailable,stalled
+  cdc-platform simulate --state bank.json --faults unavailable,stalled --stall 60
 """
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _HIGHEST_RATE: Final = 100_000
@@ -79,9 +79,21 @@ def _words(*members: StrEnum) -> click.Choice[str]:
 @click.option(
     "--age", type=FiniteRange(min=0), default=0, help="Seconds of history that there are at the start."
 )
-@click.option("--faults", default="", help="Faults that befall queries, separated by commas, or `all`.")
+@click.option(
+    "--faults",
+    default="",
+    help=f"Faults that befall queries, separated by commas: {', '.join(Fault)}; "
+    f"`{ALL_FAULTS}` are those that a reader gets over.",
+)
 @click.option(
     "--fault-probability", type=FiniteRange(0, 1), default=0.1, show_default=True, help="Of each query."
+)
+@click.option(
+    "--stall",
+    type=FiniteRange(min=0),
+    default=5,
+    show_default=True,
+    help="Seconds for which a stalled query is silent.",
 )
 @click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
 @click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
@@ -134,6 +146,7 @@ def to_settings(options: dict[str, Any]) -> SimulatorSettings:
         origin_micros=_origin(options["origin"]),
         faults=parse_faults(options["faults"]),
         fault_probability=options["fault_probability"],
+        stall_s=options["stall"],
     )
 
 

@@ -45,8 +45,8 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
     read_tasks: Annotated[
         int,
         says(
-            "Most Spark tasks that share the partitions of a read; each reads several at a time. Two to four "
-            "times Spark's cores keep all of them busy; more only cost."
+            "Most Spark tasks that share the partitions of a read; each reads several at a time. A local "
+            "Spark takes no more than run at once; a cluster is kept busy by two to four times its cores."
         ),
     ] = 8
     idle_interval_s: Annotated[float, says("Seconds of rest after a tick that found nothing new.")] = 1.0

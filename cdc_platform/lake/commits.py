@@ -1,7 +1,7 @@
 """What a snapshot says about the tick that made it; no other state is kept about progress."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pyiceberg.table import Table
@@ -32,6 +32,15 @@ class Mark:
 
 
 UNMARKED: Final = Mark(tick=0, position_micros=None, next_ordinal=0)
+
+
+@dataclass(frozen=True)
+class Version:
+    """A snapshot of a table, by which what was read of it can be kept: what it holds never changes."""
+
+    location: str
+    snapshot_id: int
+    table: Table = field(compare=False)
 
 
 def head(table: Table, ref: str = MAIN) -> Snapshot | None:

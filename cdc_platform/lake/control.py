@@ -1,15 +1,14 @@
 """The control rows of the raw table, and the lineage derived from them."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import Table
 
-from cdc_platform.lake.commits import TICK, head, read_mark
+from cdc_platform.lake.commits import TICK, Version, head, read_mark
 from cdc_platform.lake.lake import LINEAGE, RAW, Lake
 from cdc_platform.model.lineage import ChildAnnouncement, Lineage, Partition, PartitionState
 from cdc_platform.model.records import RecordKind
@@ -88,21 +87,12 @@ def load_lineage(lake: Lake) -> Lineage | None:
     """Return the lineage as it was last derived, None before the first time."""
     table = lake.system_table(LINEAGE)
     snapshot = head(table)
-    return _read_lineage(_Version(table.location(), snapshot.snapshot_id, table)) if snapshot else None
-
-
-@dataclass(frozen=True)
-class _Version:
-    """A snapshot of the lineage's table; what it holds never changes."""
-
-    location: str
-    snapshot_id: int
-    table: Table = field(compare=False)
+    return _read_lineage(Version(table.location(), snapshot.snapshot_id, table)) if snapshot else None
 
 
 # A tick asks for the lineage half a dozen times; the newest of a few pipelines are kept.
 @lru_cache(maxsize=4)
-def _read_lineage(version: _Version) -> Lineage:
+def _read_lineage(version: Version) -> Lineage:
     rows = version.table.scan(snapshot_id=version.snapshot_id).to_arrow()
     return Lineage(_as_partitions(rows), read_mark(version.table).tick)
 

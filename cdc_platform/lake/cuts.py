@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, CutNotFound
-from cdc_platform.lake.commits import POSITION, TICK, ancestors_of, fact, head
+from cdc_platform.lake.commits import POSITION, TICK, Version, ancestors_of, fact, head
 from cdc_platform.lake.lake import CUT, Lake
 from cdc_platform.model.schemas import CUTS
 from cdc_platform.model.timestamps import from_datetime, to_datetime
@@ -37,6 +38,17 @@ def cuts_since(lake: Lake, tick: int) -> tuple[Cut, ...]:
     return _scan(lake.system_table(CUT), f"tick >= {tick}")
 
 
+def cuts_since_moment(lake: Lake, micros: int) -> tuple[Cut, ...]:
+    """Return the cut that was the newest at a moment, if there was one, and all later ones, oldest first."""
+    table = lake.system_table(CUT)
+    newest = _newest(table)
+    if newest is None:
+        return ()
+    later = _scan(table, f"published_at >= '{to_datetime(max(0, micros)).isoformat()}'")
+    first = later[0].cut - 1 if later else newest.cut
+    return (*_scan(table, f"cut = {first}"), *later)
+
+
 def _scan(table: Table, row_filter: str) -> tuple[Cut, ...]:
     rows = table.scan(row_filter=row_filter).to_arrow().to_pylist()
     cuts = (
@@ -61,8 +73,14 @@ def _newest(table: Table) -> Cut | None:
     for snapshot in ancestors_of(table, head(table)):
         number = fact(snapshot, NUMBER)
         if number is not None:
-            return _scan(table, f"cut = {int(number)}")[-1]
+            return _read_cut(Version(table.location(), snapshot.snapshot_id, table), int(number))
     return None
+
+
+# A tick asks for the newest cut again and again; those of a few pipelines are kept.
+@lru_cache(maxsize=8)
+def _read_cut(version: Version, number: int) -> Cut:
+    return _scan(version.table, f"cut = {number}")[-1]
 
 
 def find_cut(lake: Lake, number: int) -> Cut:

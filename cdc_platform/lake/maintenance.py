@@ -1,10 +1,15 @@
 """The procedures that keep a table fast; none changes what it holds."""
 
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import SparkSession
 
+from cdc_platform.lake.commits import BRANCH, MAIN
 from cdc_platform.lake.settings import CATALOG
 
 NEVER: Final = 2_147_483_647
@@ -42,11 +47,48 @@ def _rewrite(spark: SparkSession, table: str, options: dict[str, str]) -> int:
     return int(row["rewritten_data_files_count"])
 
 
-def expire_snapshots(spark: SparkSession, table: str, older_than_micros: int, retain_last: int) -> int:
-    """Expire old snapshots and delete the files that only they had; return how many were deleted."""
-    older_than = datetime.fromtimestamp(older_than_micros / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+def find_expendable(
+    table: Table, before_micros: int, keep_newest: int, kept: Collection[int] = ()
+) -> tuple[int, ...]:
+    """Return the snapshots of before a moment that may expire, oldest first.
+
+    What a tag names stays, and what a branch of somebody else was built upon; of the branches of ticks the
+    newest snapshots, which tell how far a pipeline has come.
+
+    Args:
+        table: the table as it is now.
+        before_micros: younger snapshots stay.
+        keep_newest: how many of the newest snapshots stay whatever their age.
+        kept: further snapshots that stay.
+    """
+    known = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    stay = set(kept)
+    for name, ref in table.metadata.refs.items():
+        is_tag = ref.snapshot_ref_type is SnapshotRefType.TAG
+        most = 1 if is_tag else keep_newest if name in (MAIN, BRANCH) else None
+        stay.update(islice(_chain(known, ref.snapshot_id), most))
+    return tuple(
+        snapshot.snapshot_id
+        for snapshot in sorted(known.values(), key=lambda snapshot: snapshot.timestamp_ms)
+        if snapshot.timestamp_ms * 1000 < before_micros and snapshot.snapshot_id not in stay
+    )
+
+
+def _chain(known: Mapping[int, Snapshot], newest: int) -> Iterator[int]:
+    found: int | None = newest
+    while found is not None and found in known:
+        yield found
+        found = known[found].parent_snapshot_id
+
+
+def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int]) -> int:
+    """Expire snapshots and delete the files that only they had; return how many were deleted."""
+    if not snapshot_ids:
+        return 0
+    listed = ", ".join(f"{number}L" for number in snapshot_ids)
     row = spark.sql(
         f"CALL {CATALOG}.system.expire_snapshots(table => '{table}', "
-        f"older_than => TIMESTAMP '{older_than}', retain_last => {retain_last})"
+        # Else others expire by their age, too.
+        f"older_than => TIMESTAMP '1970-01-01 00:00:00', snapshot_ids => ARRAY({listed}))"
     ).collect()[0]
     return sum(int(count or 0) for count in row)

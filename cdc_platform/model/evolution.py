@@ -54,7 +54,8 @@ class ColumnHistory:
     ``is_created`` is set where the table was made while the stream was read, so that the log has all of it.
     ``beginnings`` has each time at which a table of this name was made anew after it was dropped: of its
     rows none counts that is older than the newest of them.
-    ``has_gap`` tells that the table was not watched for a while.
+    ``has_gap`` tells that the table was not watched for a while. ``places`` are the ordinals at the source
+    of the columns outside the key, as far as they are those that the last exact look has seen.
     """
 
     name: str
@@ -65,6 +66,7 @@ class ColumnHistory:
     has_gap: bool = False
     beginnings: tuple[Bound, ...] = ()
     unwatched: tuple[str, ...] = ()
+    places: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def live(self, name: str) -> ColumnVersion | None:
         """Return the version of a column that the source has now, None when it has none."""
@@ -214,6 +216,8 @@ def same_type(one: ColumnType, other: ColumnType) -> bool:
     """Whether two descriptions mean one type: records and information schema spell rare types differently."""
     if one == other:
         return True
+    if one.element is not None and other.element is not None:
+        return same_type(one.element, other.element)
     is_rare = not {one.code, other.code} <= _COMMON
     return is_rare and spark_type(one) == spark_type(other)
 
@@ -249,6 +253,7 @@ def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
         is_created=created,
         has_gap=has_gap,
         beginnings=table.beginnings + anew,
+        places={},
     )
 
 
@@ -260,6 +265,14 @@ def _unwatch_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(table, unwatched=tuple(sorted(_names(event.value))))
 
 
+def _place_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return replace(table, places=json.loads(str(event.value)))
+
+
+def _without_place(table: ColumnHistory, name: str | None) -> ColumnHistory:
+    return replace(table, places={known: place for known, place in table.places.items() if known != name})
+
+
 def _names(value: str | None) -> list[str]:
     return [str(name) for name in json.loads(value)] if value else []
 
@@ -267,7 +280,7 @@ def _names(value: str | None) -> list[str]:
 def _add_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     table = _claim_name(table, str(event.name), Bound(event.tick, event.since_micros))
     added = _version_of(event, is_late=event.name in table.unwatched)
-    return replace(table, versions=(*table.versions, added))
+    return replace(_without_place(table, event.name), versions=(*table.versions, added))
 
 
 def _add_beside(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
@@ -286,7 +299,7 @@ def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
         replace(version, until=until) if version.until is None and version.name == event.name else version
         for version in table.versions
     )
-    return replace(table, versions=tuple(versions))
+    return replace(_without_place(table, event.name), versions=tuple(versions))
 
 
 def _widen_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
@@ -294,7 +307,8 @@ def _widen_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
 
 
 def _retype_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    return _retype(table, event, is_convertible)
+    # It may be another column of the same name, at another place.
+    return _without_place(_retype(table, event, is_convertible), event.name)
 
 
 def _retype(
@@ -365,5 +379,6 @@ _CHANGES: Final = {
     SchemaChange.COLUMN_RETYPED: _retype_column,
     SchemaChange.COLUMN_WIDENED: _widen_column,
     SchemaChange.COLUMN_BESIDE: _add_beside,
+    SchemaChange.COLUMNS_PLACED: _place_columns,
     SchemaChange.UNWATCHED_COLUMNS: _unwatch_columns,
 }

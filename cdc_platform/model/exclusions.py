@@ -78,7 +78,7 @@ def late_columns(table: ColumnHistory) -> tuple[str, ...]:
 
 
 def describe_findings(history: SchemaHistory) -> tuple[str, ...]:
-    """Return a sentence for each thing that keeps tables from equalling the source by design."""
+    """Return a sentence for each thing that the lake has otherwise than the source by design."""
     stream = (
         f"{reason[0].upper()}{reason[1:]}: the changes that it leaves out are missing in the tables."
         for reason in stream_exclusions(history).reasons
@@ -99,6 +99,11 @@ def _table_findings(table: ColumnHistory) -> Iterable[str]:
             yield (
                 f"`{table.name}`: the column `{version.name}` is watched since {since} only: "
                 "rows that have not changed since read as NULL."
+            )
+        if not version.type.is_known:
+            yield (
+                f"`{table.name}`: the column `{version.name}` has the type {version.type.text}, which this "
+                "version does not know: its values are kept as text."
             )
     if not table.is_watched:
         word = "was dropped" if table.is_dropped else "is no longer watched"

@@ -111,8 +111,14 @@ def resolve(
         stored: rows before the batch, at least those of `needed_rows`.
         departed: of the resolution of the batch before.
     """
-    story = _Story(stored, departed)
-    return story.tell(changes)
+    story = Story(stored, departed)
+    done = tuple(map(story.take, changes))
+    unresolved = (
+        Unresolved(index, change.table, change.key, change.unavailable)
+        for index, change in enumerate(done)
+        if change.unavailable
+    )
+    return Resolution(done, tuple(unresolved), story.found, story.departed)
 
 
 def needed_rows(changes: Iterable[RowChange]) -> frozenset[RowId]:
@@ -130,28 +136,29 @@ def _needed(changes: Iterable[RowChange]) -> Iterator[RowId]:
             told.add(change.row_id)
 
 
-class _Story:
-    """Follows every row of a batch."""
+class Story:
+    """Follows the rows of a batch, change by change; see `resolve`.
 
-    def __init__(self, stored: StoredRows, departed: Mapping[RowId, Values]) -> None:
+    Attributes:
+        found: how many values were found where, so far.
+    """
+
+    def __init__(self, stored: StoredRows, departed: Mapping[RowId, Values] = MappingProxyType({})) -> None:
+        """Begin before the first change; stored rows are looked at when a change asks for them."""
+        self.found = dict.fromkeys(Origin, 0)
         self._stored = stored
         self._rows: dict[RowId, _Row | None] = {}
         self._departed: dict[RowId, _Row] = {row_id: _Row({}, values) for row_id, values in departed.items()}
         self._gone = set(departed)
         self._truncated: set[str] = set()
-        self._found = dict.fromkeys(Origin, 0)
 
-    def tell(self, changes: Sequence[RowChange]) -> Resolution:
-        done, unresolved = [], []
-        for index, change in enumerate(changes):
-            resolved = self._take(change)
-            done.append(resolved)
-            if resolved.unavailable:
-                unresolved.append(Unresolved(index, change.table, change.key, resolved.unavailable))
-        departed = {row_id: _values_of(self._departed[row_id]) for row_id in self._gone}
-        return Resolution(tuple(done), tuple(unresolved), self._found, departed)
+    @property
+    def departed(self) -> Mapping[RowId, Values]:
+        """Rows whose keys were given up and not taken yet, with their last values."""
+        return {row_id: _values_of(self._departed[row_id]) for row_id in self._gone}
 
-    def _take(self, change: RowChange) -> RowChange:
+    def take(self, change: RowChange) -> RowChange:
+        """Return the next change of the batch, with the values that the source did not send."""
         if change.mod_type is ModType.TRUNCATE:
             self._truncate(change.table)
             return change
@@ -183,10 +190,12 @@ class _Story:
                 missing.append(column)
             else:
                 values[column] = value
-                self._found[self._origin(change, base, column)] += 1
+                self.found[self._origin(change, base, column)] += 1
         stored = _NOTHING if change.is_whole_row or base is None else base.stored
         kept = {} if change.is_whole_row or base is None else base.told
         self._rows[change.row_id] = _Row({**kept, **values}, stored)
+        if change.new_values is not None and not change.unavailable:
+            return change
         return replace(change, new_values=values, unavailable=tuple(missing))
 
     def _base(self, change: RowChange) -> _Row | None:

@@ -12,7 +12,10 @@ from itertools import product
 from typing import Any, Final
 
 from cdc_platform.errors import RowNotFound
-from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.model.timestamps import from_rfc3339, to_nanosecond_text, to_rfc3339
+
+NANOSECOND_TEXT: Final = "timestamp with nanoseconds"
+"""Kind of a column that the lake keeps as text, since its timestamps have nine digits of a second."""
 
 _BOOLEANS: Final = {"true": True, "false": False}
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -25,7 +28,7 @@ _BITS: Final = {"int": 32, "long": 64}
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column of a key and its type in the lake, such as `long`."""
+    """A column of a key and its type in the lake, such as `long`, or `NANOSECOND_TEXT`."""
 
     name: str
     kind: str
@@ -181,6 +184,10 @@ def _encode_moment(text: str, _kind: str) -> str:
     return text
 
 
+def _encode_nanoseconds(text: str, _kind: str) -> str:
+    return to_nanosecond_text(text)
+
+
 def _encode_bytes(text: str, _kind: str) -> str:
     return base64.b64encode(base64.b64decode(text, validate=True)).decode()
 
@@ -195,6 +202,7 @@ _ENCODERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "timestamp": _encode_moment,
     "timestamptz": _encode_moment,
     "binary": _encode_bytes,
+    NANOSECOND_TEXT: _encode_nanoseconds,
 }
 _TAKE_NUMBERS: Final = (_encode_whole, _encode_float, _encode_decimal)
 
@@ -210,6 +218,8 @@ def _plain(value: Any, kind: str) -> Any:
     try:
         if kind.startswith("decimal") and value is not None:
             return Decimal(value)
+        if kind == NANOSECOND_TEXT and value is not None:
+            return to_nanosecond_text(value)
         if kind.startswith("timestamp") and value is not None:
             return from_rfc3339(value)
         if kind in _BITS and isinstance(value, str):

@@ -29,6 +29,8 @@ class SchemaChange(StrEnum):
     """A column was added whose name differs from another's in case only; the lake has it under another."""
     UNWATCHED_COLUMNS = "unwatched_columns"
     """The columns of a watched table that the change stream does not watch are these from here on."""
+    COLUMNS_PLACED = "columns_placed"
+    """The columns outside the key stand at these places of the table from here on."""
     OTHER_TABLES = "other_tables"
     """The tables that exist and are not watched are these from here on."""
     OPTION_SET = "option_set"
@@ -42,9 +44,9 @@ CREATED: Final = "created"
 class SchemaEvent:
     """One change; ``since_micros`` is the first commit timestamp that it holds for.
 
-    ``name`` is that of a column or option. ``value`` and ``previous`` are a column's type or a list of
-    names as JSON, an option's text, or `created` for a table that did not exist before. A change without
-    a time was found when the pipeline began.
+    ``name`` is that of a column or option. ``value`` and ``previous`` are a column's type, a list of names
+    or the places of columns as JSON, an option's text, or `created` for a table that did not exist before.
+    A change without a time was found when the pipeline began, or is only remembered.
     """
 
     tick: int
@@ -66,8 +68,10 @@ def describe_event(event: SchemaEvent) -> str:
             return f"option {event.name} of the change stream: {event.previous} became {event.value}{at}"
         case SchemaChange.OTHER_TABLES:
             return f"tables that are not watched are {event.value or 'none'}{at}"
-        case SchemaChange.UNWATCHED_COLUMNS:
-            return f"columns of `{event.table}` that are not watched are {event.value or 'none'}{at}"
+        case SchemaChange.UNWATCHED_COLUMNS | SchemaChange.COLUMNS_PLACED:
+            is_placed = event.change is SchemaChange.COLUMNS_PLACED
+            verb = "stand at" if is_placed else "that are not watched are"
+            return f"columns of `{event.table}` {verb} {event.value or 'none'}{at}"
         case SchemaChange.COLUMN_RETYPED | SchemaChange.COLUMN_WIDENED:
             types = f"from {_type_text(event.previous)} to {_type_text(event.value)}"
             return f"`{event.table}`.`{event.name}` changed {types}{at}"

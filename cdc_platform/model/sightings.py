@@ -1,10 +1,11 @@
 """Finding schema changes: by what records say of their columns, and by a look at the source."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.evolution import ColumnHistory, ColumnVersion, SchemaHistory, same_type
+from cdc_platform.model.renewals import Renewal, find_old, find_renewals
 from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
 from cdc_platform.model.table_schema import ColumnType, TableSchema
 from cdc_platform.model.widening import joined_type
@@ -21,11 +22,15 @@ class SeenColumn:
 
 @dataclass(frozen=True)
 class Sighting:
-    """Columns of a table at a commit timestamp; ``is_whole`` tells that the table had no others."""
+    """Columns of a table at a commit timestamp; ``is_whole`` tells that the table had no others.
+
+    ``is_sure`` tells that this is certain: a row may be inserted without some of its columns.
+    """
 
     micros: int
     columns: Mapping[str, SeenColumn]
     is_whole: bool
+    is_sure: bool = False
 
     @classmethod
     def of_table(cls, micros: int, table: TableSchema, *, is_whole: bool) -> "Sighting":
@@ -34,7 +39,7 @@ class Sighting:
             column.name: SeenColumn(column.type, column.is_primary_key, column.ordinal)
             for column in table.columns
         }
-        return cls(micros, columns, is_whole)
+        return cls(micros, columns, is_whole, is_sure=is_whole)
 
 
 @dataclass(frozen=True)
@@ -116,13 +121,42 @@ def find_events(
         widens: whether records come in no order, so that an older shape may be seen after a newer one. Then
             a column has the narrowest type that holds all values seen, and one that is lacking stays.
     """
-    finder = _Finder(history, tick, before=history, tells_births=_tells_births(history, look), widens=widens)
+    births = _tells_births(history, look)
+    renewals = {} if widens else dict(find_renewed(history, look))
+    old = None if widens else _find_old(history, look, renewals)
+    finder = _Finder(history, tick, history, births, widens, old=old, renewals=renewals)
     for table in sorted(sightings):
         for sighting in sightings[table]:
             finder.see(table, sighting)
     if look is not None:
         finder.look(look)
     return tuple(finder.events)
+
+
+def find_renewed(history: SchemaHistory, look: Look | None) -> Mapping[tuple[str, str], Renewal]:
+    """Return table and name of the columns that were made anew as they were since the last look."""
+    if look is None or not look.is_exact:
+        return {}
+    return {
+        (schema.name, name): renewal
+        for schema in look.tables
+        if (known := history.tables.get(schema.name)) is not None and known.is_watched
+        for name, renewal in find_renewals(known, schema).items()
+    }
+
+
+def _find_old(
+    history: SchemaHistory, look: Look | None, renewals: Collection[tuple[str, str]]
+) -> frozenset[tuple[str, str]] | None:
+    """Return table and name of the columns that were there all the time; None where no look tells exactly."""
+    if look is None or not look.is_exact:
+        return None
+    return frozenset(
+        (schema.name, name)
+        for schema in look.tables
+        if (known := history.tables.get(schema.name)) is not None and known.is_watched
+        for name in find_old(known, schema, {name for table, name in renewals if table == schema.name})
+    )
 
 
 def _tells_births(history: SchemaHistory, look: Look | None) -> bool:
@@ -145,6 +179,12 @@ class _Finder:
     """Tables that came up in this window: whether a whole row of them was seen."""
     missed: dict[tuple[str, str], int] = field(default_factory=dict)
     """Columns that whole rows have lacked since they were seen last, and since when."""
+    gone: set[tuple[str, str]] = field(default_factory=set)
+    """Those of them that were certainly dropped."""
+    renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
+    """Columns that a look has found to be made anew, and that no record has shown to be so far."""
+    old: frozenset[tuple[str, str]] | None = None
+    """Columns that the look has found to be the ones that they were; None where absence tells nothing."""
 
     def see(self, table: str, sighting: Sighting, *, may_retype: bool = True) -> None:
         known = self._watched(table, sighting.micros)
@@ -154,24 +194,37 @@ class _Finder:
                 self._add(table, name, seen, sighting.micros)
             elif self.widens:
                 self._widen(table, version, seen, sighting.micros)
+            elif self._is_renewed(table, name, sighting.columns):
+                self._renew(table, version, seen, sighting.micros)
             elif _differs(version, seen) and may_retype:
                 self._retype(table, version, seen, sighting.micros)
             self.missed.pop((table, name), None)
+            self.gone.discard((table, name))
         if sighting.is_whole:
-            if table in self.fresh:
-                self.fresh[table] = True
-            for version in known.live_versions:
-                if version.name not in sighting.columns:
-                    self.missed.setdefault((table, version.name), sighting.micros)
+            self._miss(table, sighting)
+
+    def _miss(self, table: str, sighting: Sighting) -> None:
+        """Remember the columns that a whole row lacks."""
+        if table in self.fresh:
+            self.fresh[table] = True
+        for version in self.history.tables[table].live_versions:
+            if version.name not in sighting.columns:
+                self.missed.setdefault((table, version.name), sighting.micros)
+                if sighting.is_sure and self.old is not None and (table, version.name) not in self.old:
+                    self.gone.add((table, version.name))
 
     def look(self, look: Look) -> None:
         is_first = self.history.tick == 0
         for schema in look.tables:
             seen = Sighting.of_table(look.micros, schema, is_whole=False)
             missed = {name: at for (table, name), at in self.missed.items() if table == schema.name}
+            self.gone |= self.renewals.keys()
             self.see(schema.name, seen, may_retype=look.is_exact)
             self._drop_columns(schema.name, seen.columns, missed, look)
             self._unwatch(schema.name, look, is_first=is_first)
+            if not self.widens:
+                # What stands where now is not where it stood when such a look was taken.
+                self._place(schema if look.is_exact else replace(schema, columns=schema.key_columns))
         if look.is_exact:
             self._drop_tables(look)
             self._name_others(look, is_first=is_first)
@@ -208,14 +261,25 @@ class _Finder:
         self._tell(replace(event, previous=version.type.to_json()))
 
     def _retype(self, table: str, version: ColumnVersion, seen: SeenColumn, micros: int) -> None:
-        gone_since = self.missed.get((table, version.name))
-        change = SchemaChange.COLUMN_RETYPED
-        if gone_since is not None:
-            # It was away in between: what it had is not converted, but gone.
-            self._drop(table, version, gone_since)
-            change = SchemaChange.COLUMN_ADDED
-        event = self._of_column(change, table, version.name, seen, micros)
+        if (table, version.name) in self.missed or (table, version.name) in self.renewals:
+            self._renew(table, version, seen, micros)
+            return
+        event = self._of_column(SchemaChange.COLUMN_RETYPED, table, version.name, seen, micros)
         self._tell(replace(event, previous=version.type.to_json()))
+
+    def _is_renewed(self, table: str, name: str, columns: Mapping[str, SeenColumn]) -> bool:
+        if (table, name) in self.gone:
+            return True
+        renewal = self.renewals.get((table, name))
+        ordinals = {other: seen.ordinal for other, seen in columns.items() if not seen.is_primary_key}
+        return renewal is not None and renewal.is_new(name, ordinals)
+
+    def _renew(self, table: str, version: ColumnVersion, seen: SeenColumn, micros: int) -> None:
+        # It was away in between: what it had is not converted, but gone.
+        self._drop(table, version, self.missed.get((table, version.name), micros))
+        event = self._of_column(SchemaChange.COLUMN_ADDED, table, version.name, seen, micros)
+        self._tell(replace(event, previous=version.type.to_json()))
+        self.renewals.pop((table, version.name), None)
 
     def _drop(self, table: str, version: ColumnVersion, micros: int) -> None:
         before = version.type.to_json()
@@ -244,6 +308,12 @@ class _Finder:
                 continue
             if look.is_exact or version.name in missed:
                 self._drop(table, version, missed.get(version.name, look.micros))
+
+    def _place(self, schema: TableSchema) -> None:
+        places = {column.name: column.ordinal for column in schema.value_columns}
+        if places != self.history.tables[schema.name].places:
+            change = SchemaChange.COLUMNS_PLACED
+            self._tell(SchemaEvent(self.tick, change, schema.name, None, json.dumps(places)))
 
     def _drop_tables(self, look: Look) -> None:
         watched = {schema.name for schema in look.tables}

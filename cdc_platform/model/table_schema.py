@@ -29,6 +29,8 @@ _SPARK_TYPES: Final = {
 }
 DECIMAL: Final = "DECIMAL"
 """Code of a decimal whose annotation is its precision and scale, such as `10,2`. Not a type of Spanner."""
+NO_VALUES: Final = "NULL"
+"""Code of a column of which only NULLs were seen. Not a type of Spanner."""
 _MAX_PRECISION: Final = 38
 PG_NUMERIC: Final = "PG_NUMERIC"
 PG_JSONB: Final = "PG_JSONB"
@@ -117,7 +119,7 @@ class ColumnType:
         """Whether this version knows what values of the type look like; others are kept as text."""
         if self.code == ARRAY:
             return self.element is not None and self.element.is_known
-        return self.code in _SPARK_TYPES or self.code == DECIMAL
+        return self.code in _SPARK_TYPES or self.code in (DECIMAL, NO_VALUES)
 
     @property
     def text(self) -> str:

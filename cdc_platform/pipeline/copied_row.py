@@ -13,7 +13,7 @@ from pyiceberg.expressions.literals import FloatLiteral
 
 from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.filters import all_of, equals
-from cdc_platform.model.row_key import KeyColumn, RowKey
+from cdc_platform.model.row_key import NANOSECOND_TEXT, KeyColumn, RowKey
 from cdc_platform.model.table_options import DELETED, DELETED_AT
 from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -75,7 +75,7 @@ def _literal(column: KeyColumn, value: Any) -> Any:
         number = float(value)
         # As a double, an infinity would lie beyond what a FLOAT32 can be.
         return FloatLiteral(number) if column.kind == "float" and not isnan(number) else number
-    if column.kind.startswith("timestamp"):
+    if column.kind != NANOSECOND_TEXT and column.kind.startswith("timestamp"):
         return to_datetime(from_rfc3339(value)).isoformat()
     return value
 

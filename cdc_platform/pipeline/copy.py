@@ -38,7 +38,7 @@ from cdc_platform.model.table_options import DELETED
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.attempts import PARALLEL_TABLES
 from cdc_platform.pipeline.branch import load_table
-from cdc_platform.pipeline.copy_target import prepare_target
+from cdc_platform.pipeline.copy_target import prepare_target, remove_orphans
 from cdc_platform.pipeline.handover import current_plans, is_made_by_log, is_published
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
@@ -59,7 +59,8 @@ class CopyOutcome:
     """What one step has copied, and where the copies stand that it found unfinished.
 
     ``unplanned`` are tables that the source could not tell how to cut. ``failure`` is what a wave or a plan
-    has met: the other tables go on, and the next step tries again. ``notes`` tell of copies that began anew.
+    has met: the other tables go on, and the next step tries again. ``notes`` tell of copies that began anew
+    or were removed.
     """
 
     copies: tuple[CopyProgress, ...] = ()
@@ -86,9 +87,12 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
         CommitConflict: another run has planned the same copies.
     """
     end_s = time.monotonic() + pipeline.settings.copy_s
-    fresh = _find_fresh(pipeline) if pipeline.traits.can_be_copied else []
-    if not fresh:
+    if not pipeline.traits.can_be_copied:
         return NOTHING_COPIED
+    removed = remove_orphans(pipeline, spark)
+    fresh = _find_fresh(pipeline)
+    if not fresh:
+        return CopyOutcome(notes=removed)
     planned = _plan_missing(pipeline, fresh)
     found = [_open_copy(pipeline, spark, plan) for plan in planned.plans]
     unfinished = [progress for progress in found if not progress.is_complete]
@@ -103,7 +107,7 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
             _level_branch(pipeline, spark, progress)
     before, after = (sum(progress.rows for progress in some) for some in (unfinished, copies))
     failure = run.failure or planned.failure
-    return CopyOutcome(copies, max(0, after - before), planned.failed, failure, tuple(run.notes))
+    return CopyOutcome(copies, max(0, after - before), planned.failed, failure, (*removed, *run.notes))
 
 
 class _Run:

@@ -5,10 +5,12 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import count_rows, head
-from cdc_platform.lake.copies import CopyPlan
+from cdc_platform.lake.copies import COPY_BRANCH, CopyPlan, load_plans
+from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.model.table_options import stored_schema
 from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.adapt import make_table
+from cdc_platform.pipeline.handover import is_published
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.sources.spanner.copy_pieces import columns_from_text
 
@@ -30,8 +32,38 @@ def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> T
                 f"Table `{plan.table}` has other columns than its initial copy, and rows that are not of the "
                 "pipeline. Move it away: the pipeline makes a table of this name."
             )
-        spark.sql(f"DROP TABLE {pipeline.lake.spark_table(plan.table)}")
+        _remove(pipeline, spark, plan.table)
     return make_table(pipeline, spark, schema)
+
+
+def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
+    """Remove what was copied of tables that the source has dropped before a cut named them.
+
+    Returns:
+        a sentence on each.
+    """
+    known, cut = pipeline.schema_history.tables.values(), newest_cut(pipeline.lake)
+    unnamed = [table.name for table in known if table.is_dropped and not is_published(None, table.name, cut)]
+    plans = load_plans(pipeline.lake) if unnamed else {}
+    orphans = [name for name in unnamed if name in plans and _is_orphan(pipeline.lake.table(name), name, cut)]
+    for name in orphans:
+        _remove(pipeline, spark, name)
+    return tuple(
+        f"The source has dropped `{name}` before its copy was complete: what was copied is removed."
+        for name in orphans
+    )
+
+
+def _is_orphan(found: Table | None, name: str, cut: Cut | None) -> bool:
+    if found is None or is_published(found, name, cut):
+        return False
+    # Whatever else is in the lake under this name is not of the pipeline.
+    return head(found, COPY_BRANCH) is not None and count_rows(head(found)) == 0
+
+
+def _remove(pipeline: Pipeline, spark: SparkSession, table: str) -> None:
+    """Remove a table that no cut has named, with its files."""
+    spark.sql(f"DROP TABLE IF EXISTS {pipeline.lake.spark_table(table)} PURGE")
 
 
 def _has_columns(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> bool:

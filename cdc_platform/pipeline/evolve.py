@@ -21,7 +21,14 @@ from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.model.schema_events import SchemaEvent
 from cdc_platform.model.schema_policy import SchemaPolicy
-from cdc_platform.model.sightings import SeenColumn, Sighting, find_events, is_news, parse_column_types
+from cdc_platform.model.sightings import (
+    SeenColumn,
+    Sighting,
+    find_events,
+    find_renewed,
+    is_news,
+    parse_column_types,
+)
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.key_shapes import Shape, find_foreign
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -42,6 +49,7 @@ class _Shape:
     table: str
     columns: Mapping[str, SeenColumn]
     is_whole: bool
+    is_sure: bool
 
 
 def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
@@ -123,6 +131,9 @@ def _find(
         and is_news(history, found.table, found.columns, is_whole=found.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
+    look = pipeline.source.look(mark.position_micros)
+    if not widens:
+        tables |= {name for name, _ in find_renewed(history, look)}
     kept = {name for name in tables if pipeline.traits.schema_policy_of(name) is not SchemaPolicy.EVOLVE}
     sightings = _sightings(pipeline, window, tables - kept, foreign) if tables - kept else {}
     if kept:
@@ -132,7 +143,6 @@ def _find(
     for name in tables & copies.keys():
         told = [*sightings.get(name, ()), copies[name]]
         sightings[name] = sorted(told, key=lambda sighting: sighting.micros)
-    look = pipeline.source.look(mark.position_micros)
     return find_events(history, mark.tick, sightings, look, widens=widens)
 
 
@@ -174,8 +184,8 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
     if table is None or columns is None:
         return None
     columns = {name: pipeline.source.as_stored(table, name, seen) for name, seen in columns.items()}
-    is_whole = mod_type == "INSERT" or (mod_type == "UPDATE" and capture in WHOLE_ROW_UPDATES)
-    return _Shape(table, columns, is_whole)
+    is_update = mod_type == "UPDATE" and capture in WHOLE_ROW_UPDATES
+    return _Shape(table, columns, is_whole=is_update or mod_type == "INSERT", is_sure=is_update)
 
 
 def _sightings(
@@ -195,7 +205,7 @@ def _sightings(
         shape = shapes[number]
         if shape is not None and newest.get(shape.table) != shape:
             newest[shape.table] = shape
-            sightings[shape.table].append(Sighting(micros, shape.columns, shape.is_whole))
+            sightings[shape.table].append(Sighting(micros, shape.columns, shape.is_whole, shape.is_sure))
     return dict(sightings)
 
 

@@ -15,9 +15,10 @@ from cdc_platform.lake.filters import all_of, between, equals, is_any
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.quarantine import count_quarantined, has_replays
 from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.row_key import KeyColumn, RowKey, parse_key
+from cdc_platform.model.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
 from cdc_platform.model.row_story import LoggedChange, Step, Story, read_values, tell_story
 from cdc_platform.model.table_options import DELETED, DELETED_AT, ORDER_KEY, without_histories
+from cdc_platform.model.table_schema import NANOSECONDS
 from cdc_platform.model.timestamps import from_datetime, to_rfc3339
 from cdc_platform.pipeline.copied_row import CopiedRow, find_copied_row
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -152,9 +153,15 @@ def _key_columns(pipeline: Pipeline, found: Table, table: str) -> tuple[KeyColum
     known = pipeline.schema_history.tables.get(table)
     if known is None or not known.versions:
         names = [name for name, field in fields.items() if field.doc == PRIMARY_KEY]
-    else:
-        names = [column.name for column in known.schema.key_columns if column.name in fields]
-    return tuple(KeyColumn(name, str(fields[name].field_type)) for name in names)
+        return tuple(KeyColumn(name, str(fields[name].field_type)) for name in names)
+    return tuple(
+        KeyColumn(
+            column.name,
+            NANOSECOND_TEXT if column.type.annotation == NANOSECONDS else str(fields[column.name].field_type),
+        )
+        for column in known.schema.key_columns
+        if column.name in fields
+    )
 
 
 def _value_columns(pipeline: Pipeline, found: Table, table: str, key: RowKey) -> list[str]:

@@ -1,7 +1,9 @@
 """Maintenance between ticks: small commits would slow everything down within tens of them."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
@@ -9,18 +11,38 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import BRANCH, TICK, ancestors_of, count_rows, fact, head, read_mark
-from cdc_platform.lake.cuts import list_cuts
+from cdc_platform.lake.cuts import Cut, cuts_since_moment
 from cdc_platform.lake.lake import BURIED, CUT, LINEAGE, LOG, RAW, READ
-from cdc_platform.lake.maintenance import compact_all_files, compact_small_files, expire_snapshots
+from cdc_platform.lake.maintenance import (
+    compact_all_files,
+    compact_small_files,
+    expire_snapshots,
+    find_expendable,
+)
 from cdc_platform.model.names import lake_table_name
+from cdc_platform.model.retention import kept_moments
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.settings import KEPT_SNAPSHOTS_MIN
 
 ROLLING_TABLES = (RAW, LOG, CUT)
 """The platform's own tables that grow by a few files each tick."""
 
 EVENT_ROLLING_TABLES = (READ, BURIED)
 """The same of a source that hands out events."""
+
+READING_S: Final = 600
+"""How long every snapshot of the platform's own tables stays: what is being read must not be deleted."""
+GLANCED_TABLES: Final = (CUT, LINEAGE)
+"""Own tables that are small, and read at a glance."""
+GLANCE_S: Final = 60
+"""The same of these."""
+GLANCED_SNAPSHOTS: Final = 30
+"""So many old snapshots of such a table are expired at once: pyiceberg, which writes these tables, handles
+all snapshots of a table some twenty times in each commit."""
+
+MOST_EXPIRED: Final = 2000
+"""So many snapshots of one table expire at once, and the others the next time."""
 
 ROLLING_PATIENCE = 4
 """How many times as many ticks these wait for a compaction: they are read less than merged tables."""
@@ -139,20 +161,45 @@ def _expire(pipeline: Pipeline, spark: SparkSession, tables: list[str], *, thoro
     settings = pipeline.settings.maintenance
     if pipeline.traits.tombstones_s is not None and thorough:
         _forget_deleted(pipeline, spark, pipeline.traits.tombstones_s)
-    keep_micros = time.time_ns() // 1000 - int(settings.keep_snapshots_s * 1_000_000)
-    cuts = [cut for cut in list_cuts(pipeline.lake) if cut.published_micros >= keep_micros]
-    expired = 0
-    for name in (*_rolling_tables(pipeline), LINEAGE):
-        identifier = f"{pipeline.lake.system_namespace}.{name}"
-        expired += _expire_table(pipeline, spark, identifier, keep_micros, thorough=thorough)
+    now_micros = time.time_ns() // 1000
+    expired = sum(
+        _expire_own(pipeline, spark, name, now_micros, thorough=thorough)
+        for name in (*_rolling_tables(pipeline), LINEAGE)
+    )
+    before_micros = now_micros - int(min(settings.keep_every_cut_s, settings.keep_snapshots_s) * 1_000_000)
+    cuts = _kept_cuts(pipeline, now_micros)
     for table in tables:
         found = load_table(pipeline, table)
-        named = [found.metadata.snapshot_by_id(cut.tables.get(table, -1)) for cut in cuts]
-        # A young cut may name an old snapshot, of a table that is seldom written.
-        oldest = [snapshot.timestamp_ms * 1000 for snapshot in named if snapshot is not None]
-        before = min([keep_micros, *oldest])
-        expired += _expire_table(pipeline, spark, _spark_name(pipeline, table), before, thorough=thorough)
+        named = [cut.tables[table] for cut in cuts if table in cut.tables]
+        old = find_expendable(found, before_micros, settings.keep_snapshots, named)
+        expired += _expire_old(spark, found, old, 1 if thorough else settings.expire_every_ticks)
     return expired
+
+
+def _expire_own(
+    pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, thorough: bool
+) -> int:
+    settings = pipeline.settings.maintenance
+    whole_s, newest, enough = READING_S, settings.keep_snapshots, settings.expire_every_ticks
+    if name in GLANCED_TABLES:
+        whole_s, newest, enough = GLANCE_S, KEPT_SNAPSHOTS_MIN, min(GLANCED_SNAPSHOTS, enough)
+    found = pipeline.lake.system_table(name)
+    old = find_expendable(found, now_micros - whole_s * 1_000_000, newest)
+    return _expire_old(spark, found, old, 1 if thorough else enough)
+
+
+def _expire_old(spark: SparkSession, table: Table, old: Sequence[int], enough: int) -> int:
+    return expire_snapshots(spark, ".".join(table.name()), old[:MOST_EXPIRED]) if len(old) >= enough else 0
+
+
+def _kept_cuts(pipeline: Pipeline, now_micros: int) -> list[Cut]:
+    settings = pipeline.settings.maintenance
+    last_s = settings.keep_snapshots_s
+    cuts = cuts_since_moment(pipeline.lake, now_micros - int(last_s * 1_000_000))
+    # A cut gets old when the next one takes its place: until then, readers are given it.
+    ends = [later.published_micros for later in cuts[1:]]
+    kept = kept_moments(ends, now_micros, settings.keep_every_cut_s, last_s)
+    return [*(cut for cut, end in zip(cuts, ends, strict=False) if end in kept), *cuts[-1:]]
 
 
 def _forget_deleted(pipeline: Pipeline, spark: SparkSession, after_s: float) -> None:
@@ -162,21 +209,6 @@ def _forget_deleted(pipeline: Pipeline, spark: SparkSession, after_s: float) -> 
         f"DELETE FROM {pipeline.lake.spark_system_table(BURIED)} "
         f"WHERE commit_timestamp < timestamp_micros({before_micros})"
     )
-
-
-def _expire_table(
-    pipeline: Pipeline, spark: SparkSession, identifier: str, before_micros: int, *, thorough: bool
-) -> int:
-    settings = pipeline.settings.maintenance
-    metadata = pipeline.lake.catalog.load_table(identifier).metadata
-    # Branches and tags, which promised cuts are, outlast expiry.
-    kept = {pointer.snapshot_id for pointer in metadata.refs.values()}
-    snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in kept]
-    old = sum(snapshot.timestamp_ms * 1000 < before_micros for snapshot in snapshots)
-    expendable = min(old, len(snapshots) - settings.keep_snapshots)
-    if expendable < (1 if thorough else settings.expire_every_ticks):
-        return 0
-    return expire_snapshots(spark, identifier, before_micros, settings.keep_snapshots)
 
 
 def _spark_name(pipeline: Pipeline, table: str) -> str:

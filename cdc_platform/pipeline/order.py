@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -41,6 +42,7 @@ from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
+from cdc_platform.spark.held import hold
 from cdc_platform.spark.keyless import IS_UNNUMBERED, number_copies
 from cdc_platform.spark.order import (
     SINGLE_TASK_RECORDS,
@@ -153,24 +155,22 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
         records = with_found_keys(pipeline, records, raw, condition)
     if not pipeline.traits.comes_in_order:
         records = with_refusals(pipeline, records, condition, known_through(pipeline, window.mark.tick))
-    persisted = _order(pipeline, records, window, expected).persist()
-    try:
-        ordered = _completed(pipeline, spark, persisted, window)
+    with ExitStack() as held:
+        persisted = hold(held, _order(pipeline, records, window, expected))
+        ordered = _completed(pipeline, spark, persisted, window, held)
         measured = measure_events if pipeline.traits.hands_out_events else measure
         stats = _never_back(measured(ordered), window.mark)
         if stats.incomplete is not None:
             short = stats.incomplete
             raise TransactionIncomplete(short.transaction_id, short.expected, short.seen)
         if stats.quarantined:
-            held = unsound_records(ordered, window.tick)
-            commit_tick(held, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
+            unsound = unsound_records(ordered, window.tick)
+            commit_tick(unsound, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
         if not pipeline.traits.comes_in_order:
             _bury(pipeline, ordered, window, step)
         changes = sound_changes(ordered, window.tick, [field.name for field in window.log.schema().fields])
         properties = _properties(window, stats, late_tables(pipeline, window, stats))
         commit_tick(changes, lake.spark_system_table(LOG), window.log, step, properties)
-    finally:
-        persisted.unpersist()
     if has_addresses:
         call_waiting(pipeline, raw, _between(raw, window))
     return stats
@@ -198,15 +198,18 @@ def _order(pipeline: Pipeline, records: DataFrame, window: _Window, expected: in
     return order_records(records, first, expected, tables)
 
 
-def _completed(pipeline: Pipeline, spark: SparkSession, persisted: DataFrame, window: _Window) -> DataFrame:
+def _completed(
+    pipeline: Pipeline, spark: SparkSession, persisted: DataFrame, window: _Window, held: ExitStack
+) -> DataFrame:
     """Return ordered changes with what others tell of them: of their transactions, copies and rows."""
     ordered, traits = persisted, pipeline.traits
     if traits.hands_out_events and traits.keeps_transactions:
         ordered = with_whole_transactions(ordered)
     if traits.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
-        ordered = number_copies(ordered, spark.table(pipeline.lake.spark_system_table(LOG)))
+        numbered = number_copies(ordered, spark.table(pipeline.lake.spark_system_table(LOG)))
+        ordered = hold(held, numbered)
     if traits.leaves_values_out:
-        ordered = complete_changes(pipeline, spark, ordered, window.mark.tick)
+        ordered = complete_changes(pipeline, spark, ordered, window.mark.tick, held)
     return ordered
 
 

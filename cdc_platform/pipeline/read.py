@@ -20,6 +20,7 @@ from cdc_platform.model.stuck import find_stuck
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.replayed_texts import with_replayed
 from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.spark.cores import local_cores
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -149,7 +150,7 @@ def read_slices(
         known_micros = newest_known_micros(pipeline)
         return ReadOutcome(mark.tick, (), {}, False, known_micros, known_micros)
     tick = mark.tick + 1
-    frame = pipeline.source.read(spark, tick, plan, pipeline.settings.read_tasks)
+    frame = pipeline.source.read(spark, tick, plan, _most_tasks(pipeline, spark))
     if waiting:
         frame = with_replayed(pipeline, spark, frame, tick, plan)
     target = pipeline.lake.spark_system_table(RAW)
@@ -163,3 +164,10 @@ def read_slices(
     if lasting or len(failures) == len(plan.slices):
         raise (lasting or failures)[0]
     return outcome
+
+
+def _most_tasks(pipeline: Pipeline, spark: SparkSession) -> int:
+    most = pipeline.settings.read_tasks
+    # A task reads several partitions at a time: more tasks than run at once read no faster, and each has
+    # its price. Files are read one by one, so that many small tasks share them better.
+    return most if pipeline.traits.hands_out_events else min(most, local_cores(spark) or most)

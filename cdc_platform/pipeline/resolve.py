@@ -1,7 +1,8 @@
 """Completing the log: values that the source did not send are found in the batch, and in the tables."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,23 +12,19 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.lake import LOG
 from cdc_platform.model.connected_rows import connected
-from cdc_platform.model.records import ModType
 from cdc_platform.model.resolution import RowChange, RowId, StoredRows, Values, needed_rows, resolve
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.stored_rows import look_up_rows
-from cdc_platform.spark.unresolved import LACKS_VALUES, unresolved_values
+from cdc_platform.pipeline.resolve_apart import complete_apart
+from cdc_platform.pipeline.stored_rows import LACKS, Lookup
+from cdc_platform.pipeline.stories import TOLD, LoggedChange
+from cdc_platform.sources.json_codec import read_members
+from cdc_platform.spark.order import SINGLE_TASK_RECORDS, UNSOUND
+from cdc_platform.spark.some_rows import ROW_ID, changes_of, ids_frame
+from cdc_platform.spark.unresolved import LACKS_VALUES
 
-_TAKEN: Final = (
-    "ordinal",
-    "table_name",
-    "change_kind",
-    "keys",
-    "previous_keys",
-    "new_values",
-    "unavailable_columns",
-    "is_whole_row",
-    "order_key",
-)
+FEW_ROWS: Final = 500_000
+"""Up to so many rows, at most one a change that lacks values, every task may have all the keys."""
+_TAKEN: Final = (*TOLD, "previous_keys", "order_key")
 _COMPLETED: Final = pa.schema(
     [
         ("done_ordinal", pa.int64()),
@@ -38,22 +35,47 @@ _COMPLETED: Final = pa.schema(
 
 
 @dataclass(frozen=True)
+class _Lacking:
+    """Changes of a batch: how many, how many lack values or go to quarantine, and what they lack by table."""
+
+    changes: int
+    lacking: int
+    unsound: int
+    columns: Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What the completion of a batch takes, see `complete_changes`; `wanted` tells which changes it is of."""
+
+    lookup: Lookup
+    held: ExitStack
+    wanted: str
+    found: _Lacking
+    most_here: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Row:
     """A change, its place in the log, and that in the source's order."""
 
     ordinal: int
-    change: RowChange
+    logged: LoggedChange
     order_key: str
-    nulls: tuple[str, ...] = ()
-    """Columns that the source did not send, and that the log names all the same, with null."""
 
-    def with_nulls(self, done: RowChange) -> str:
-        """Return the values of the completed change as the log has them."""
-        nulls = {name: None for name in self.nulls if name in done.unavailable}
-        return json.dumps({**(done.new_values or {}), **nulls}, ensure_ascii=False)
+    @property
+    def change(self) -> RowChange:
+        return self.logged.change
 
 
-def complete_changes(pipeline: Pipeline, spark: SparkSession, ordered: DataFrame, tick: int) -> DataFrame:
+def complete_changes(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    ordered: DataFrame,
+    tick: int,
+    held: ExitStack,
+    most_here: int = SINGLE_TASK_RECORDS,
+) -> DataFrame:
     """Return ordered changes with the values that the source left out, as far as somebody knows them.
 
     A row that changes its key takes its values along, so these are always looked for; others only where the
@@ -64,51 +86,121 @@ def complete_changes(pipeline: Pipeline, spark: SparkSession, ordered: DataFrame
         spark: session that does the work.
         ordered: the result of `order_records`, persisted.
         tick: tick of the log before these changes, which the tables must have reached.
+        held: ends when nobody asks for the changes any more.
+        most_here: of up to so many changes all that it takes comes to the driver; of more, only what
+            belongs to rows that take part in a change of key, whose stories belong together.
 
     Raises:
         CommitConflict: another run worked on the tables at the same time.
     """
-    wanted = LACKS_VALUES
+    wanted = f"NOT {UNSOUND} AND {LACKS_VALUES}"
     if not pipeline.traits.completes_log:
         wanted += " AND (previous_keys IS NOT NULL OR change_kind = 'insert')"
-    asked = _ids(ordered.where(wanted))
-    if not asked:
+    found = _measure(ordered, wanted)
+    if not found.lacking:
         return ordered
-    moves = ordered.where("previous_keys IS NOT NULL").select("table_name", "keys", "previous_keys").collect()
-    links = [((row[0], row[1]), (row[0], row[2])) for row in moves]
-    rows = list(_rows(_of_ids(spark, ordered, connected(asked, links))))
+    batch = _Batch(Lookup(pipeline, spark, tick, found.columns), held, wanted, found, most_here)
+    if not found.unsound:
+        return _complete(batch, ordered)
+    # What goes to quarantine did not happen, as far as others are concerned.
+    sound = ordered.where(f"NOT {UNSOUND}")
+    return _complete(batch, sound).unionByName(ordered.where(UNSOUND))
+
+
+def _complete(batch: _Batch, ordered: DataFrame) -> DataFrame:
+    lookup, found = batch.lookup, batch.found
+    pipeline, spark, tick = lookup.pipeline, lookup.spark, lookup.tick
+    links = _links(ordered)
+    asked = ordered.where(batch.wanted).select(*ROW_ID).dropna().distinct()
+    if found.changes <= batch.most_here or not pipeline.traits.completes_log:
+        ids = connected(_collect(asked), links)
+        return _completed(spark, ordered, _resolve_here(pipeline, spark, ordered, ids, tick))
+    few = found.lacking <= FEW_ROWS
+    if not links:
+        return complete_apart(lookup, ordered, batch.held, is_few=few)
+    moving = ids_frame(spark, {row_id for link in links for row_id in link})
+    ids = connected(_collect(asked.join(moving, list(ROW_ID), "left_semi")), links)
+    done = _resolve_here(pipeline, spark, ordered, ids, tick)
+    moved = ids_frame(spark, ids)
+    here = _completed(spark, ordered.join(moved, list(ROW_ID), "left_semi"), done)
+    others = ordered.join(moved, list(ROW_ID), "left_anti")
+    return here.unionByName(complete_apart(lookup, others, batch.held, is_few=few))
+
+
+def _measure(ordered: DataFrame, wanted: str) -> _Lacking:
+    lacking = F.expr(wanted)
+    rows = (
+        ordered.groupBy("table_name")
+        .agg(
+            F.count(F.lit(1)).alias("changes"),
+            F.count_if(lacking).alias("lacking"),
+            F.count_if(F.col(UNSOUND)).alias("unsound"),
+            F.flatten(F.collect_set(F.when(lacking, F.col("unavailable_columns")))).alias("columns"),
+        )
+        .collect()
+    )
+    return _Lacking(
+        sum(row["changes"] for row in rows),
+        sum(row["lacking"] for row in rows),
+        sum(row["unsound"] for row in rows),
+        {row["table_name"]: frozenset(row["columns"]) for row in rows if row["lacking"]},
+    )
+
+
+def _links(ordered: DataFrame) -> list[tuple[RowId, RowId]]:
+    moves = ordered.where("previous_keys IS NOT NULL").select(*ROW_ID, "previous_keys").collect()
+    return [((row[0], row[1]), (row[0], row[2])) for row in moves]
+
+
+def _collect(ids: DataFrame) -> set[RowId]:
+    return {(row[0], row[1]) for row in ids.collect()}
+
+
+def _resolve_here(
+    pipeline: Pipeline, spark: SparkSession, ordered: DataFrame, ids: Collection[RowId], tick: int
+) -> list[tuple[Any, ...]]:
+    """Return ordinal, values and what is left unresolved of the changes of some rows that lack values."""
+    rows = _rows(ordered, ids)
     changes = [row.change for row in rows]
-    found = look_up_rows(pipeline, spark, needed_rows(changes), tick)
-    stored = _without_unresolved(pipeline, spark, changes, found)
+    stored = _look_up(pipeline, spark, changes, tick)
     resolution = resolve(changes, stored, _departed(pipeline, spark, rows, stored))
-    completed = [
-        (row.ordinal, row.with_nulls(done), list(done.unavailable))
+    return [
+        (row.ordinal, row.logged.values_of(done), list(done.unavailable))
         for row, done in zip(rows, resolution.changes, strict=True)
         if row.change.unavailable
     ]
-    return _completed(spark, ordered, completed)
 
 
-def _without_unresolved(
-    pipeline: Pipeline, spark: SparkSession, changes: Sequence[RowChange], found: StoredRows
-) -> StoredRows:
-    """Return stored rows without the values that are unresolved themselves, which the tables have as NULL."""
-    asked = {(change.table, column) for change in changes for column in change.unavailable}
-    doubtful = [
-        row_id
-        for row_id, values in found.items()
-        if values is not None and any((row_id[0], name) in asked and values[name] is None for name in values)
-    ]
+def _look_up(pipeline: Pipeline, spark: SparkSession, changes: Sequence[RowChange], tick: int) -> StoredRows:
+    """Return what the tables have of the rows in which a value may be found; None where there is no row.
+
+    A value that is unresolved itself, which the table has as NULL, is not among the values.
+    """
+    asked, keys = defaultdict[str, set[str]](set), defaultdict[str, list[str]](list)
+    for change in changes:
+        asked[change.table].update(change.unavailable)
+    needed = needed_rows(changes)
+    for table, key in sorted(needed):
+        keys[table].append(key)
+    lookup = Lookup(pipeline, spark, tick, asked)
+    found: dict[RowId, Values | None] = dict.fromkeys(needed)
+    doubtful: list[RowId] = []
+    for table, wanted in keys.items():
+        rows = lookup.rows(table, F.broadcast(spark.createDataFrame(pa.table({"keys": wanted}))))
+        for row in rows.collect() if rows is not None else ():
+            found[table, row["keys"]] = read_members(row["new_values"])
+            if row[LACKS]:
+                doubtful.append((table, row["keys"]))
+    return _without_unresolved(lookup, found, doubtful)
+
+
+def _without_unresolved(lookup: Lookup, found: StoredRows, doubtful: Sequence[RowId]) -> StoredRows:
     if not doubtful:
         return found
-    log = spark.table(pipeline.lake.spark_system_table(LOG))
-    unknown = {
-        ((row[0], row[1]), row[2]) for row in unresolved_values(_of_ids(spark, log, doubtful)).collect()
-    }
+    unresolved = lookup.unresolved(ids_frame(lookup.spark, doubtful))
+    unknown = {((row[0], row[1]), row[2]) for row in unresolved.collect()}
     return {
-        row_id: None
-        if values is None
-        else {name: value for name, value in values.items() if (row_id, name) not in unknown}
+        row_id: values and {name: value for name, value in values.items() if (row_id, name) not in unknown}
         for row_id, values in found.items()
     }
 
@@ -123,8 +215,7 @@ def _departed(
     movers = _movers(rows, stored)
     if not movers:
         return {}
-    log = spark.table(pipeline.lake.spark_system_table(LOG))
-    former = list(_rows(_of_ids(spark, log, movers)))
+    former = _rows(spark.table(pipeline.lake.spark_system_table(LOG)), movers)
     found: dict[RowId, Values] = {}
     for row_id, order_key in movers.items():
         told = [
@@ -153,45 +244,22 @@ def _movers(rows: Sequence[_Row], stored: StoredRows) -> Mapping[RowId, str]:
     return found
 
 
-def _ids(frame: DataFrame) -> set[RowId]:
-    return {(row[0], row[1]) for row in frame.select("table_name", "keys").distinct().collect()}
-
-
-def _of_ids(spark: SparkSession, ordered: DataFrame, ids: Iterable[RowId]) -> DataFrame:
-    """Return the changes of some rows, and the truncates of their tables."""
-    listed = sorted(ids)
-    names = pa.table({"id_table": [name for name, _ in listed], "id_keys": [keys for _, keys in listed]})
-    known = F.broadcast(spark.createDataFrame(names.to_pandas()))
-    is_same = (F.col("table_name") == F.col("id_table")) & (
-        (F.col("keys") == F.col("id_keys")) | (F.col("change_kind") == "truncate")
-    )
-    return ordered.join(known, is_same, "left_semi").select(*_TAKEN).orderBy("ordinal")
-
-
-def _rows(frame: DataFrame) -> Iterator[_Row]:
-    for row in frame.toLocalIterator():
-        named: Values | None = json.loads(row["new_values"]) if row["new_values"] is not None else None
-        unavailable = tuple(row["unavailable_columns"] or ())
-        values = named and {name: value for name, value in named.items() if name not in unavailable}
-        change = RowChange(
-            table=row["table_name"],
-            key=row["keys"] or "",
-            mod_type=ModType(row["change_kind"].upper()),
-            new_values=values,
-            unavailable=unavailable,
-            previous_key=row["previous_keys"],
-            is_whole_row=row["is_whole_row"] or bool(unavailable),
-        )
-        nulls = tuple(name for name in unavailable if name in (named or {}))
-        yield _Row(row["ordinal"], change, row["order_key"] or "", nulls)
+def _rows(log: DataFrame, ids: Collection[RowId]) -> list[_Row]:
+    """Return the changes of some rows, and the truncates of their tables, in the order of the log."""
+    if not ids:
+        return []
+    changes = changes_of(log, ids_frame(log.sparkSession, ids), {name for name, _ in ids})
+    told = changes.select(*_TAKEN).orderBy("ordinal").toArrow()
+    return [
+        _Row(line["ordinal"], LoggedChange.of(line), line["order_key"] or "") for line in told.to_pylist()
+    ]
 
 
 def _completed(spark: SparkSession, ordered: DataFrame, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
+    if not rows:
+        return ordered
     columns = list(zip(*rows, strict=True))
-    done = spark.createDataFrame(
-        pa.table(dict(zip(_COMPLETED.names, columns, strict=True)), _COMPLETED).to_pandas(),
-        "done_ordinal bigint, done_values string, done_unavailable array<string>",
-    )
+    done = spark.createDataFrame(pa.table(list(map(list, columns)), schema=_COMPLETED))
     joined = ordered.join(F.broadcast(done), F.col("ordinal") == F.col("done_ordinal"), "left")
     is_done = F.col("done_ordinal").isNotNull()
     nothing_left = F.size("done_unavailable") == 0

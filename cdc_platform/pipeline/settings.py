@@ -24,7 +24,9 @@ class MaintenanceSettings:
         minor_every_ticks: ticks between two compactions of small files.
         expire_every_ticks: how many snapshots must be old enough before they are expired.
         small_file_bytes: files below it are rewritten by a minor compaction.
-        keep_snapshots_s: how long every snapshot, and with it every cut, stays readable.
+        keep_every_cut_s: how long every cut stays readable; of the time before, one a minute does, and
+            beyond an hour one each quarter of an hour.
+        keep_snapshots_s: how long any cut stays readable.
         keep_snapshots: how many of the newest snapshots stay whatever their age.
         major_deleted_fraction: share of a table's rows that may be deleted ones before the
             large files are rewritten too.
@@ -33,6 +35,7 @@ class MaintenanceSettings:
     minor_every_ticks: int = 6
     expire_every_ticks: int = 120
     small_file_bytes: int = 8 * 1024 * 1024
+    keep_every_cut_s: float = 600
     keep_snapshots_s: float = 24 * 3600
     keep_snapshots: int = 50
     major_deleted_fraction: float = 0.2

@@ -141,8 +141,9 @@ def read_status(pipeline: Pipeline) -> Status:
 
 def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
     found = {}
+    gone = {name for name, known in pipeline.schema_history.tables.items() if known.is_dropped}
     for name, plan in load_plans(pipeline.lake).items():
-        if cut is None or name not in cut.tables:
+        if name not in gone and (cut is None or name not in cut.tables):
             progress = read_progress(pipeline.lake.table(name), plan)
             found[name] = CopyStatus(
                 plan.number, plan.position_micros, len(plan.pieces), len(progress.done), progress.rows

@@ -1,49 +1,79 @@
 """Single rows of the tables as they were after a tick, with their values as the log writes them."""
 
-import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
 
-import pandas as pd
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.commits import BRANCH, head, read_mark
+from cdc_platform.lake.lake import LOG
 from cdc_platform.model.names import quote_spark
-from cdc_platform.model.resolution import RowId, Values
 from cdc_platform.model.table_options import DELETED, keeps_deleted
 from cdc_platform.model.table_schema import ARRAY, ColumnType, TableSchema
+from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.pipeline.branch import contains, finished_head
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.spark.some_rows import changes_of
 from cdc_platform.spark.typed import ORDINAL, type_changes
+from cdc_platform.spark.unresolved import unresolved_values
 
-_NUMBER: Final = "__number"
+LACKS: Final = "lacks_values"
+"""Whether any of the columns that were asked for is NULL: of some the log tells that nobody knows them."""
 
 
-def look_up_rows(
-    pipeline: Pipeline, spark: SparkSession, ids: Iterable[RowId], tick: int
-) -> Mapping[RowId, Values | None]:
-    """Return the values of rows by column, as the log writes them; None where the table has no such row.
+@dataclass(frozen=True)
+class Lookup:
+    """Where values are looked for.
 
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
-        ids: the rows.
         tick: tick of the log that the tables must have reached; one that has not is brought there.
+        columns: the columns that are asked for, by table, by their names in the source.
     """
-    by_table: defaultdict[str, list[str]] = defaultdict(list)
-    for table, key in sorted(ids):
-        by_table[table].append(key)
-    known = {schema.name for schema in pipeline.tables}
-    found: dict[RowId, Values | None] = dict.fromkeys(ids)
-    for table, keys in by_table.items():
-        version = _version(pipeline, spark, table, tick) if table in known else None
-        if version is not None:
-            found |= _read_rows(pipeline, spark, pipeline.stored(table), keys, version)
-    return found
+
+    pipeline: Pipeline
+    spark: SparkSession
+    tick: int
+    columns: Mapping[str, Collection[str]]
+
+    def rows(self, table: str, keys: DataFrame) -> DataFrame | None:
+        """Return values of rows of one table; None where the table has no version of the tick.
+
+        Args:
+            table: the source table.
+            keys: the rows' `keys`, distinct; a table is not moved to those that are broadcast.
+
+        Returns:
+            `table_name`, `keys`, `new_values` (a JSON object of the columns that the table has) and
+            `lacks_values`; no row for one that the table does not have.
+        """
+        pipeline = self.pipeline
+        known = any(schema.name == table for schema in pipeline.tables)
+        version = _version(pipeline, self.spark, table, self.tick) if known else None
+        if version is None:
+            return None
+        schema = pipeline.stored(table)
+        reader = self.spark.read.option("versionAsOf", str(version.snapshot_id))
+        rows = reader.table(pipeline.lake.spark_table(table))
+        if keeps_deleted(schema):
+            rows = rows.where(~F.col(DELETED))
+        there, asked = {name.lower() for name in rows.columns}, self.columns[table]
+        values = [
+            column
+            for column in schema.value_columns
+            if column.source_name in asked and column.name.lower() in there
+        ]
+        return _joined(rows, _typed_keys(keys, schema), schema, values)
+
+    def unresolved(self, ids: DataFrame) -> DataFrame:
+        """Return those values of rows that nobody knows, as `table_name`, `keys` and `column_name`."""
+        log = self.spark.table(self.pipeline.lake.spark_system_table(LOG))
+        return unresolved_values(changes_of(log, ids, self.columns))
 
 
 def _version(pipeline: Pipeline, spark: SparkSession, table: str, tick: int) -> Snapshot | None:
@@ -60,58 +90,52 @@ def _version(pipeline: Pipeline, spark: SparkSession, table: str, tick: int) -> 
     return head(found)
 
 
-def _read_rows(
-    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, keys: list[str], version: Snapshot
-) -> dict[RowId, Values | None]:
-    wanted = _typed_keys(spark, schema, keys)
-    rows = spark.read.option("versionAsOf", str(version.snapshot_id)).table(
-        pipeline.lake.spark_table(schema.name)
-    )
-    if keeps_deleted(schema):
-        rows = rows.where(~F.col(DELETED))
-    there = {name.lower() for name in rows.columns}
-    values = [column for column in schema.value_columns if column.name.lower() in there]
+def _joined(
+    rows: DataFrame, keys: DataFrame, schema: TableSchema, values: Collection[SourceColumn]
+) -> DataFrame:
     same = [
         F.col(quote_spark(column.name)).eqNullSafe(F.col(f"__key_{number}"))
         for number, column in enumerate(schema.key_columns)
     ]
-    joined = rows.join(F.broadcast(wanted), same)
-    texts = [
-        _text(F.col(quote_spark(column.name)), column.type).alias(f"v{n}") for n, column in enumerate(values)
-    ]
-    found: dict[RowId, Values | None] = {}
-    for row in joined.select(_NUMBER, *texts).collect():
-        told = {column.source_name: _value(row[f"v{n}"], column.type) for n, column in enumerate(values)}
-        found[(schema.name, keys[row[_NUMBER]])] = told
-    return found
+    stored = {column.source_name: F.col(quote_spark(column.name)) for column in values}
+    texts = [_text(stored[column.source_name], column.type).alias(column.source_name) for column in values]
+    told = F.to_json(F.struct(*texts), {"ignoreNullFields": "false"}) if texts else F.lit("{}")
+    lacks = F.lit(False)
+    for value in stored.values():
+        lacks |= value.isNull()
+    return rows.join(keys, same).select(
+        F.lit(schema.name).alias("table_name"),
+        F.col(ORDINAL).alias("keys"),
+        told.alias("new_values"),
+        lacks.alias(LACKS),
+    )
 
 
-def _typed_keys(spark: SparkSession, schema: TableSchema, keys: list[str]) -> DataFrame:
-    """Return the key columns of key texts, each with the number of its text."""
-    listed = spark.createDataFrame(pd.DataFrame({"keys": keys, "ordinal": range(len(keys))}))
+def _typed_keys(keys: DataFrame, schema: TableSchema) -> DataFrame:
+    """Return the key columns of key texts, each beside its text."""
     nothing = F.lit(None).cast("string")
-    log = listed.withColumns(
-        {
-            "change_kind": F.lit("delete"),
-            "new_values": nothing,
-            "is_whole_row": F.lit(True),
-            "transaction_id": nothing,
-            "commit_timestamp": nothing.cast("timestamp"),
-        }
+    log = keys.select(
+        "keys",
+        F.col("keys").alias("ordinal"),
+        F.lit("delete").alias("change_kind"),
+        nothing.alias("new_values"),
+        F.lit(True).alias("is_whole_row"),
+        nothing.alias("transaction_id"),
+        nothing.cast("timestamp").alias("commit_timestamp"),
     )
     typed = type_changes(log, TableSchema(schema.name, schema.key_columns), has_patches=False)
     named = [
         F.col(quote_spark(column.name)).alias(f"__key_{number}")
         for number, column in enumerate(schema.key_columns)
     ]
-    return typed.select(*named, F.col(ORDINAL).alias(_NUMBER))
+    return typed.select(*named, ORDINAL)
 
 
 def _text(value: Column, column_type: ColumnType) -> Column:
-    """Return a value as text that casts to itself."""
+    """Return a value as text that casts to itself, or as an array of such texts."""
     if column_type.code == ARRAY and column_type.element is not None:
         element = column_type.element
-        return F.to_json(F.transform(value, lambda item: _text(item, element)))
+        return F.transform(value, lambda item: _text(item, element))
     if column_type.code in {"BYTES", "PROTO"}:
         # Spark breaks the text into lines.
         return F.translate(F.base64(value), "\r\n", "")
@@ -120,9 +144,3 @@ def _text(value: Column, column_type: ColumnType) -> Column:
     if column_type.code == "DATETIME":
         return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
     return value.cast("string")
-
-
-def _value(text: str | None, column_type: ColumnType) -> Any:
-    if text is None:
-        return None
-    return json.loads(text) if column_type.code == ARRAY else text

@@ -11,7 +11,7 @@ from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.simulator.schema import Schema, SimColumn, SimTable
 from cdc_platform.simulator.settings import Dialect
 from cdc_platform.simulator.transactions import Change, Mod, Row, Transaction
-from cdc_platform.simulator.values import json_text, json_writer
+from cdc_platform.simulator.values import json_text, json_writer, type_fields
 from cdc_platform.simulator.wire import FALSE, NULL, TRUE, list_value, string_value
 
 _HIGH: Final = 0x963D1AF435FB3E79
@@ -239,7 +239,7 @@ def _shown(table: SimTable, slots: tuple[int, ...]) -> list[tuple[int, SimColumn
 
 
 def _type_text(column: SimColumn) -> str:
-    return json.dumps(column.type.to_fields(), separators=(",", ":"))
+    return json.dumps(type_fields(column.type), separators=(",", ":"))
 
 
 def _offset_timestamp(micros: int) -> str:

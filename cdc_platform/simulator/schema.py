@@ -11,8 +11,8 @@ from typing import Final
 from cdc_platform.errors import SettingError
 from cdc_platform.model.records import ValueCaptureType
 from cdc_platform.model.table_schema import ColumnType
-from cdc_platform.simulator.settings import SchemaChange, SchemaChangeKind, SimulatorSettings
-from cdc_platform.simulator.values import in_dialect
+from cdc_platform.simulator.settings import Dialect, SchemaChange, SchemaChangeKind, SimulatorSettings
+from cdc_platform.simulator.values import PROTO_NAMES, UNKNOWN, in_dialect
 
 ACCOUNTS: Final = "accounts"
 TRANSFERS: Final = "transfers"
@@ -39,14 +39,8 @@ _ADDED_TABLE: Final = {"id": "STRING", "text": "STRING", "number": "INT64"}
 _REQUIRED: Final = frozenset({"owner", "balance", "from_account", "to_account", "amount"})
 _SCALARS: Final = (
     *("BOOL", "INT64", "FLOAT32", "FLOAT64", "NUMERIC", "STRING", "BYTES", "DATE", "TIMESTAMP"),
-    *("JSON", "UUID", "INTERVAL"),
+    *("JSON", "UUID", "INTERVAL", UNKNOWN),
 )
-_ALL_TYPES_COLUMNS: Final = {
-    "id": "INT64",
-    "part": "STRING",
-    **{f"c_{code.lower()}": code for code in _SCALARS},
-    **{f"a_{code.lower()}": f"ARRAY<{code}>" for code in _SCALARS},
-}
 
 
 # Compared by identity: they are keys of caches that every record looks at.
@@ -170,11 +164,19 @@ def _first_schema(settings: SimulatorSettings) -> Schema:
         accounts, transfers = bank_tables(bank)
         layouts += [(accounts, _ACCOUNT_COLUMNS, 1), (transfers, _TRANSFER_COLUMNS, 1)]
     if settings.all_types:
-        layouts.append((ALL_TYPES, _ALL_TYPES_COLUMNS, 2))
+        layouts.append((ALL_TYPES, _typed_columns(settings.dialect), 2))
     if settings.document_bytes:
         layouts.append((DOCUMENTS, {"document_id": "INT64", "body": "STRING"}, 1))
     tables = [_table(number, *layout, settings) for number, layout in enumerate(layouts)]
     return Schema(0, 0, {table.name: table for table in tables}, settings.value_capture_type)
+
+
+def _typed_columns(dialect: Dialect) -> dict[str, str]:
+    """Return a column of every type that the dialect has, and an array of it."""
+    codes = (*_SCALARS, *(PROTO_NAMES if dialect is Dialect.GOOGLESQL else ()))
+    scalars = {f"c_{code.lower()}": code for code in codes}
+    arrays = {f"a_{code.lower()}": f"ARRAY<{code}>" for code in codes}
+    return {"id": "INT64", "part": "STRING", **scalars, **arrays}
 
 
 def _table(

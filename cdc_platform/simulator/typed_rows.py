@@ -10,7 +10,7 @@ from typing import Any, Final
 from cdc_platform.model.table_schema import ARRAY, ColumnType
 from cdc_platform.simulator.schema import SimTable
 from cdc_platform.simulator.transactions import Key, Row
-from cdc_platform.simulator.values import Cell
+from cdc_platform.simulator.values import UNKNOWN, Cell
 
 _NULL, _SPECIAL, _HALF = 0.2, 0.3, 0.5
 _LONGEST_ARRAY: Final = 4
@@ -87,4 +87,7 @@ _MAKERS: Final[dict[str, Callable[[random.Random], Cell]]] = {
     "JSON": _json,
     "UUID": _uuid,
     "INTERVAL": _interval,
+    "ENUM": lambda dice: dice.randrange(-1, 5),
+    "PROTO": lambda dice: dice.randbytes(dice.randrange(9)),
+    UNKNOWN: lambda dice: dice.choice([True, 7, -1.5, "", "null", "[1]", _text(dice)]),
 }

@@ -22,7 +22,16 @@ STRING: Final = ColumnType("STRING")
 TIMESTAMP: Final = ColumnType("TIMESTAMP")
 JSON: Final = ColumnType("JSON")
 
-_GOOGLESQL_NAMES: Final = {"STRING": "STRING(MAX)", "BYTES": "BYTES(MAX)"}
+PROTO_NAMES: Final = {"PROTO": "bank.Card", "ENUM": "bank.Tier"}
+"""Full names of the messages that columns of these types hold."""
+UNKNOWN: Final = "HOLOGRAM"
+"""A type that Spanner may have one day, and no reader knows."""
+
+_GOOGLESQL_NAMES: Final = {
+    "STRING": "STRING(MAX)",
+    "BYTES": "BYTES(MAX)",
+    **{code: f"{code}<{name}>" for code, name in PROTO_NAMES.items()},
+}
 _POSTGRESQL_NAMES: Final = {
     "BOOL": "boolean",
     "INT64": "bigint",
@@ -36,9 +45,12 @@ _POSTGRESQL_NAMES: Final = {
     "JSON": "jsonb",
     "UUID": "uuid",
     "INTERVAL": "interval",
+    UNKNOWN: "hologram",
 }
 _ANNOTATIONS: Final = {"NUMERIC": "PG_NUMERIC", "JSON": "PG_JSONB"}
 _ANNOTATION_CODES: Final = {"PG_NUMERIC": 2, "PG_JSONB": 3}
+_UNKNOWN_CODE: Final = 99
+"""Of the unknown type in messages: no version of the API has it."""
 _FLOAT32: Final = struct.Struct("<f")
 
 
@@ -73,10 +85,21 @@ def to_proto(column_type: ColumnType) -> Any:
     from google.cloud.spanner_v1.types import Type, TypeAnnotationCode, TypeCode
 
     annotation = TypeAnnotationCode(_ANNOTATION_CODES.get(column_type.annotation or "", 0))
-    found = Type(code=TypeCode[column_type.code], type_annotation=annotation)
+    code = _UNKNOWN_CODE if column_type.code == UNKNOWN else TypeCode[column_type.code]
+    name = PROTO_NAMES.get(column_type.code, "")
+    found = Type(code=code, type_annotation=annotation, proto_type_fqn=name)
     if column_type.element is not None:
         found.array_element_type = to_proto(column_type.element)
     return found
+
+
+def type_fields(column_type: ColumnType) -> dict[str, Any]:
+    """Return the type as change records describe it."""
+    fields = column_type.to_fields()
+    if column_type.element is not None:
+        fields["array_element_type"] = type_fields(column_type.element)
+    name = PROTO_NAMES.get(column_type.code)
+    return fields if name is None else {**fields, "proto_type_fqn": name}
 
 
 def plain(column_type: ColumnType, cell: Cell) -> Plain:
@@ -156,4 +179,6 @@ _CONVERTERS: Final[dict[str, Callable[[Cell], Plain]]] = {
     "FLOAT64": _float64,
     "STRING": _text,
     "BYTES": _base64,
+    "PROTO": _base64,
+    UNKNOWN: lambda cell: cell,
 }

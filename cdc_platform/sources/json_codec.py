@@ -1,7 +1,7 @@
 """JSON by msgspec, several times as fast as the standard library, which judges what msgspec does not take."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +10,12 @@ _WRITER: Final = msgspec.json.Encoder(enc_hook=str)
 _SLOW_WRITER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
 Parser = Callable[[str | bytes], Any]
+Members = Mapping[str, msgspec.Raw]
+"""The members of a JSON object; the value of each is the text that it is written as."""
+NULL: Final = msgspec.Raw(b"null")
 
 
 def parser_of(number: Callable[[str], Any], constant: Callable[[str], Any]) -> Parser:
@@ -48,3 +53,16 @@ def write(value: Any) -> str:
         return _WRITER.encode(value).decode()
     except UnicodeEncodeError:
         return _SLOW_WRITER.encode(value)
+
+
+def read_members(text: str) -> dict[str, msgspec.Raw]:
+    """Return the members of a JSON object, whose values stay as they are written."""
+    try:
+        return _MEMBERS.decode(text)
+    except _REFUSALS:
+        return {name: msgspec.Raw(json.dumps(value).encode()) for name, value in json.loads(text).items()}
+
+
+def write_members(members: Members) -> str:
+    """Return the JSON of an object whose values are written already."""
+    return _WRITER.encode(members).decode()

@@ -7,6 +7,7 @@ from typing import Final
 
 from cdc_platform.errors import JarsUnavailable
 from cdc_platform.lake.settings import CATALOG, HIDDEN_NAMES, LakeSettings, is_secret
+from cdc_platform.spark.class_archive import archive_options
 from cdc_platform.spark.settings import POSTGRESQL_DRIVER, SparkSettings
 
 RUNTIME: Final = "org.apache.iceberg:iceberg-spark-runtime"
@@ -60,7 +61,7 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
     return {
         "spark.master": spark.master,
         "spark.driver.memory": spark.driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
+        "spark.driver.extraJavaOptions": _java_options(spark),
         # Spark's workers would otherwise run the first python3 of the PATH.
         "spark.pyspark.python": sys.executable,
         **PROCESS,
@@ -70,6 +71,11 @@ def spark_config(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:
         **_catalog(lake),
         **{name: value for name, value in spark.conf.items() if not is_secret(name)},
     }
+
+
+def _java_options(spark: SparkSettings) -> str:
+    options = f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"
+    return f"{options} {archive_options()}".rstrip() if spark.class_archive else options
 
 
 def launch_secrets(spark: SparkSettings, lake: LakeSettings) -> dict[str, str]:

@@ -24,10 +24,10 @@ def check_java() -> int:
     Raises:
         JavaMissing: there is none, or it is too old.
     """
-    home = os.environ.get("JAVA_HOME")
-    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if program is None or not Path(program).exists():
-        place = f"in JAVA_HOME, which is {home} (no file {program})" if home else "on the PATH"
+    program = find_java()
+    if program is None:
+        home = os.environ.get("JAVA_HOME")
+        place = f"in JAVA_HOME, which is {home} (no file {_of_home(home)})" if home else "on the PATH"
         raise JavaMissing(f"No Java was found {place}. {ADVICE}")
     version = _major_version(program)
     if version < OLDEST_JAVA:
@@ -35,9 +35,23 @@ def check_java() -> int:
     return version
 
 
-def _major_version(program: str) -> int:
+def find_java() -> Path | None:
+    """Return the program that Spark's launcher runs; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return _of_home(home) if _of_home(home).exists() else None
+    found = shutil.which("java")
+    return Path(found) if found is not None else None
+
+
+def _of_home(home: str) -> Path:
+    return Path(home) / "bin" / "java"
+
+
+def _major_version(program: Path) -> int:
     try:
-        answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603  the program is the user's own Java
+        command = [str(program), "-version"]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603  the user's own Java
     except (OSError, subprocess.SubprocessError) as error:
         raise JavaMissing(f"Java does not run: {program} ({error}). {ADVICE}") from error
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)

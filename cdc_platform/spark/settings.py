@@ -26,6 +26,7 @@ class SparkSettings:
         conf: further Spark settings; they win over the platform's own.
         ship_package: whether this package is sent to the workers; None means where they are other machines
             than the driver's.
+        class_archive: whether Java keeps Spark's classes in the user's cache, for the next start.
     """
 
     master: str = "local[2]"
@@ -37,6 +38,7 @@ class SparkSettings:
     # Without a representation: it may hold credentials, and settings may end up in a traceback.
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     ship_package: bool | None = None
+    class_archive: bool = True
 
     @property
     def address(self) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from cdc_platform_tests.cluster.object_store import BUCKET, REGION, ObjectStore, is_installed, object_store
-from cdc_platform_tests.java_options import SHORT_LIVED
+from cdc_platform_tests.java_options import mapped_options
 from cdc_platform_tests.servers.postgresql import postgresql, postgresql_programs
 
 DEFS: Final = """\
@@ -91,7 +91,6 @@ LOCAL_SPARK: Final = {
     "python": "python",
     "events": "events",
     "cores": "2",
-    "java_options": SHORT_LIVED,
 }
 
 
@@ -121,7 +120,8 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
 def write_defs(folder: Path, services: Services, **changes: str | Path) -> Path:
     """Write the pipeline's file into a folder."""
     store = {"bucket": BUCKET, "region": REGION, "endpoint": services.store.endpoint}
-    values = {**NO_SOURCE, **LOCAL_SPARK, **store, "uri": services.uri, **changes}
+    spark = {**LOCAL_SPARK, "java_options": mapped_options()}
+    values = {**NO_SOURCE, **spark, **store, "uri": services.uri, **changes}
     path = folder / "defs.yaml"
     path.write_text(DEFS.format(**values), encoding="utf-8")
     return path

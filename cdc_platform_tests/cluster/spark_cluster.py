@@ -10,7 +10,7 @@ from typing import Final
 
 import pyspark
 
-from cdc_platform_tests.java_options import SHORT_LIVED
+from cdc_platform_tests.java_options import mapped_options
 from cdc_platform_tests.programs import Program, free_port, start_command
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent
@@ -86,7 +86,7 @@ def spark_cluster(folder: Path, secret: str) -> Iterator[SparkCluster]:
     environment |= {
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"{SHORT_LIVED} {PRIVATE}",
+        "SPARK_DAEMON_JAVA_OPTS": f"{mapped_options()} {PRIVATE}",
         "_SPARK_AUTH_SECRET": secret,
     }
     with ExitStack() as stack:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_platform.cli import main
-from cdc_platform.commands.simulate import parse_faults
+from cdc_platform.commands.simulate import parse_faults, to_settings
 from cdc_platform.errors import SettingError
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.simulator.hours import Hours
@@ -84,6 +84,28 @@ def test_faults_by_name() -> None:
         parse_faults("stalled,typhoon")
 
 
+def test_every_fault_may_be_asked_for() -> None:
+    """Each fault has a name that is taken and told by the help, and an unknown one is told all of them."""
+    told = CliRunner().invoke(main, ["simulate", "--faults", "typhoon"]).stderr
+    told_by_help = "".join(CliRunner().invoke(main, ["simulate", "--help"]).stdout.split())
+
+    assert [(fault,) for fault in Fault] == [parse_faults(fault.value) for fault in Fault]
+    assert all(fault.value in told for fault in Fault)
+    assert all(fault.value in told_by_help for fault in Fault)
+    assert Fault.EXPIRED not in PASSING_FAULTS
+
+
+def test_the_stall_is_as_long_as_asked_for() -> None:
+    """Its seconds are a setting of the simulator; without the option there are five."""
+    command = main.commands["simulate"]
+    stalls = [
+        to_settings(command.make_context("simulate", options).params).stall_s
+        for options in ([], ["--faults", "stalled", "--stall", "0.5"])
+    ]
+
+    assert stalls == [5.0, 0.5]
+
+
 @pytest.mark.parametrize(("option", "value"), [("--age", "5"), ("--origin", "2026-01-31T08:00:00Z")])
 def test_begin_of_a_history_that_is_there_is_refused(tmp_path: Path, option: str, value: str) -> None:
     """A state file's history began when it began; an option that says otherwise is named."""
@@ -111,7 +133,8 @@ def test_bad_options_are_said(options: tuple[str, str], problem: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["--rate", "--age", "--partition-life", "--schema-changes-every", "--fault-probability"]
+    "option",
+    ["--rate", "--age", "--partition-life", "--schema-changes-every", "--fault-probability", "--stall"],
 )
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1"])
 def test_numbers_without_meaning_are_said(option: str, value: str) -> None:

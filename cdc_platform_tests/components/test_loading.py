@@ -13,8 +13,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_the_example_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example of the repository is a pipeline named bank with two tables."""
-    monkeypatch.setenv("SPANNER_EMULATOR_HOST", "localhost:9010")
+    """The example of the repository is a pipeline named bank with two tables, and never a real Spanner."""
+    monkeypatch.delenv("SPANNER_EMULATOR_HOST", raising=False)
     settings = load_settings(EXAMPLES / "bank" / "defs.yaml")
     assert (settings.name, settings.tables) == ("bank", ("accounts", "transfers"))
     assert change_stream_of(settings).emulator_host == "localhost:9010"

@@ -29,6 +29,7 @@ from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.history import column_types_json
 
 Change = tuple[SchemaChange, str | None, int | None]
+Window = tuple[list[Sighting], Look | None]
 
 
 def notes(**values: str) -> TableSchema:
@@ -41,16 +42,16 @@ def look(micros: int, *tables: TableSchema, is_exact: bool = True, **options: st
     return Look(micros, tables, {}, options, is_exact)
 
 
-def sighting(micros: int, schema: TableSchema, *, is_whole: bool = True) -> Sighting:
+def sighting(micros: int, schema: TableSchema, *, is_whole: bool = True, is_sure: bool = False) -> Sighting:
     """Return what a record of a table with these columns says."""
     columns = parse_column_types(
         column_types_json(schema, frozenset(column.name for column in schema.value_columns))
     )
     assert columns is not None
-    return Sighting(micros, columns, is_whole)
+    return Sighting(micros, columns, is_whole, is_sure)
 
 
-def follow(*windows: tuple[list[Sighting], Look | None]) -> tuple[SchemaHistory, list[SchemaEvent]]:
+def follow(*windows: Window) -> tuple[SchemaHistory, list[SchemaEvent]]:
     """Return the history and all events of windows on the table `notes`, each of which is a tick."""
     history, events = SchemaHistory(), list[SchemaEvent]()
     for tick, (seen, looked) in enumerate(windows, start=1):
@@ -254,7 +255,9 @@ def test_only_what_spanner_converts_is_converted(old: str, new: str, expected: b
 def test_rare_types_may_be_spelled_differently() -> None:
     """A type without a code in the records is the one that the information schema names."""
     assert same_type(ColumnType("TYPE_CODE_UNSPECIFIED"), ColumnType("UUID"))
+    assert same_type(ColumnType("ARRAY", ColumnType("HOLOGRAM")), ColumnType("ARRAY", ColumnType("hologram")))
     assert not same_type(ColumnType("STRING"), ColumnType("JSON"))
+    assert not same_type(ColumnType("ARRAY", ColumnType("STRING")), ColumnType("ARRAY", ColumnType("JSON")))
 
 
 def test_what_is_left_out_is_told_and_remembered() -> None:
@@ -276,6 +279,13 @@ def test_what_is_left_out_is_told_and_remembered() -> None:
         describe_findings(first)
     )
     assert stream_exclusions(SchemaHistory()) == Exclusion()
+
+
+def test_types_that_nobody_knows_are_findings() -> None:
+    """A column that is kept as text, since this version does not know its type, is named with the type."""
+    history, _ = follow(([], look(5, notes(text="STRING(9)", shape="ARRAY<HOLOGRAM>"))))
+    (told,) = describe_findings(history)
+    assert told.startswith("`notes`: the column `shape` has the type ARRAY<HOLOGRAM>")
 
 
 def test_the_history_is_the_fold_of_its_events() -> None:

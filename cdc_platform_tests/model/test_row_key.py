@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.errors import RowNotFound
-from cdc_platform.model.row_key import KeyColumn, parse_key
+from cdc_platform.model.row_key import NANOSECOND_TEXT, KeyColumn, parse_key
 
 PART = KeyColumn("part", "string")
 
@@ -45,6 +45,7 @@ def first_of_two(kind: str, first_json: str) -> Any:
         ("date", "2024-02-29", None),
         ("timestamptz", "2026-01-31T08:00:00.5Z", None),
         ("timestamptz", "2026-01-31T09:00:00+01:00", None),
+        (NANOSECOND_TEXT, "2026-01-31T09:00:00.5+01:00", "2026-01-31T08:00:00.500000000Z"),
     ],
 )
 def test_a_value_is_encoded_by_its_type(kind: str, text: str, expected: Any) -> None:
@@ -106,6 +107,7 @@ def test_a_value_in_json_is_encoded_by_its_type(kind: str, first_json: str, expe
         ("timestamptz", "2026-01-31T08:00:00"),
         ("timestamptz", "2026-13-31T08:00:00Z"),
         ("timestamptz", "0001-01-01T00:00:00+01:00"),
+        (NANOSECOND_TEXT, "yesterday"),
     ],
 )
 def test_what_is_no_value_of_the_type_is_refused(kind: str, text: str) -> None:
@@ -161,6 +163,7 @@ def test_a_part_of_a_key_is_refused(text: str) -> None:
         ("decimal(38, 9)", "1.50", "1.5"),
         ("decimal(38, 9)", "0e5", "0"),
         ("timestamptz", "2026-01-31T09:00:00+01:00", "2026-01-31T08:00:00.000000Z"),
+        (NANOSECOND_TEXT, "2026-01-31T08:00:00.500000000Z", "2026-01-31T09:00:00.5+01:00"),
         ("long", "007", 7),
         ("int", "-7", "-7"),
     ],

@@ -1,12 +1,14 @@
 """Initial copies: rows as of a moment, from which the stream takes over exactly."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from pyiceberg.table import Table
 
 from cdc_platform.errors import AccessDenied, LakeError, SourceNotFound
 from cdc_platform.lake.copies import COPY_BRANCH, load_plans, read_progress
@@ -223,7 +225,7 @@ def test_an_expired_copy_begins_anew(spark: "SparkSession", session_lake: LakeSe
 def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Its copy ends; made anew, the table has the rows that it has got since, and the others went on."""
+    """Its copy ends and is removed; made anew, it has the rows that it has got since; others went on."""
     pipeline = bank_of(session_lake, 60, ACCOUNTS, TRANSFERS)
     source = source_of(pipeline)
     source.look_at = lambda micros: Look(micros, source.schemas, {}, {})
@@ -233,13 +235,27 @@ def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
     source.schemas, source.rows_at = (TRANSFERS,), _gone
     feed(pipeline, NOW + 10, _booked(ModType.DELETE, NOW + 10))
     assert {"transfers"} == set(_cut(step(pipeline, spark)).tables)
+    files = file_names(found_table(pipeline, "accounts"))
+    assert any(file.endswith(".parquet") for file in files)
+    (note,) = step(pipeline, spark)[0].notes
+    assert (
+        note == "The source has dropped `accounts` before its copy was complete: what was copied is removed."
+    )
     assert step(pipeline, spark)[0] == copy.NOTHING_COPIED
+    assert (pipeline.lake.table("accounts"), read_status(pipeline).copies) == (None, {})
+    assert [file for file in files if Path(file).exists()] == []
 
     source.schemas = (ACCOUNTS, TRANSFERS)
     feed(pipeline, NOW + 20, opening(1, 7, NOW + 20))
     assert {"accounts", "transfers"} == set(_cut(step(pipeline, spark)).tables)
     assert balances(pipeline) == {1: 7}
     assert check_fold(pipeline, spark, EVERYTHING).passed
+
+
+def file_names(table: Table) -> list[str]:
+    """Return the files of a table's folder."""
+    folder = Path(table.location().removeprefix("file:"))
+    return [str(file) for file in folder.rglob("*") if file.is_file()]
 
 
 def _booked(mod_type: ModType, micros: int) -> RawRow:

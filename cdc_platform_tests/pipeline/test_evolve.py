@@ -1,5 +1,6 @@
 """Tables follow the source's schema, wherever it changes, whatever dies meanwhile."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -157,6 +158,50 @@ def test_two_runs_meet_one_schema_change(spark: "SparkSession", session_lake: La
     for at_cut in (None, first.cut):
         rebuild_table(pipeline, spark, "notes", at_cut)
         assert source.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, source, START + 3 * STEP)
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+
+
+def test_columns_made_anew_as_they_were_have_no_older_values(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Dropped and added again with the same type, across ticks or within one: NULL, as in the source."""
+    source = Source(columns=dict.fromkeys("abcd", "STRING"))
+    pipeline = follow(session_lake, source)
+    whole, patch = ValueCaptureType.NEW_ROW, ValueCaptureType.NEW_VALUES
+
+    def step(*deeds: Callable[[], None]) -> None:
+        for deed in deeds:
+            deed()
+        source.end_step()
+
+    def drop(name: str) -> Callable[[], None]:
+        return lambda: source.alter("drop", name, "")
+
+    def add(name: str) -> Callable[[], None]:
+        return lambda: source.alter("add", name, "STRING")
+
+    def write(key: str, number: int, capture: ValueCaptureType, *named: str) -> Callable[[], None]:
+        return lambda: source.write(key, number, capture, named)
+
+    step(*(write(key, int(key), whole) for key in "123"))
+    step(drop("a"), write("3", 4, patch, "d"))
+    for end in (0, 1):
+        read_until(pipeline, START + end * STEP, source)
+        run_steps(pipeline, spark)
+    # In the next tick `a` comes back, `b` changes its place, and a row tells that `c` was away.
+    step(add("a"), drop("b"), write("1", 6, patch, "d"))
+    step(add("b"), drop("c"), write("2", 8, whole, "d"))
+    step(add("c"), write("1", 9, patch, "a", "c"))
+    end = START + 4 * STEP
+    read_until(pipeline, end, source)
+    run_steps(pipeline, spark)
+
+    assert source.typed_rows_at(end) == live_rows(pipeline, source, end)
+    assert [row["b"] for row in live_rows(pipeline, source, end)] == [None, None, None]
+    stored = sorted(rows_of(pipeline, "notes"), key=lambda row: int(row["id"]))
+    assert [row["b__string"] for row in stored] == ["v1", "v2", "v3"]
+    rebuild_table(pipeline, spark, "notes")
+    assert source.typed_rows_at(end) == live_rows(pipeline, source, end)
     assert check_fold(pipeline, spark, EVERYTHING).passed
 
 

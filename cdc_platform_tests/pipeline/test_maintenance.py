@@ -8,6 +8,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.commits import fact, head, read_mark
+from cdc_platform.lake.cut_states import cut_states
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.maintenance import compact_small_files
@@ -111,17 +112,32 @@ def test_a_table_with_unpublished_changes_is_left_alone(
 
 
 @pytest.mark.integration
-def test_expiry_forgets_old_cuts_and_no_progress(spark: "SparkSession", session_lake: LakeSettings) -> None:
+@pytest.mark.parametrize(
+    ("keep_snapshots_s", "is_first_kept"),
+    [
+        (0, False),  # no old cut stays
+        (86_400, True),  # of each minute the first one does
+    ],
+)
+def test_expiry_forgets_old_cuts_and_no_progress(
+    spark: "SparkSession", session_lake: LakeSettings, keep_snapshots_s: int, is_first_kept: bool
+) -> None:
     """With the shortest retention, ticks go on after expiry and nothing is read or applied twice."""
-    pipeline = with_maintenance(bank_pipeline(session_lake), keep_snapshots_s=0, keep_snapshots=10)
-    for number in range(1, 12):
+    changes = {"keep_every_cut_s": 0, "keep_snapshots_s": keep_snapshots_s, "keep_snapshots": 10}
+    pipeline = with_maintenance(bank_pipeline(session_lake), **changes)
+    for number in range(1, 16):
         feed_tick(pipeline, number)
         run_steps(pipeline, spark)
     assert maintain_lake(pipeline, spark, thorough=True).expired_files > 0
-    feed_tick(pipeline, 12)
+    states = cut_states(pipeline.lake)
+    assert is_first_kept == states[0].is_readable
+    assert not all(state.is_readable for state in states)
+    if is_first_kept:
+        assert expected_balances(1) == balances(pipeline, states[0].cut.tables["accounts"])
+    feed_tick(pipeline, 16)
     run_steps(pipeline, spark)
-    assert expected_balances(12) == balances(pipeline)
-    assert len(rows_of(pipeline, "transfers")) == 11
+    assert expected_balances(16) == balances(pipeline)
+    assert len(rows_of(pipeline, "transfers")) == 15
     records = [(row["record_id"], row["mod_ordinal"]) for row in log_rows(pipeline)]
     assert sorted(set(records)) == sorted(records)
 

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,8 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.model.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
 from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.pipeline.explain import explain_row
+from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.spanner.batches import to_batch
 from cdc_platform.sources.spanner.columns import to_arrow
@@ -25,6 +27,7 @@ from cdc_platform_tests.pipelines import (
     START,
     feed,
     found_table,
+    log_rows,
     make_pipeline,
     quarantined_rows,
     run_steps,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 WARNINGS: Final = {check.name for check in CHECKS if check.is_warning}
+WITH_OLD: Final = (ValueCaptureType.OLD_AND_NEW_VALUES, ValueCaptureType.NEW_ROW_AND_OLD_VALUES)
 NULL: Final[Forms] = (None, None)
 FormRow = dict[str, Forms]
 CLOCK: Final = itertools.count(1)
@@ -73,6 +77,8 @@ class Writer:
 
     dialect: Dialect
     rows: dict[str, dict[str, FormRow]] = field(default_factory=dict)
+    old: dict[str, dict[str, JsonValue]] = field(default_factory=dict)
+    """What records of updates and deletes tell of before, by transaction."""
 
     def write(
         self, table: TableSchema, mod: ModType, capture: ValueCaptureType, row: FormRow, *named: str
@@ -82,25 +88,29 @@ class Writer:
         values = {column.name: row.get(column.name, NULL) for column in table.value_columns}
         stored = self.rows.setdefault(table.name, {})
         identity = json.dumps([form for form, _ in keys.values()])
+        before = stored.get(identity, {})
         if mod is ModType.DELETE:
             del stored[identity]
-            new: Mapping[str, Forms] = {}
+            new, old = FormRow(), before
         elif mod is ModType.UPDATE:
-            values = {**stored[identity], **{name: values[name] for name in named}}
+            values = {**before, **{name: values[name] for name in named}}
             stored[identity] = {**keys, **values}
             new = values if capture.update_is_whole_row else {name: values[name] for name in named}
+            old = {name: before[name] for name in named}
         else:
-            stored[identity], new = {**keys, **values}, values
-        shown = {name: form for name, (form, _) in new.items() if name not in keys}
-        return self._record(table, mod, capture, {name: form for name, (form, _) in keys.items()}, shown)
+            stored[identity], new, old = {**keys, **values}, values, FormRow()
+        parts = (keys, *(_without(keys, part) for part in (new, old if capture in WITH_OLD else {})))
+        record = self._record(table, mod, capture, [_in_records(part) for part in parts])
+        if mod is not ModType.INSERT:
+            self.old[str(record["server_transaction_id"])] = _in_records(parts[2])
+        return record
 
     def _record(
         self,
         table: TableSchema,
         mod: ModType,
         capture: ValueCaptureType,
-        keys: Mapping[str, JsonValue],
-        new: Mapping[str, JsonValue],
+        parts: Sequence[Mapping[str, JsonValue]],
     ) -> RawRow:
         number = next(CLOCK)
         fields: dict[str, Any] = {
@@ -110,7 +120,7 @@ class Writer:
             "is_last_record_in_transaction_in_partition": True,
             "table_name": table.name,
             "column_types": [],
-            "mods": [{"keys": keys, "new_values": new, "old_values": {}}],
+            "mods": [dict(zip(("keys", "new_values", "old_values"), parts, strict=True))],
             "mod_type": mod.value,
             "value_capture_type": capture.value,
             "number_of_records_in_transaction": 1,
@@ -144,6 +154,14 @@ class Writer:
             for column in table.columns
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=table_arrow_schema(table))
+
+
+def _without(keys: FormRow, row: FormRow) -> FormRow:
+    return {name: forms for name, forms in row.items() if name not in keys}
+
+
+def _in_records(row: FormRow) -> dict[str, JsonValue]:
+    return {name: form for name, (form, _) in row.items()}
 
 
 def told_type(column_type: ColumnType) -> dict[str, Any]:
@@ -206,6 +224,35 @@ def later_records(writer: Writer) -> Iterator[RawRow]:
         yield writer.write(keys_table(writer.dialect), mod, capture, {**row, "v": ("old", "old")}, "v")
 
 
+def key_of_each_type(dialect: Dialect) -> Iterator[FormRow]:
+    """Yield, of the keys that are updated and not deleted, one for each type."""
+    kept = list(key_rows(dialect))[::2]
+    for case in key_cases(dialect):
+        yield next(row for row in kept if row[case.name] != kept[0][case.name])
+
+
+def assert_explained(pipeline: Pipeline, writer: Writer) -> None:
+    """Make sure that rows are found by keys of every type, as people write them."""
+    table = keys_table(writer.dialect)
+    for row in key_of_each_type(writer.dialect):
+        typed = [row[column.name][1] for column in table.key_columns]
+        told = explain_row(pipeline, table.name, json.dumps(typed)).to_dict()
+        assert [change["kind"] for change in told["changes"]] == ["insert", "update"], typed
+        assert told["values"] == {"v": "old"}, typed
+
+
+def assert_old_values(pipeline: Pipeline, writers: Mapping[Dialect, Writer]) -> None:
+    """Compare what the log has of the values before with what the records told."""
+    told = {key: values for writer in writers.values() for key, values in writer.old.items()}
+    found = {
+        row["transaction_id"]: json.loads(row["old_values"] or "{}")
+        for row in log_rows(pipeline)
+        if row["change_kind"] != "insert"
+    }
+    assert told == found
+    assert any(told.values())
+
+
 def test_every_type_arrives_as_the_source_has_it(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """From the bytes of records to tables that equal plain reads: inserts, updates, patches and deletes."""
     writers = {dialect: Writer(dialect) for dialect in Dialect}
@@ -230,6 +277,9 @@ def test_every_type_arrives_as_the_source_has_it(spark: "SparkSession", session_
     assert [
         (name, found.summary) for name, found in verdicts.items() if not found.passed and name not in WARNINGS
     ] == []
+    assert_old_values(pipeline, writers)
+    for writer in writers.values():
+        assert_explained(pipeline, writer)
     for name, (table, writer) in tables.items():
         expected = writer.batch(table)
         assert expected.num_rows > 10

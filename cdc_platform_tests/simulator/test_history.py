@@ -12,14 +12,18 @@ from hypothesis import strategies as st
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.records import ValueCaptureType
+from cdc_platform.model.table_schema import ColumnType
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.simulator.history import History
 from cdc_platform.simulator.history_file import transaction_line
 from cdc_platform.simulator.hours import BLOCK_MICROS, LEASE_BLOCKS, Hours
 from cdc_platform.simulator.places import place
-from cdc_platform.simulator.settings import SchemaChange, SchemaChangeKind, SimulatorSettings
+from cdc_platform.simulator.settings import Dialect, SchemaChange, SchemaChangeKind, SimulatorSettings
 from cdc_platform.simulator.transactions import Mod
+from cdc_platform.simulator.values import spanner_type, type_fields
+from cdc_platform.sources.spanner.settings import Dialect as SourceDialect
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated, data_of, follow, simulated
+from cdc_platform_tests.type_cases import type_cases
 
 SETTINGS = st.builds(
     SimulatorSettings,
@@ -270,3 +274,32 @@ def test_numbers_are_finite(name: str) -> None:
     changed: dict[str, Any] = {name: float("nan")}
     with pytest.raises(SettingError, match=rf"`{name}` must be a finite number, but is: nan"):
         SimulatorSettings(**changed)
+
+
+@pytest.mark.parametrize("dialect", list(Dialect))
+def test_the_table_of_all_types_has_them(dialect: Dialect) -> None:
+    """It has every type of its dialect and arrays of each, and one that no reader knows."""
+    database = simulated(20, rate=30, accounts=20, all_types=True, dialect=dialect)
+    table = database.history.schemas.at(ORIGIN).tables["all_types"]
+    parse = ColumnType.from_spanner_type
+    if dialect is Dialect.POSTGRESQL:
+        parse = ColumnType.from_postgresql_type
+    told = {column.name: type_fields(column.type) for column in table.columns}
+    rows = database.history.rows_at(table.number, database.now_micros).values()
+
+    own = {"PROTO", "ENUM"} if dialect is Dialect.GOOGLESQL else set()
+    codes = {column.type.code.upper() for column in table.value_columns}
+    assert codes == {case.type.code.upper() for case in type_cases(SourceDialect(dialect.value))} | own
+    assert [
+        column.name for column in table.columns if not parse(spanner_type(column.type, dialect)).is_known
+    ] == [
+        "c_hologram",
+        "a_hologram",
+    ]
+    assert all(any(row[column.slot] is not None for row in rows) for column in table.columns)
+    if dialect is Dialect.GOOGLESQL:
+        assert told["c_proto"] == {"code": "PROTO", "proto_type_fqn": "bank.Card"}
+        assert told["a_enum"] == {
+            "code": "ARRAY",
+            "array_element_type": {"code": "ENUM", "proto_type_fqn": "bank.Tier"},
+        }

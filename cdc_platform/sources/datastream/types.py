@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from cdc_platform.model.table_schema import ARRAY, DECIMAL, PG_NUMERIC, ColumnType
+from cdc_platform.model.table_schema import ARRAY, DECIMAL, NO_VALUES, PG_NUMERIC, ColumnType
 
 
 class Kind(StrEnum):
@@ -56,7 +56,7 @@ class Kind(StrEnum):
     """Nothing but NULL was seen, and there is no schema."""
 
 
-UNKNOWN_TYPE: Final = ColumnType("NULL")
+UNKNOWN_TYPE: Final = ColumnType(NO_VALUES)
 """Type of a column of which only NULL was seen, in a file without a schema: it says nothing."""
 
 _COLUMN_TYPES: Final = {

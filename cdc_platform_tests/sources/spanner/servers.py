@@ -1,7 +1,7 @@
 """Servers of Spanner's API for the suite that all of them must pass: the simulator and the emulator."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -240,27 +240,35 @@ def spanner_settings(simulator: Simulator) -> SpannerSettings:
 @contextmanager
 def open_on_emulator(host: str, dialect: Dialect) -> Iterator[Server]:
     """Yield a new database on the emulator, with the same stream and a few transactions."""
+    definitions = GOOGLESQL_DDL if dialect is Dialect.GOOGLESQL else POSTGRESQL_DDL
+    with new_on_emulator(host, f"behaviour-{dialect}", dialect, definitions) as server:
+        created = datetime.now(UTC)
+        _write_some(server.database)
+        assert server.now() > created
+        yield server
+
+
+@contextmanager
+def new_on_emulator(host: str, name: str, dialect: Dialect, definitions: Sequence[str]) -> Iterator[Server]:
+    """Yield a new database on the emulator, whose change stream has no records yet."""
     from google.cloud.spanner_admin_database_v1.types import DatabaseDialect
 
-    bank = BankSettings(host, database=f"behaviour-{dialect}")
+    bank = BankSettings(host, database=name)
     with open_client(bank) as client:
         create_instance(bank, client)
         is_googlesql = dialect is Dialect.GOOGLESQL
         database = client.instance(bank.instance).database(
             bank.database,
-            ddl_statements=GOOGLESQL_DDL if is_googlesql else (),
+            ddl_statements=definitions if is_googlesql else (),
             database_dialect=DatabaseDialect.GOOGLE_STANDARD_SQL
             if is_googlesql
             else DatabaseDialect.POSTGRESQL,
         )
-        created = datetime.now(UTC)
         database.create().result(300)
         if not is_googlesql:
-            database.update_ddl(POSTGRESQL_DDL).result(300)
+            database.update_ddl(definitions).result(300)
         server = Server(EMULATOR, dialect, host, database, 0)
         server.created_micros = from_datetime(server.now())
-        _write_some(database)
-        assert server.now() > created
         yield server
 
 

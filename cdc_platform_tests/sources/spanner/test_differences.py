@@ -3,16 +3,20 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import pytest
 
-from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.model.timestamps import from_datetime, to_rfc3339
 from cdc_platform.simulator.settings import Dialect
 from cdc_platform_tests.server_fixtures import SERVERS, Told
-from cdc_platform_tests.sources.spanner.servers import SIMULATOR, children_of, data_of, micros
+from cdc_platform_tests.sources.spanner.servers import SIMULATOR, children_of, data_of, micros, read_all
+from cdc_platform_tests.sources.spanner.valued_servers import open_valued_on_emulator, open_valued_simulator
 
 pytestmark = pytest.mark.integration
+
+MANY_DIGITS: Final = 10
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,43 @@ def sends_after_token(told: Told) -> str:
     whole = messages(told, token, start)
     resumed = messages(told, token, start, bytes(whole[-1].resume_token))
     return "everything again" if values_in(resumed) == values_in(whole) else str(values_in(resumed))
+
+
+def values_of(told: Told, column: str) -> list[Any]:
+    """Return the values of a column of the table of awkward values, where it has one."""
+    new = (mod["new_values"] for record in told.data for mod in record["mods"])
+    return [row[column] for row in new if row.get(column) is not None]
+
+
+def floats_as_texts(told: Told) -> set[str]:
+    """Return the texts that stand for what JSON has no number for."""
+    return {value for value in values_of(told, "c_float64") if isinstance(value, str)}
+
+
+def has_digits_of_seconds(told: Told) -> bool:
+    """Return whether a timestamp column tells more than seconds."""
+    return any("." in value for value in values_of(told, "c_timestamp"))
+
+
+def has_four_digits_of_years(told: Told) -> bool:
+    """Return whether years before 1000 have leading zeros."""
+    return all(re.match(r"\d{4}-", value) for value in values_of(told, "c_timestamp"))
+
+
+def nulls_in_arrays(told: Told) -> set[Any]:
+    """Return what stands for NULL among the elements of an array of INT64."""
+    elements = {element for value in values_of(told, "a_int64") for element in value}
+    return {element for element in elements if element is None or not element.lstrip("-").isdigit()}
+
+
+def counts_transactions(told: Told) -> bool:
+    """Return whether ids of transactions are small numbers that count them."""
+    return all(len(record["server_transaction_id"]) < MANY_DIGITS for record in told.data)
+
+
+def has_system_transactions(told: Told) -> bool:
+    """Return whether a transaction is Spanner's own, such as of a TTL."""
+    return any(record["is_system_transaction"] for record in told.data)
 
 
 def messages(told: Told, token: str, start_micros: int, resume_token: bytes = b"") -> list[Any]:
@@ -144,6 +185,83 @@ DIFFERENCES: Final = {
         (Dialect.POSTGRESQL,),
     ),
 }
+
+
+OF_VALUES: Final = {
+    "NaN and the infinities": Difference(
+        {"NaN", "Infinity", "-Infinity"},
+        set(),
+        "simulator",
+        "Spanner's API writes them as texts, as in results of queries. The emulator's records have null.",
+        floats_as_texts,
+    ),
+    "digits of a second in timestamp columns": Difference(
+        True,
+        False,
+        "simulator",
+        "Spanner's TIMESTAMP has nanoseconds. The emulator's records have whole seconds.",
+        has_digits_of_seconds,
+    ),
+    "years before 1000 in timestamp columns": Difference(
+        True,
+        False,
+        "simulator",
+        "RFC 3339 has four digits. The emulator leaves out leading zeros.",
+        has_four_digits_of_years,
+    ),
+    "NULL among elements of an array": Difference(
+        {None},
+        {"NULL"},
+        "simulator",
+        "Spanner's documentation: arrays may hold NULL. The emulator writes a text, which is no INT64.",
+        nulls_in_arrays,
+    ),
+    "ids of transactions": Difference(
+        False,
+        True,
+        "simulator",
+        "Spanner's documentation: they are globally unique, and any text. The emulator counts them.",
+        counts_transactions,
+    ),
+    "system transactions": Difference(
+        True,
+        False,
+        "simulator",
+        "Spanner's documentation of TTL: deletes are system transactions. The emulator expires nothing.",
+        has_system_transactions,
+    ),
+}
+"""What only shows in the table of awkward values."""
+
+
+@pytest.fixture(scope="module")
+def valued(request: pytest.FixtureRequest) -> Callable[[str, Dialect], Told]:
+    """What returns all records of a server with awkward values."""
+
+    @cache
+    def tell(name: str, dialect: Dialect) -> Told:
+        opened = (
+            open_valued_simulator(dialect)
+            if name == SIMULATOR
+            else open_valued_on_emulator(request.getfixturevalue("emulator"), dialect)
+        )
+        with opened as server:
+            now_micros = from_datetime(server.now())
+            return Told(server, read_all(server, now_micros), now_micros)
+
+    return tell
+
+
+@pytest.mark.parametrize("behaviour", OF_VALUES)
+@pytest.mark.parametrize(("name", "dialect"), SERVERS)
+def test_differences_of_values(
+    valued: Callable[[str, Dialect], Told], name: str, dialect: Dialect, behaviour: str
+) -> None:
+    """Both servers still write values as the table says."""
+    difference = OF_VALUES[behaviour]
+    expected = difference.simulator if name == SIMULATOR else difference.emulator
+
+    assert expected == difference.observe(valued(name, dialect)), difference.why
 
 
 @pytest.mark.parametrize(

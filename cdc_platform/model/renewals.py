@@ -1,0 +1,73 @@
+"""Columns that were dropped and added again as they were: only the place where they stand tells of it.
+
+A column is always added behind all others, and nothing but a drop of columns ahead of it moves it.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from cdc_platform.model.evolution import ColumnHistory
+from cdc_platform.model.table_schema import TableSchema
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """A column that was made anew between two looks at the source.
+
+    ``before`` is where it stood at the first look, ``ahead`` are the columns that only since then stand
+    ahead of it.
+    """
+
+    before: int
+    ahead: frozenset[str]
+
+    def is_new(self, name: str, ordinals: Mapping[str, int]) -> bool:
+        """Whether a record is certainly of the new column, by the ordinals of the columns that it names."""
+        place = ordinals[name]
+        return place > self.before or any(ordinals.get(other, place) < place for other in self.ahead)
+
+
+def find_renewals(known: ColumnHistory, now: TableSchema) -> Mapping[str, Renewal]:
+    """Return the columns outside the key that cannot have been there all the time since the last look.
+
+    A column that was the last one, and is the last one again, is not found.
+    """
+    found: dict[str, Renewal] = {}
+    passed: list[str] = []
+    furthest, is_added = 0, False
+    for column in sorted(now.value_columns, key=lambda column: column.ordinal):
+        before = known.places.get(column.name)
+        if before is None:
+            is_added = is_added or not _may_be_old(known, column.name)
+        elif is_added or before < furthest:
+            is_added = True
+            found[column.name] = Renewal(before, _overtakers(known, passed, before))
+        else:
+            furthest = before
+        passed.append(column.name)
+    return found
+
+
+def find_old(known: ColumnHistory, now: TableSchema, renewed: Collection[str]) -> frozenset[str]:
+    """Return the columns that have certainly been there all the time since the last look.
+
+    Whatever records lacked of them meanwhile, the stream did not watch it.
+
+    Args:
+        known: the table as the last look has shown it, and records since.
+        now: the table as a look shows it.
+        renewed: what `find_renewals` has found.
+    """
+    columns = sorted(now.value_columns, key=lambda column: column.ordinal)
+    there = [column.name for column in columns if column.name in known.places and column.name not in renewed]
+    # Made anew, each would stand behind the last one of them.
+    return frozenset(there[:-1])
+
+
+def _overtakers(known: ColumnHistory, passed: list[str], before: int) -> frozenset[str]:
+    return frozenset(name for name in passed if known.places.get(name, before) >= before)
+
+
+def _may_be_old(known: ColumnHistory, name: str) -> bool:
+    """Whether a column that the last look did not show may have stood there already."""
+    return name in known.unwatched or known.live(name) is not None

@@ -1,0 +1,39 @@
+"""Which past moments stay: all of the last minutes, and the fewer the longer ago."""
+
+from collections.abc import Iterable
+from typing import Final
+
+THINNED: Final = ((3600, 60), (None, 900))
+"""Of moments younger than so many seconds one stays in so many seconds; None is any age.
+
+The second period is a multiple of the first, so that the first moment of a quarter of an hour has always
+been the first of its minute.
+"""
+
+
+def kept_moments(
+    moments_micros: Iterable[int], now_micros: int, every_s: float, last_s: float
+) -> frozenset[int]:
+    """Return the moments that stay.
+
+    None of them has been given up before, but for the first of the quarter of an hour in which `last_s` ends.
+
+    Args:
+        moments_micros: microseconds since 1970.
+        now_micros: the present.
+        every_s: all moments of so many seconds stay, unless that is longer than `last_s`.
+        last_s: no older moment stays.
+    """
+    kept, taken = set[int](), set[tuple[int, int]]()
+    for moment_micros in sorted(moments_micros):
+        age_s = (now_micros - moment_micros) / 1_000_000
+        if age_s > last_s:
+            continue
+        if age_s > every_s:
+            period_s = next(period for limit, period in THINNED if limit is None or age_s <= limit)
+            place = (period_s, moment_micros // (period_s * 1_000_000))
+            if place in taken:
+                continue
+            taken.add(place)
+        kept.add(moment_micros)
+    return frozenset(kept)

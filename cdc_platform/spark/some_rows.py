@@ -1,0 +1,37 @@
+"""Changes of some rows only, with the truncates of their tables."""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.changes import ChangeKind
+from cdc_platform.model.resolution import RowId
+
+ROW_ID: Final = ("table_name", "keys")
+IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
+_IDS: Final = pa.schema([(name, pa.string()) for name in ROW_ID])
+
+
+def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
+    """Return rows' ids as `table_name` and `keys`, which go to every task whole."""
+    names, keys = [], []
+    for name, key in sorted(ids):
+        names.append(name)
+        keys.append(key)
+    return F.broadcast(spark.createDataFrame(pa.table([names, keys], schema=_IDS)))
+
+
+def changes_of(log: DataFrame, ids: DataFrame, tables: Collection[str]) -> DataFrame:
+    """Return the changes of some rows, and the truncates of their tables.
+
+    Args:
+        log: changes.
+        ids: distinct `table_name` and `keys`.
+        tables: the tables of these.
+    """
+    marked = log.join(ids.withColumn("is_asked", F.lit(True)), list(ROW_ID), "left")
+    is_truncate = F.expr(IS_TRUNCATE) & F.col("table_name").isin(*tables)
+    return marked.where(F.col("is_asked") | is_truncate).select(*log.columns)

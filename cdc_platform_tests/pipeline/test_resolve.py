@@ -1,0 +1,164 @@
+"""Large batches, which Spark's workers complete, come out as small ones, which the driver completes."""
+
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pytest
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.records import ModType
+from cdc_platform.model.resolution import RowChange
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.resolve import complete_changes
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings import FilesInput
+from cdc_platform_tests.model.test_resolution import LARGE, Database
+from cdc_platform_tests.pipeline.test_datastream import sync
+from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+COLUMNS: Final = {"id": "bigint", "a": "integer", "big": "text"}
+KEYS: Final = 30
+UNSEEN: Final = 20
+"""From this key on, nobody has seen the large value."""
+ORDERED: Final = pa.schema(
+    [
+        ("table_name", pa.string()),
+        ("change_kind", pa.string()),
+        ("transaction_id", pa.string()),
+        ("keys", pa.string()),
+        ("previous_keys", pa.string()),
+        ("new_values", pa.string()),
+        ("unavailable_columns", pa.list_(pa.string())),
+        ("is_whole_row", pa.bool_()),
+        ("ordinal", pa.int64()),
+        ("order_key", pa.string()),
+        ("unsound", pa.bool_()),
+    ]
+)
+
+
+def rows_before(table: str) -> Iterator[str]:
+    """Yield events of the rows that the tables have, of some without their large values."""
+    for number in range(KEYS):
+        op, big = ("r", LARGE[0]) if number < UNSEEN else ("u", DEFAULT_PLACEHOLDER)
+        place = {"table": table, "lsn": number, "sequence": json.dumps([str(number)] * 2)}
+        row = {"id": number, "a": 0, "big": big}
+        yield line(envelope(op, after=row, source=place), {"id": number}) + "\n"
+
+
+def pipeline_of(lake: LakeSettings, folder: Path, tables: Sequence[str], spark: "SparkSession") -> Pipeline:
+    """Return a pipeline whose tables have the rows, after one tick."""
+    (folder / "events.jsonl").write_text("".join(text for table in tables for text in rows_before(table)))
+    columns = dict.fromkeys((f"public.{table}" for table in tables), COLUMNS)
+    told = settings_with(input=FilesInput(str(folder)), strategy="enrich", columns=columns)
+    return sync(open_pipeline(PipelineSettings("resolve", told, lake)), spark)
+
+
+def played(dice: random.Random, *, moves: bool, truncates: bool) -> list[RowChange]:
+    """Return some changes of a table's rows."""
+    database = Database({number: {"a": 0, "big": LARGE[0]} for number in range(KEYS)})
+    for _ in range(120):
+        number = dice.randrange(KEYS + 5)
+        value = dice.choice([..., ..., ..., *LARGE, "short", None])
+        kind = dice.choices(["update", "insert", "delete", "move"], [12, 3, 3, 2 if moves else 0])[0]
+        if kind == "update":
+            database.update(number, value)
+        elif kind == "insert" and value is not ...:
+            database.insert(number, value)
+        elif kind == "delete":
+            database.delete(number)
+        elif kind == "move":
+            database.move(number, dice.randrange(KEYS + 5))
+        elif truncates and not dice.randrange(8):
+            database.truncate(number)
+    return database.changes
+
+
+def ordered_of(changes: Mapping[str, Sequence[RowChange]], dice: random.Random) -> list[dict[str, Any]]:
+    """Return changes of tables as the order of a tick has them, the tables' mixed."""
+    places = [name for name, told in changes.items() for _ in told]
+    dice.shuffle(places)
+    coming = {name: iter(told) for name, told in changes.items()}
+    return [
+        {
+            "table_name": name,
+            "change_kind": change.mod_type.lower(),
+            "transaction_id": f"of {ordinal}",
+            "keys": change.key.replace(" ", ""),
+            "previous_keys": change.previous_key and change.previous_key.replace(" ", ""),
+            "new_values": json.dumps(change.new_values) if change.new_values is not None else None,
+            "unavailable_columns": list(change.unavailable) or None,
+            "is_whole_row": not change.unavailable,
+            "ordinal": ordinal,
+            "order_key": f"{ordinal:09d}",
+            "unsound": False,
+        }
+        for ordinal, name in enumerate(places, start=1_000)
+        for change in [next(coming[name])]
+    ]
+
+
+def test_large_batches_are_completed_as_small_ones(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Whoever completes a batch, the values are the same, or unresolved, and nothing else of it changes."""
+    dice = random.Random(20261122)  # noqa: S311  a test's input, not a secret
+    tables = ("still", "moving", "emptied")
+    pipeline = pipeline_of(session_lake, tmp_path, tables, spark)
+    changes = {
+        f"public.{table}": played(dice, moves=table == "moving", truncates=table == "emptied")
+        for table in tables
+    }
+    rows = ordered_of(changes, dice)
+    ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
+    with ExitStack() as held:
+        here, apart = (
+            complete_changes(pipeline, spark, ordered, 1, held, most_here=most)
+            .orderBy("ordinal")
+            .toArrow()
+            .to_pylist()
+            for most in (len(rows), len(rows) - 1)
+        )
+    assert here == apart
+    same = ("table_name", "change_kind", "transaction_id", "keys", "previous_keys", "ordinal", "order_key")
+    assert [[row[name] for name in same] for row in rows] == [[row[name] for name in same] for row in apart]
+    lacking = [row["ordinal"] for row in rows if row["unavailable_columns"]]
+    left = {row["ordinal"]: row for row in apart if row["unavailable_columns"]}
+    assert 0 < len(left) < len(lacking) / 2
+    assert all(row["unavailable_columns"] == ["big"] and not row["is_whole_row"] for row in left.values())
+    assert all("big" not in json.loads(row["new_values"]) for row in left.values())
+    still = {row["keys"] for row in left.values() if row["table_name"] == "public.still"}
+    assert still <= {f'{{"id":{number}}}' for number in range(UNSEEN, KEYS)}
+
+
+@pytest.mark.parametrize("most_here", [10, 0])
+def test_what_goes_to_quarantine_tells_nothing(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, most_here: int
+) -> None:
+    """A value of a refused change gets into no other one, and a refused truncate takes no row away."""
+    pipeline = pipeline_of(session_lake, tmp_path, ["still"], spark)
+    key = json.dumps({"id": 1})
+    told = [
+        RowChange("public.still", key, ModType.UPDATE, {"id": 1, "a": 1, "big": "refused"}),
+        RowChange("public.still", "", ModType.TRUNCATE),
+        RowChange("public.still", key, ModType.UPDATE, {"id": 1, "a": 2}, ("big",)),
+    ]
+    rows = ordered_of({"public.still": told}, random.Random(1))  # noqa: S311  one table is not mixed
+    rows = [{**row, "unsound": not row["unavailable_columns"]} for row in rows]
+    ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
+    with ExitStack() as held:
+        done = complete_changes(pipeline, spark, ordered, 1, held, most_here=most_here)
+        found = done.orderBy("ordinal").toArrow().to_pylist()
+    assert rows[:2] == found[:2]
+    assert json.loads(found[2]["new_values"])["big"] == LARGE[0]
