@@ -1,9 +1,10 @@
 """Fixtures of the Spanner emulator."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -58,3 +59,19 @@ def make_bank(host: str, database: str, value_capture_type: str = "NEW_ROW") -> 
         bank.project, bank.instance, bank.database, bank.change_stream, emulator_host=host
     )
     return BankStream(bank, spanner)
+
+
+def change_schema(database: Any, definitions: Sequence[str], within_s: float) -> None:
+    """Change the schema of a database that is written to.
+
+    Spanner lets its transactions abort for that; the emulator refuses the change while one is open, all
+    of its statements at once.
+    """
+    from google.api_core.exceptions import FailedPrecondition
+    from google.api_core.retry import Retry
+
+    def is_refused_for_now(error: BaseException) -> bool:
+        return isinstance(error, FailedPrecondition) and "concurrent schema change" in str(error)
+
+    change = Retry(is_refused_for_now, initial=0.05, maximum=1.0, timeout=within_s)
+    change(lambda: database.update_ddl(definitions).result(within_s))()

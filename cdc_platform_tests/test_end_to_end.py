@@ -21,7 +21,7 @@ from cdc_platform.lake.lake import LOG, Lake
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline.follow import follow_source
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform_tests.emulator_fixtures import BankStream, make_bank, required
+from cdc_platform_tests.emulator_fixtures import BankStream, change_schema, make_bank, required
 from cdc_platform_tests.pipelines import CHECKS
 from cdc_platform_tests.programs import BANK, COMMAND_LINE, Program, running_demo, start
 from cdc_platform_tests.spark_fixtures import TEST_SPARK, require_java
@@ -139,11 +139,11 @@ def running_for_a_while(declared: Declared, chance: random.Random) -> Iterator[P
         yield program
 
 
-def change_schema(bank: BankSettings, number: int) -> None:
+def change_bank(bank: BankSettings, number: int) -> None:
     """Make one of the changes to the bank's tables, and write something that has it."""
     definitions, statement = CHANGES[number]
     with open_database(bank) as database:
-        database.update_ddl(list(definitions)).result(WITHIN_S)
+        change_schema(database, definitions, WITHIN_S)
         database.run_in_transaction(lambda transaction: transaction.execute_update(statement))
 
 
@@ -185,7 +185,7 @@ def test_killed_at_random_moments(spark: "SparkSession", session_lake: LakeSetti
         declared = declare(make_bank(emulator.host, NAME), tmp_path, session_lake)
         with writing_bank(declared):
             for number, end in enumerate((kill_at_random, stop_at_random, kill_at_random)):
-                change_schema(declared.bank, number)
+                change_bank(declared.bank, number)
                 end(declared, chance)
         pipeline = declared.open()
         catch_up(pipeline, spark)
