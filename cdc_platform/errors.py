@@ -30,6 +30,7 @@
     + CaptureStopped            the engine met something that it cannot convert or handle
   x OrderError                the log cannot be put in commit order
     + TransactionIncomplete     not as many records arrived as the transaction announced
+    + CheckFailed               a check of the log failed, and what it looked at is not published
   x LakeError                 a table of the lake could not be read or committed
     + CommitConflict            another run committed first (retry)
     + LakeAccessDenied          the credentials may not use the catalog or the object store
@@ -43,6 +44,7 @@
     + HeldRecordNotFound        no such record lies in quarantine
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -184,6 +186,18 @@ class TransactionIncomplete(OrderError):
             f"Transaction `{transaction_id}` has {seen} of {expected} records at the watermark. "
             "Nothing at or after it enters the change log or is published, since the tables would not equal "
             "the source. Report it with the transaction's raw records; to go on without it, begin a new lake."
+        )
+
+
+class CheckFailed(OrderError):
+    """Checks of the log failed; ``findings`` are what they found, by their names."""
+
+    def __init__(self, findings: Mapping[str, str]) -> None:
+        self.findings = findings
+        told = "; ".join(f"`{name}`: {summary}" for name, summary in findings.items())
+        super().__init__(
+            f"The log fails its checks, so nothing more of it is published: {told}. Readers keep the newest "
+            "cut. `cdc-platform check DEFS.yaml` looks at the whole log; report what it prints."
         )
 
 
