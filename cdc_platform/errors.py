@@ -35,6 +35,7 @@
     + CommitConflict            another run committed first (retry)
     + LakeAccessDenied          the credentials may not use the catalog or the object store
     + LakeUnreachable           the catalog or the object store does not answer (retry)
+    + LakeDamaged               the catalog, or a file that it names, is missing or unreadable
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
     + PipelineNotFound          no lake at the place, or the pipeline has never run there
@@ -219,6 +220,17 @@ class LakeUnreachable(LakeError):
     """The lake's catalog or its object store does not answer."""
 
     retryable = True
+
+
+class LakeDamaged(LakeError):
+    """The catalog, or a file of a table that it names, is missing or unreadable; ``place`` is which."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        super().__init__(
+            f"The lake is damaged, {place}: {problem}. Bring back the file from a copy, or name another lake "
+            "in the setting `lake.path`; it is built from what the source still has."
+        )
 
 
 class LakeFormatUnknown(LakeError):
