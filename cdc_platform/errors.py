@@ -30,10 +30,12 @@
     + CaptureStopped            the engine met something that it cannot convert or handle
   x OrderError                the log cannot be put in commit order
     + TransactionIncomplete     not as many records arrived as the transaction announced
+    + CheckFailed               a check of the log failed, and what it looked at is not published
   x LakeError                 a table of the lake could not be read or committed
     + CommitConflict            another run committed first (retry)
     + LakeAccessDenied          the credentials may not use the catalog or the object store
     + LakeUnreachable           the catalog or the object store does not answer (retry)
+    + LakeDamaged               the catalog, or a file that it names, is missing or unreadable
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
     + PipelineNotFound          no lake at the place, or the pipeline has never run there
@@ -43,6 +45,7 @@
     + HeldRecordNotFound        no such record lies in quarantine
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -187,6 +190,18 @@ class TransactionIncomplete(OrderError):
         )
 
 
+class CheckFailed(OrderError):
+    """Checks of the log failed; ``findings`` are what they found, by their names."""
+
+    def __init__(self, findings: Mapping[str, str]) -> None:
+        self.findings = findings
+        told = "; ".join(f"`{name}`: {summary}" for name, summary in findings.items())
+        super().__init__(
+            f"The log fails its checks, so nothing more of it is published: {told}. Readers keep the newest "
+            "cut. `cdc-platform check DEFS.yaml` looks at the whole log; report what it prints."
+        )
+
+
 class LakeError(CdcError):
     """A table of the lake could not be read or committed."""
 
@@ -205,6 +220,17 @@ class LakeUnreachable(LakeError):
     """The lake's catalog or its object store does not answer."""
 
     retryable = True
+
+
+class LakeDamaged(LakeError):
+    """The catalog, or a file of a table that it names, is missing or unreadable; ``place`` is which."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        super().__init__(
+            f"The lake is damaged, {place}: {problem}. Bring back the file from a copy, or name another lake "
+            "in the setting `lake.path`; it is built from what the source still has."
+        )
 
 
 class LakeFormatUnknown(LakeError):

@@ -41,7 +41,7 @@ class Running:
 
     sensor: bool = True
     poll_s: int = 3
-    follow_s: float = 60.0
+    follow_s: float = 600.0
     prove_every_s: float = 600.0
     owners: tuple[str, ...] = ()
 

@@ -9,7 +9,9 @@ from pydantic import Field
 from cdc_platform import metadata
 from cdc_platform.assets.events import merge_event, tick_events
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.assets.verdicts import describe_verdict
 from cdc_platform.claims import has_waiting_run
+from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.lake import CUT
 from cdc_platform.model.schemas import CUTS
 from cdc_platform.partitions import add_live_partitions
@@ -49,11 +51,12 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         description="The newest consistent point: a source position, and the snapshot of every table.\n\n"
         "Materialising it lets all readers of the tables see them at that position, and not before: a failed "
         "check of a layer above keeps it from happening. With `follow_s` the run goes on with whole ticks, "
-        "each of which is logged as a materialisation of every asset that it changed.",
+        "each of which is logged as a materialisation of every asset that it changed; every `check_every_s` "
+        "the checks of the log look at what is new, before it is published.",
     )
     def cut(
         context: dg.AssetExecutionContext, config: CutConfig
-    ) -> Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]:
+    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
         run = find_run(context, assets.run_key)
         yield from _merge_newcomers(context, assets, run)
         published = publish_cut(run.pipeline, run.spark)
@@ -89,15 +92,27 @@ def _merge_newcomers(
 
 def _follow(
     context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun, follow_s: float
-) -> Iterator[dg.AssetMaterialization]:
+) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
     wants_more = _until(context, assets.pipeline, follow_s)
     pause(run.pipeline.settings.idle_interval_s, wants_more)
-    for outcome in follow_source(
-        run.pipeline, run.spark, wants_more, lambda error: context.log.warning(str(error))
-    ):
-        lineage = trace_lineage(run.pipeline)
-        add_live_partitions(context.instance, assets.pipeline, lineage)
-        yield from tick_events(assets, run.pipeline, outcome, lineage)
+    evaluations: list[dg.AssetCheckEvaluation] = []
+    outcomes = follow_source(
+        run.pipeline,
+        run.spark,
+        wants_more,
+        tell=lambda error: context.log.warning(str(error)),
+        heard=lambda *found: evaluations.append(describe_verdict(assets, *found)),
+    )
+    try:
+        for outcome in outcomes:
+            yield from evaluations
+            evaluations.clear()
+            lineage = trace_lineage(run.pipeline)
+            add_live_partitions(context.instance, assets.pipeline, lineage)
+            yield from tick_events(assets, run.pipeline, outcome, lineage)
+    except CheckFailed:
+        yield from evaluations
+        raise
 
 
 def _until(context: dg.AssetExecutionContext, pipeline: str, follow_s: float) -> Callable[[], bool]:

@@ -6,15 +6,16 @@ import dagster as dg
 from dagster import AssetCheckExecutionContext, AssetCheckResult
 
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.assets.verdicts import THROUGH_TICK, check_key, describe_verdict
 from cdc_platform.claims import PROOF_TAG
 from cdc_platform.lake.commits import POSITION, TICK, Mark, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.cuts import cuts_since
 from cdc_platform.lake.lake import LOG
 from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope
 from cdc_platform.resources import find_run
 
-THROUGH_TICK: Final = "checked_through_tick"
 MOST_EVALUATIONS: Final = 20
 """How many evaluations back the last one that passed is looked for."""
 
@@ -26,29 +27,16 @@ def build_checks(assets: PipelineAssets) -> list[dg.AssetChecksDefinition]:
 
 def tick_checks(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
     """Return the checks that every run makes."""
-    return tuple(_check_key(assets, check) for check in checks_of(assets.traits) if check.every_tick)
+    return tuple(check_key(assets, check) for check in checks_of(assets.traits) if check.every_tick)
 
 
 def proofs(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
     """Return the checks that read whole tables, and are made now and then."""
-    return tuple(_check_key(assets, check) for check in checks_of(assets.traits) if not check.every_tick)
-
-
-def _check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
-    return dg.AssetCheckKey(_asset_key(assets, check), check.name)
-
-
-def _asset_key(assets: PipelineAssets, check: Check) -> dg.AssetKey:
-    return {
-        assets.raw.path[-1]: assets.raw,
-        assets.lineage.path[-1]: assets.lineage,
-        assets.log.path[-1]: assets.log,
-        assets.cut.path[-1]: assets.cut,
-    }[check.asset]
+    return tuple(check_key(assets, check) for check in checks_of(assets.traits) if not check.every_tick)
 
 
 def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefinition:
-    key = _check_key(assets, check)
+    key = check_key(assets, check)
 
     @dg.asset_check(
         asset=key.asset_key,
@@ -61,11 +49,12 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
         run = find_run(context, assets.run_key)
         mark = read_mark(run.pipeline.lake.system_table(LOG))
         verdict = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, check, key))
+        evaluation = describe_verdict(assets, check, verdict, mark.tick)
         return AssetCheckResult(
-            passed=verdict.passed,
-            severity=dg.AssetCheckSeverity.WARN if check.is_warning else dg.AssetCheckSeverity.ERROR,
-            description=verdict.summary,
-            metadata={**verdict.facts, THROUGH_TICK: mark.tick},
+            passed=evaluation.passed,
+            severity=evaluation.severity,
+            description=evaluation.description,
+            metadata=evaluation.metadata,
         )
 
     return invariant
@@ -100,9 +89,11 @@ def _seen_tick(record: object, *, must_pass: bool) -> int | None:
 
 
 def _mark_of(pipeline: Pipeline, tick: int) -> Mark | None:
-    """Return the position that the log had after a tick, None when its snapshot has expired."""
+    """Return the position that the log had after a tick, None when nothing tells it any more."""
     log = pipeline.lake.system_table(LOG)
     for snapshot in ancestors_of(log, head(log)):
         if fact(snapshot, TICK) == str(tick):
             return Mark(tick, int(fact(snapshot, POSITION) or 0), 0)
-    return None
+    # Cuts outlive the snapshots of the log.
+    cut = next((cut for cut in cuts_since(pipeline.lake, tick) if cut.tick == tick), None)
+    return Mark(tick, cut.position_micros, 0) if cut is not None else None

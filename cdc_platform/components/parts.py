@@ -132,9 +132,9 @@ class Runs(dg.Model, dg.Resolvable):
         float,
         says(
             "Seconds for which a run that the sensor asked for goes on with further ticks after "
-            "its first one; 0 means one tick a run."
+            "its first one; 0 means one tick a run. It ends early when somebody asks for another run."
         ),
-    ] = 60.0
+    ] = 600.0
     prove_every_s: Annotated[
         float,
         says(

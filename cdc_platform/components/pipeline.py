@@ -50,6 +50,13 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
         ),
     ] = 8
     idle_interval_s: Annotated[float, says("Seconds of rest after a tick that found nothing new.")] = 1.0
+    check_every_s: Annotated[
+        float,
+        says(
+            "While ticks follow each other, seconds between two looks of the checks at what is new in the "
+            "log, before it is published."
+        ),
+    ] = 60.0
     maintenance: Annotated[Maintenance, says("How the lake is kept fast.")] = Field(
         default_factory=Maintenance
     )
@@ -90,6 +97,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
             },
             read_tasks=self.read_tasks,
             idle_interval_s=self.idle_interval_s,
+            check_every_s=self.check_every_s,
             maintenance=MaintenanceSettings(**self.maintenance.model_dump()),
             **self.own_settings(),
         )

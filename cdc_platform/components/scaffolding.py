@@ -29,7 +29,7 @@ _OPTIONS: Final = """\
 
   # runs:
   #   Seconds for which a run goes on with further ticks; 0 means one tick a run.
-  #   follow_s: 60
+  #   follow_s: 600
   #   owners: ["team:data"]
 """
 

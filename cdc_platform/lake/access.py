@@ -2,9 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
-from cdc_platform.errors import CdcError, LakeAccessDenied, LakeUnreachable, SettingError, SetupError
+from cdc_platform.errors import (
+    CdcError,
+    LakeAccessDenied,
+    LakeDamaged,
+    LakeUnreachable,
+    SettingError,
+    SetupError,
+)
 from cdc_platform.lake.settings import LakeSettings
 
 _NO_BUCKET: Final = ("NO_SUCH_BUCKET", "NoSuchBucket", "bucket does not exist", "ContainerNotFound")
@@ -15,6 +23,7 @@ _DENIED: Final = (
 )
 _SILENT: Final = ("NETWORK_CONNECTION", "REQUEST_TIMEOUT", "SLOW_DOWN", "SERVICE_UNAVAILABLE", "UNAVAILABLE")
 _WRONG_LOGIN: Final = ("password authentication failed", "no password supplied", "no pg_hba.conf entry")
+_NO_CATALOG: Final = ("file is not a database", "is malformed")
 _NO_DATABASE: Final = ("does not exist",)
 
 
@@ -25,6 +34,7 @@ def reaching(settings: LakeSettings) -> Iterator[None]:
     Raises:
         SettingError: the bucket, the database or the kind of catalog does not exist.
         SetupError: the driver of the catalog's database is not installed.
+        LakeDamaged: the catalog's file is none.
         LakeAccessDenied: the credentials may not use the catalog or the object store.
         LakeUnreachable: one of them does not answer.
     """
@@ -49,8 +59,9 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
             f"The driver of the lake's catalog is not installed ({error}); it belongs to the setting "
             "`lake.catalog.uri`. For PostgreSQL: pip install 'cdc_platform[postgres]'"
         )
-    if isinstance(error, DBAPIError) and settings.catalog_file is None:
-        return _explain_database(str(error.orig).strip())
+    if isinstance(error, DBAPIError):
+        file, told = settings.catalog_file, str(error.orig).strip()
+        return _explain_database(told) if file is None else _explain_file(file, told)
     if isinstance(error, iceberg.UnauthorizedError | iceberg.ForbiddenError | iceberg.OAuthError):
         return LakeAccessDenied(
             "The lake's catalog refuses us; look at `credential` or `token` in the setting `lake.catalog`: "
@@ -62,6 +73,12 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
             f"The lake's catalog does not answer; look at the setting `lake.catalog.uri`: {error}"
         )
     return _explain_store(settings, str(error)) if isinstance(error, OSError) else None
+
+
+def _explain_file(file: Path, told: str) -> CdcError | None:
+    if any(sign in told for sign in _NO_CATALOG):
+        return LakeDamaged(f"its catalog {file}", told)
+    return None
 
 
 def _explain_database(told: str) -> CdcError:

@@ -12,10 +12,11 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
+    ValidationError,
 )
 from pyiceberg.table import Table
 
-from cdc_platform.errors import LakeFormatUnknown, PipelineNotFound, SettingError
+from cdc_platform.errors import LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.access import reaching
 from cdc_platform.lake.settings import CATALOG, LakeSettings, local_folder
 from cdc_platform.model.names import lake_table_name, quote_spark
@@ -158,12 +159,12 @@ class Lake:
 
     def system_table(self, name: str) -> Table:
         """Return one of the platform's own tables as it is now."""
-        return self.catalog.load_table(f"{self.system_namespace}.{name}")
+        return _load(self.catalog, f"{self.system_namespace}.{name}")
 
     def table(self, source_table: str) -> Table | None:
         """Return the table of a source table as it is now, None when there is none yet."""
         try:
-            return self.catalog.load_table(f"{self.pipeline}.{lake_table_name(source_table)}")
+            return _load(self.catalog, f"{self.pipeline}.{lake_table_name(source_table)}")
         except NoSuchTableError:
             return None
 
@@ -182,6 +183,19 @@ class Lake:
         return quote_spark(*parts, *((f"branch_{branch}",) if branch else ()))
 
 
+def _load(catalog: Catalog, identifier: str) -> Table:
+    """Return a table as it is now.
+
+    Raises:
+        NoSuchTableError: there is none.
+        LakeDamaged: the catalog has it, but not the file that says what it holds.
+    """
+    try:
+        return catalog.load_table(identifier)
+    except (FileNotFoundError, ValidationError) as error:
+        raise LakeDamaged(f"table `{identifier}`", " ".join(str(error).split())) from error
+
+
 def _listed(catalog: Catalog) -> str:
     names = sorted(namespace[0] for namespace in catalog.list_namespaces())
     return ", ".join(f"`{name}`" for name in names if f"{name}__cdc" in names) or "none at all"
@@ -190,7 +204,7 @@ def _listed(catalog: Catalog) -> str:
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
     wanted = COMPARE_AND_SET if identifier.endswith(COMPARED) else {}
     try:
-        found = catalog.load_table(identifier)
+        found = _load(catalog, identifier)
     except NoSuchTableError:
         properties = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)} | SMALL_COMMITS | wanted
         try:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CdcError
 from cdc_platform.model.records import RecordKind
+from cdc_platform.pipeline.guard import Guard, Heard
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.tick import TickOutcome, run_tick
 
@@ -22,6 +23,7 @@ def follow_source(
     wants_more: Callable[[], bool],
     tell: Callable[[CdcError], None] | None = None,
     most_failures: int | None = None,
+    heard: Heard | None = None,
 ) -> Iterator[TickOutcome]:
     """Yield the outcome of each tick, until no more is wanted; rests after a tick that found no change.
 
@@ -35,14 +37,17 @@ def follow_source(
             an initial copy has met, which does not stop the other tables; without it every error ends
             the ticks.
         most_failures: so many tries of one tick may fail; None means any number.
+        heard: told of the checks that are made on the way.
 
     Raises:
+        CheckFailed: what was to be published has failed a check.
         CdcError: a tick failed, and trying again would not help, was not asked for, or did not help.
     """
     failures, is_first = 0, True
+    guard = Guard(pipeline, spark, heard)
     while wants_more():
         try:
-            outcome = run_tick(pipeline, spark, ends_pauses=is_first)
+            outcome = run_tick(pipeline, spark, ends_pauses=is_first, guard=guard)
         except CdcError as error:
             if tell is None or not error.retryable:
                 raise

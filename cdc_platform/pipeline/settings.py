@@ -69,6 +69,7 @@ class PipelineSettings:
         read_tasks: most Spark tasks that share the partitions of a read; each reads several at a time.
         max_slice_s: most source time that one tick reads; bounds a tick's size when catching up.
         idle_interval_s: pause of continuous running after a tick that found nothing.
+        check_every_s: pause between two looks of the checks at what continuous running is about to publish.
         maintenance: how the lake is kept fast.
     """
 
@@ -84,6 +85,7 @@ class PipelineSettings:
     read_tasks: int = 8
     max_slice_s: float | None = 3600
     idle_interval_s: float = 1.0
+    check_every_s: float = 60.0
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
 
     def __post_init__(self) -> None:
@@ -104,6 +106,8 @@ class PipelineSettings:
             raise SettingError("read_tasks", f"must be at least 1: {self.read_tasks}")
         if self.copy_piece_rows < 1:
             raise SettingError("copy_piece_rows", f"must be at least 1: {self.copy_piece_rows}")
+        if not self.check_every_s >= 0:
+            raise SettingError("check_every_s", f"must not be negative: {self.check_every_s}")
         if self.copy_s < 0:
             raise SettingError("copy_s", f"must not be negative: {self.copy_s}")
 

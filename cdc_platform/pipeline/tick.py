@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.pipeline.copy import NOTHING_COPIED, CopyOutcome, copy_tables
+from cdc_platform.pipeline.guard import Guard
 from cdc_platform.pipeline.history import extend_histories
 from cdc_platform.pipeline.maintain import is_due, maintain_lake
 from cdc_platform.pipeline.merge import MergeOutcome, merge_tables
@@ -51,13 +52,16 @@ class _Stopwatch:
         self.seconds[step] = time.monotonic() - begun
 
 
-def run_tick(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = False) -> TickOutcome:
+def run_tick(
+    pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = False, guard: Guard | None = None
+) -> TickOutcome:
     """Run one tick; every step recognises what an earlier, interrupted run has done already.
 
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
         ends_pauses: whether files that could not be read are tried now, since somebody asks for it.
+        guard: keeps what fails a check from being published; without one, nothing is checked.
 
     Raises:
         CdcError: a step failed; what came before it is kept, and the next tick goes on from there.
@@ -70,6 +74,9 @@ def run_tick(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = Fal
         read = read_generations(pipeline, spark, ends_pauses=ends_pauses)
     with watch.measure("order"):
         order = order_changes(pipeline, spark)
+    if guard is not None:
+        with watch.measure("check"):
+            guard.look()
     with watch.measure("merge"):
         merges = merge_tables(pipeline, spark, pipeline.tables)
         merges += extend_histories(pipeline, spark, pipeline.histories)

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_platform import resources
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PIPELINE_TAG, PROOF_TAG, WORKER_TAG
 from cdc_platform.components.building import build_pipeline
 from cdc_platform.lake.cuts import list_cuts, newest_cut
+from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.slices import Slice
 from cdc_platform.partitions import change_stream_partitions
+from cdc_platform.pipeline import tick
+from cdc_platform.pipeline.order import OrderOutcome, order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running
 from cdc_platform_tests.history import RawRow
@@ -92,7 +96,8 @@ def bench(
 ) -> Iterator[Bench]:
     """The bank's pipeline in Dagster, with its root partition known."""
     pipeline = bank_pipeline(session_lake)
-    settings = replace(pipeline.settings, tables=("accounts", "transfers"))
+    settings = replace(pipeline.settings, tables=("accounts", "transfers"), check_every_s=0)
+    pipeline = replace(pipeline, settings=settings)
     monkeypatch.setattr(resources, "open_pipeline", lambda _settings: pipeline)
     monkeypatch.setattr(resources, "start_session", lambda _resource, _settings: spark)
     monkeypatch.setattr(FakeSource, "close", lambda _self: None, raising=False)
@@ -170,8 +175,8 @@ def test_a_run_claims_its_pipeline(bench: Bench) -> None:
     assert (run.tags[PIPELINE_TAG], WORKER_TAG in run.tags) == (bench.pipeline.name, True)
 
 
-def test_a_run_follows_the_source(bench: Bench) -> None:
-    """With `follow_s` a run makes further ticks, and logs each as materialisations of what it changed."""
+def follow(bench: Bench) -> dg.ExecuteInProcessResult:
+    """Run all assets, and further ticks for two seconds, on a source in which every tick finds an account."""
     begun = source_of(bench.pipeline).first_micros
     opened = iter(range(1, 1000))
 
@@ -182,13 +187,36 @@ def test_a_run_follows_the_source(bench: Bench) -> None:
 
     source_of(bench.pipeline).now_micros = begun + SECOND
     source_of(bench.pipeline).answer = answer
-    result = bench.run(bench.assets.all_keys, config=bench.cut_config(2.0))
+    return bench.run(bench.assets.all_keys, config=bench.cut_config(2.0))
+
+
+def test_a_run_follows_the_source(bench: Bench) -> None:
+    """With `follow_s` a run makes further ticks, logs each as materialisations, and checks them."""
+    result = follow(bench)
     assert result.success
     cuts = list_cuts(bench.pipeline.lake)
     assert len(cuts) > 1
     assert len(balances(bench.pipeline)) == len(cuts)
     assert materialized(result).count("accounts") == len(cuts)
     assert materialized(result).count("raw_change_records") == len(cuts)
+    evaluations = result.get_asset_check_evaluations()
+    assert len(TICK_CHECKS) * len(cuts) == len([found for found in evaluations if found.passed])
+
+
+def test_a_failing_check_ends_the_following(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later tick of a run that fails a check is not published, and the failure is the check's newest."""
+
+    def order_and_damage(pipeline: Pipeline, spark: "SparkSession") -> OrderOutcome:
+        outcome = order_changes(pipeline, spark)
+        _damage_log(pipeline)
+        return outcome
+
+    monkeypatch.setattr(tick, "order_changes", order_and_damage)
+    assert not follow(bench).success
+    assert [cut.tick for cut in list_cuts(bench.pipeline.lake)] == [1]
+    once = dg.AssetCheckKey(bench.assets.log, "exactly_once")
+    history = bench.instance.event_log_storage.get_asset_check_execution_history(once, limit=5)
+    assert [record.status for record in history] == [AssetCheckExecutionRecordStatus.FAILED]
 
 
 def test_a_failing_check_keeps_the_cut_from_being_published(bench: Bench) -> None:
@@ -206,7 +234,7 @@ def test_a_failing_check_keeps_the_cut_from_being_published(bench: Bench) -> Non
 
 def _damage_log(pipeline: Pipeline) -> None:
     """Add a change to the log that was there already, as a repeated append would."""
-    log = pipeline.lake.system_table("change_log")
+    log = pipeline.lake.system_table(LOG)
     log.append(log.scan().to_arrow())
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.errors import LakeFormatUnknown
+from cdc_platform.errors import LakeDamaged, LakeFormatUnknown
 from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import list_cuts
@@ -65,6 +65,26 @@ def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path) -> None:
         transaction.set_properties({FORMAT_PROPERTY: str(FORMAT_VERSION + 1)})
     with pytest.raises(LakeFormatUnknown, match=f"format version {FORMAT_VERSION + 1}, this platform knows"):
         Lake(settings, "bank").table_names()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("p__cdc/change_log/metadata/*.metadata.json", None, "table `p__cdc.change_log`: .*No such file"),
+        ("p__cdc/change_log/metadata/*.metadata.json", "{", "table `p__cdc.change_log`: .*Invalid JSON"),
+        ("catalog.db", "not a database, whatever it is called", "its catalog .*: file is not a database"),
+    ],
+)
+def test_a_damaged_lake_names_its_damage(tmp_path: Path, name: str, content: str | None, told: str) -> None:
+    """A file that is gone or broken off is named, with what can be done."""
+    settings = LakeSettings(str(tmp_path))
+    _ = Lake(settings, "p").catalog
+    (file,) = tmp_path.glob(name)
+    file.unlink()
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(LakeDamaged, match=told):
+        Lake(settings, "p", is_reader=True).system_table(LOG)
 
 
 def test_names_are_quoted_for_spark(tmp_path: Path) -> None:
