@@ -55,6 +55,8 @@ class Traffic:
     retries: int = 0
     transactions: int = 0
     proven_micros: int | None = None
+    lacking: frozenset[str] = frozenset()
+    """Tables that the newest cut does not have although they were watched then."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Of the last tick, whole and by step."""
 
@@ -99,7 +101,10 @@ class Traffic:
         outcome = self._run(pipeline, spark)
         self.seconds = {"tick": time.perf_counter() - begin, **outcome.seconds}
         if outcome.cut is not None and outcome.cut.position_micros != self.proven_micros:
-            prove(simulator, pipeline, outcome.cut)
+            lacking = prove(simulator, pipeline, outcome.cut)
+            uncopied = lacking & self.lacking - load_plans(pipeline.lake).keys()
+            assert uncopied == set(), f"tables that cut {outcome.cut.cut} lacks, and nobody copies"
+            self.lacking = lacking
             self.transactions += prove_log(simulator, pipeline, outcome.cut, self.proven_micros)
             self.proven_micros, self.cuts = outcome.cut.position_micros, self.cuts + 1
 
@@ -123,8 +128,12 @@ class Traffic:
         raise AssertionError("the last try raises or returns")
 
 
-def prove(simulator: Simulator, pipeline: Pipeline, cut: Cut) -> None:
-    """Compare all tables at a cut with the history, and the sum of the bank's balances."""
+def prove(simulator: Simulator, pipeline: Pipeline, cut: Cut) -> frozenset[str]:
+    """Compare all tables at a cut with the history, and the sum of the bank's balances.
+
+    Returns:
+        the tables that were watched then, and that no cut has yet.
+    """
     proofs, unwatched = prove_tables(pipeline, cut)
     different = [describe_proof(proof) for proof in proofs if not is_right(simulator, proof)]
     assert different == [], f"tables at cut {cut.cut}"
@@ -133,13 +142,12 @@ def prove(simulator: Simulator, pipeline: Pipeline, cut: Cut) -> None:
         for name, table in simulator.history.schemas.at(cut.position_micros).tables.items()
     }
     assert {name for name in cut.tables if not watched[name]} == set(unwatched), f"unwatched at cut {cut.cut}"
-    lacking = {name for name in watched if watched[name]} - {proof.table for proof in proofs}
-    assert lacking <= load_plans(pipeline.lake).keys(), f"tables that cut {cut.cut} lacks, and nobody copies"
     accounts = pipeline.lake.table("accounts")
     assert accounts is not None
     scan = accounts.scan(snapshot_id=cut.tables["accounts"], selected_fields=("balance",))
     total = sum(scan.to_arrow()["balance"].to_pylist())
     assert simulator.settings.accounts * EACH_OPENED_WITH == total, f"sum of balances at cut {cut.cut}"
+    return frozenset(name for name in watched if watched[name]) - {proof.table for proof in proofs}
 
 
 def is_right(simulator: Simulator, proof: Proof) -> bool:

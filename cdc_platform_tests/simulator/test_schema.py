@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_schema_changes_at_their_times() -> None:
     assert "audit_1" in {record.table_name for record in data_of(follow(database))}
 
 
-WATCHED = (
+WATCHED: Final[tuple[tuple[str, dict[str, set[str]]], ...]] = (
     # The clause, and what records of transfers and accounts have besides the key.
     ("ALL", {"transfers": {"note", "amount"}, "accounts": {"balance"}}),
     ("transfers(`note`), accounts", {"transfers": {"note"}, "accounts": {"balance"}}),
@@ -66,7 +66,7 @@ def test_records_have_what_the_stream_watches_at_their_time(capture: str) -> Non
         named = {column["name"] for column in json.loads(record.column_types or "")}
         found[second][table] |= named & {"note", "amount", "balance"}
         updates[second] |= {table} if record.mod_type == "UPDATE" else set()
-        told = [json.loads(text) for text in record.mods or ()]
+        told = [json.loads(text or "{}") for text in record.mods or ()]
         assert all({*values} <= named for values in told), record
 
     for second, (_, expected) in enumerate(WATCHED):
