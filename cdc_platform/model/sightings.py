@@ -185,6 +185,8 @@ class _Finder:
     """Those of them that were certainly dropped, or left the change stream."""
     left: set[tuple[str, str]] = field(default_factory=set)
     """Those of these that left it: the source had them all the same."""
+    whole_at: dict[str, int] = field(default_factory=dict)
+    """When a whole row, or a copy, was seen of each table in this window the last time."""
 
     def see(self, table: str, sighting: Sighting, *, may_retype: bool = True) -> None:
         known = self._watched(table, sighting.micros)
@@ -208,6 +210,7 @@ class _Finder:
         """Remember the columns that a whole row lacks."""
         if table in self.fresh:
             self.fresh[table] = True
+        self.whole_at[table] = sighting.micros
         for version in self.history.tables[table].live_versions:
             if version.name not in sighting.columns:
                 self.missed.setdefault((table, version.name), sighting.micros)
@@ -216,11 +219,23 @@ class _Finder:
 
     def _ask_why(self, table: str, name: str, micros: int) -> None:
         """Let the source tell whether a column that a row lacks was dropped or not watched."""
-        look = self.look_back(micros) if self.look_back is not None and not self.widens else None
-        if look is not None and look.is_exact:
+        look = self._look_back(micros)
+        if look is not None:
             self.gone.add((table, name))
             if name in look.unwatched.get(table, ()):
                 self.left.add((table, name))
+
+    def _look_back(self, micros: int) -> Look | None:
+        look = self.look_back(micros) if self.look_back is not None and not self.widens else None
+        return look if look is not None and look.is_exact else None
+
+    def _see_unwatched(self, table: str, name: str) -> None:
+        """Let the source tell whether a column that comes up was there before, and just not watched."""
+        micros = self.whole_at.get(table)
+        look = self._look_back(micros) if micros is not None else None
+        known = self.history.tables[table].unwatched
+        if look is not None and name not in known and name in look.unwatched.get(table, ()):
+            self._tell_unwatched(table, (*known, name), micros)
 
     def look(self, look: Look) -> None:
         is_first = self.history.tick == 0
@@ -255,6 +270,8 @@ class _Finder:
     def _add(self, table: str, name: str, seen: SeenColumn, micros: int) -> None:
         # Nothing tells of a column that it was not there before, unless whole rows have lacked it.
         since = None if self.fresh.get(table) is False else micros
+        if since is not None:
+            self._see_unwatched(table, name)
         is_beside = self.widens and any(
             version.name.casefold() == name.casefold() for version in self.history.tables[table].live_versions
         )

@@ -140,6 +140,15 @@ def test_a_column_that_left_the_stream_for_a_while_lacks_what_changed(
     assert fold_history(events).tables == history.tables
 
 
+def test_a_column_that_is_watched_under_way_lacks_what_it_had() -> None:
+    """Whole rows and copies of before lack it, and the source tells that it was there all the same."""
+    for unwatched, late in (["rank"], ("rank",)), ([], ()):
+        window = ([*AWAY, *BACK], look(12, notes(**TEXT, **RANK)))
+        history, events = follow(window, unwatched=unwatched)
+        assert (SchemaChange.COLUMN_ADDED, "rank", 10) in changes(events)
+        assert late_columns(history.tables["notes"]) == late
+
+
 def test_a_column_that_records_lack_is_kept_where_the_source_does_not_tell_why() -> None:
     """Its old versions are gone: nothing counts as dropped by absence alone."""
     window = ([*AWAY, *BACK], look(12, notes(**TEXT, **RANK)))
