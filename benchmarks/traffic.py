@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness import Report, arguments
 from cdc_platform.lake.control import load_lineage
+from cdc_platform.lake.schema_history import list_schema_events
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.simulator.settings import Dialect
 from cdc_platform.spark.settings import SparkSettings
@@ -36,6 +37,8 @@ def run(options: Namespace, traffic: Traffic, spark: SparkSession, report: Repor
         lineage = load_lineage(pipeline.lake)
         known = lineage.partitions.values() if lineage is not None else ()
         report.note("cuts proven", traffic.cuts, "cuts", transactions=traffic.transactions)
+        changes = [event for event in list_schema_events(pipeline.lake) if event.since_micros is not None]
+        report.note("schema changes followed", len(changes), "changes")
         report.note("partitions that ended", sum(one.is_finished for one in known), "", known=len(known))
         for fault, times in simulator.database.faults.befallen.items():
             report.note(f"fault {fault.value}", times, "queries")
@@ -53,12 +56,16 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=100.0, help="transactions per simulated second")
     parser.add_argument("--tick-s", type=float, default=20.0, help="simulated seconds between two ticks")
     parser.add_argument("--dialect", type=Dialect, default=Dialect.GOOGLESQL, choices=list(Dialect))
+    parser.add_argument(
+        "--schema-changes-every", type=float, help="simulated seconds from one to the next; none without it"
+    )
     options = parser.parse_args()
     report = Report("traffic", options)
     folder: Path = options.work / "traffic"
     shutil.rmtree(folder, ignore_errors=True)
     lake = LakeSettings(str(folder))
     traffic = Traffic(options.seed, options.partitions, lake, options.dialect, options.rate)
+    traffic.schema_change_every_s = options.schema_changes_every
     with open_session(SparkSettings(driver_memory="3g"), lake) as spark:
         run(options, traffic, spark, report)
 

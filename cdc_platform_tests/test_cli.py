@@ -76,3 +76,20 @@ def test_help_imports_no_library_that_takes_long() -> None:
     code = "import sys, cdc_platform.cli; print([name for name in sys.argv[1:] if name in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code, *HEAVY], capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [
+        ("demo", "--rate", "nan"),
+        ("demo", "--seconds", "inf"),
+        ("demo", "--port", "70000"),
+        ("simulate", "--rate", "nan"),
+        ("simulate", "--port", "-1"),
+    ],
+)
+def test_a_number_that_is_none_is_named(command: str, option: str, value: str) -> None:
+    """A number that an option cannot have is refused by the option's name, before anything starts."""
+    code, _, errors = run(command, option, value)
+    assert code == 2
+    assert f"Invalid value for '{option}'" in errors

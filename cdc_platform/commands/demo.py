@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from cdc_platform.commands.check import all_passed, run_checks
-from cdc_platform.commands.common import examples, start_spark
+from cdc_platform.commands.common import FiniteRange, examples, start_spark
 from cdc_platform.commands.status import describe_status
 from cdc_platform.stopping import stop_signals
 
@@ -22,11 +22,9 @@ DEMO_HOME: Final = Path(".cdc_platform")
     show_default=True,
     help="Folder for the demo's lake, logs and Dagster instance; started again, the demo goes on from it.",
 )
-@click.option("--seconds", type=click.FloatRange(min=1), help="Stop by itself after this time, and check.")
+@click.option("--seconds", type=FiniteRange(min=1), help="Stop by itself after this time, and check.")
 @click.option("--no-ui", is_flag=True, help="Run the ticks in this process, without Dagster.")
-@click.option(
-    "--rate", type=click.FloatRange(min=1), default=250, show_default=True, help="Transfers a second."
-)
+@click.option("--rate", type=FiniteRange(min=1), default=250, show_default=True, help="Transfers a second.")
 @click.option(
     "--token-life",
     type=click.IntRange(min=1),
@@ -35,7 +33,11 @@ DEMO_HOME: Final = Path(".cdc_platform")
     help="Seconds for which a change stream partition lives at least.",
 )
 @click.option(
-    "--port", type=int, default=3000, show_default=True, help="Port of the UI; a free one if taken."
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=3000,
+    show_default=True,
+    help="Port of the UI; a free one if taken.",
 )
 @click.option(
     "--server",

@@ -148,4 +148,4 @@ class DatastreamPipeline(PipelineComponent):
             given[name] = tuple(given[name] or ())
         for name in ("keys", "null_means_unchanged"):
             given[name] = {table: tuple(columns) for table, columns in given[name].items()}
-        return DatastreamSettings(**{**given, "path": resolve_path(folder, self.source.path)})
+        return DatastreamSettings(**{**given, "path": resolve_path(folder, self.source.path, "path")})

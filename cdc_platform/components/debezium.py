@@ -174,10 +174,10 @@ class DebeziumPipeline(PipelineComponent):
         given["input"] = {name: fields for name, fields in given["input"].items() if fields is not None}
         files = given["input"].get("files")
         if files is not None:
-            files["path"] = resolve_path(folder, files["path"])
+            files["path"] = resolve_path(folder, files["path"], "input.files.path")
         engine = given["input"].get("engine")
         if engine is not None:
-            engine["spool"] = resolve_path(folder, engine["spool"])
+            engine["spool"] = resolve_path(folder, engine["spool"], "input.engine.spool")
             engine["tables"] = engine["tables"] or []
         given["full_identity"] = given["full_identity"] or []
         return DebeziumSettings.from_fields(given)

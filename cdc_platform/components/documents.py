@@ -11,6 +11,26 @@ from cdc_platform.errors import SettingError
 
 KEYS: Final = frozenset({"type", "attributes", "template_vars_module", "requirements", "post_processing"})
 """What a component's document may hold, by Dagster."""
+MERGE: Final = "tag:yaml.org,2002:merge"
+
+
+class RepeatedKey(yaml.YAMLError):
+    """A key stands twice in one mapping; the text is its name, with its line."""
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Loads what is safe, and no key twice: YAML would let the last one win without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the mapping of a node, each key of which is there once."""
+        seen = set[str]()
+        for key, _ in node.value:
+            # A merge key may bring what is overridden on purpose.
+            if isinstance(key, yaml.ScalarNode) and key.tag != MERGE:
+                if key.value in seen:
+                    raise RepeatedKey(f"{key.value} (line {key.start_mark.line + 1})")
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 @dataclass(frozen=True)
@@ -42,11 +62,13 @@ def read_documents(path: Path, type_names: Collection[str]) -> tuple[Document, .
 
 def _parse(path: Path) -> list[Any]:
     try:
-        return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        return list(yaml.load_all(path.read_text(encoding="utf-8"), _StrictLoader))
     except OSError as error:
         raise SettingError(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise SettingError(str(path), "is not a text in UTF-8") from error
+    except RepeatedKey as error:
+        raise SettingError(f"{path}: {error}", "stands there twice; only one of them would count") from error
     except yaml.YAMLError as error:
         raise SettingError(str(path), f"is not YAML: {error}") from error
 

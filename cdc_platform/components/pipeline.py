@@ -86,12 +86,12 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
             name=self.name,
             source=self._named_source(folder),
             lake=LakeSettings(
-                path=resolve_path(folder, self.lake.path),
+                path=resolve_path(folder, self.lake.path, "lake.path"),
                 catalog=self.lake.catalog,
                 table_format_version=self.lake.table_format_version,
             ),
             spark=self.spark_settings(folder),
-            tables=tuple(self.tables) if self.tables else None,
+            tables=None if self.tables is None else tuple(self.tables),
             table_options={
                 name: TableOptions(**options.model_dump()) for name, options in self.table_options.items()
             },
@@ -132,10 +132,16 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
         """Return which Spark does the work."""
         given = self.spark.model_dump()
         jars = self.spark.jars_folder
-        folders = {"jars_folder": resolve_path(folder, jars) if jars else None}
+        folders = {"jars_folder": None if jars is None else resolve_path(folder, jars, "spark.jars_folder")}
         return SparkSettings(**{**given, "packages": tuple(self.spark.packages), **folders})
 
 
-def resolve_path(folder: Path, path: str) -> str:
-    """Return a path of the YAML file, which is relative to the file's folder."""
+def resolve_path(folder: Path, path: str, setting: str) -> str:
+    """Return a path of the YAML file, which is relative to the file's folder.
+
+    Raises:
+        SettingError: the setting is empty, and would mean that folder itself.
+    """
+    if not path.strip():
+        raise SettingError(setting, "is empty; write a folder, or `.` for the folder of this file")
     return path if "://" in path else str((folder / Path(path).expanduser()).absolute())

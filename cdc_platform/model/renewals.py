@@ -3,7 +3,7 @@
 A column is always added behind all others, and nothing but a drop of columns ahead of it moves it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cdc_platform.model.evolution import ColumnHistory
@@ -46,22 +46,6 @@ def find_renewals(known: ColumnHistory, now: TableSchema) -> Mapping[str, Renewa
             furthest = before
         passed.append(column.name)
     return found
-
-
-def find_old(known: ColumnHistory, now: TableSchema, renewed: Collection[str]) -> frozenset[str]:
-    """Return the columns that have certainly been there all the time since the last look.
-
-    Whatever records lacked of them meanwhile, the stream did not watch it.
-
-    Args:
-        known: the table as the last look has shown it, and records since.
-        now: the table as a look shows it.
-        renewed: what `find_renewals` has found.
-    """
-    columns = sorted(now.value_columns, key=lambda column: column.ordinal)
-    there = [column.name for column in columns if column.name in known.places and column.name not in renewed]
-    # Made anew, each would stand behind the last one of them.
-    return frozenset(there[:-1])
 
 
 def _overtakers(known: ColumnHistory, passed: list[str], before: int) -> frozenset[str]:

@@ -1,11 +1,11 @@
 """Finding schema changes: by what records say of their columns, and by a look at the source."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.evolution import ColumnHistory, ColumnVersion, SchemaHistory, same_type
-from cdc_platform.model.renewals import Renewal, find_old, find_renewals
+from cdc_platform.model.renewals import Renewal, find_renewals
 from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
 from cdc_platform.model.table_schema import ColumnType, TableSchema
 from cdc_platform.model.widening import joined_type
@@ -48,6 +48,7 @@ class Look:
 
     ``is_exact`` is False when it no longer tells the schema of ``micros``, but only that of a later moment.
     ``unwatched`` has every table of the database with the columns that the change stream does not watch.
+    ``watches_all`` tells that it watches each table from its making on.
     """
 
     micros: int
@@ -55,6 +56,7 @@ class Look:
     unwatched: Mapping[str, Sequence[str]]
     options: Mapping[str, str]
     is_exact: bool = True
+    watches_all: bool = True
 
 
 def parse_column_types(text: str | None) -> Mapping[str, SeenColumn] | None:
@@ -109,6 +111,7 @@ def find_events(
     sightings: Mapping[str, Iterable[Sighting]],
     look: Look | None,
     *,
+    look_back: Callable[[int], Look] | None = None,
     widens: bool = False,
 ) -> tuple[SchemaEvent, ...]:
     """Return what has changed since a history, in order.
@@ -118,13 +121,14 @@ def find_events(
         tick: tick of the log that the sightings belong to.
         sightings: per table, in commit order.
         look: the source's word at the log's position; None where it was not asked.
+        look_back: asks the source for its schema at an earlier moment. Where a whole row certainly lacks a
+            column it tells whether that was dropped or not watched; without it, absence tells nothing.
         widens: whether records come in no order, so that an older shape may be seen after a newer one. Then
             a column has the narrowest type that holds all values seen, and one that is lacking stays.
     """
-    births = _tells_births(history, look)
+    births = _tells_births(history, look, look_back)
     renewals = {} if widens else dict(find_renewed(history, look))
-    old = None if widens else _find_old(history, look, renewals)
-    finder = _Finder(history, tick, history, births, widens, old=old, renewals=renewals)
+    finder = _Finder(history, tick, history, births, widens, look_back, renewals)
     for table in sorted(sightings):
         for sighting in sightings[table]:
             finder.see(table, sighting)
@@ -145,26 +149,21 @@ def find_renewed(history: SchemaHistory, look: Look | None) -> Mapping[tuple[str
     }
 
 
-def _find_old(
-    history: SchemaHistory, look: Look | None, renewals: Collection[tuple[str, str]]
-) -> frozenset[tuple[str, str]] | None:
-    """Return table and name of the columns that were there all the time; None where no look tells exactly."""
-    if look is None or not look.is_exact:
-        return None
-    return frozenset(
-        (schema.name, name)
-        for schema in look.tables
-        if (known := history.tables.get(schema.name)) is not None and known.is_watched
-        for name in find_old(known, schema, {name for table, name in renewals if table == schema.name})
-    )
+def _tells_births(history: SchemaHistory, look: Look | None, look_back: Callable[[int], Look] | None) -> bool:
+    """Whether a table that comes up was certainly made since the last look, and has been watched since then.
 
-
-def _tells_births(history: SchemaHistory, look: Look | None) -> bool:
-    """Whether a table that comes up was certainly made since the last look, and not just renamed."""
-    if history.tick == 0 or look is None or not look.is_exact:
+    It may be a renamed one; and a stream that names its tables may have begun to watch one with rows.
+    """
+    if history.tick == 0 or look is None or not (look.is_exact and look.watches_all):
         return False
     exist = {*look.unwatched, *(schema.name for schema in look.tables)}
-    return all(name in exist for name, known in history.tables.items() if known.is_watched)
+    if not all(name in exist for name, known in history.tables.items() if known.is_watched):
+        return False
+    comes_up = any(schema.name not in history.tables for schema in look.tables)
+    if look_back is None or history.position_micros is None or not comes_up:
+        return True
+    before = look_back(history.position_micros)
+    return before.is_exact and before.watches_all
 
 
 @dataclass
@@ -174,17 +173,20 @@ class _Finder:
     before: SchemaHistory
     tells_births: bool
     widens: bool = False
+    look_back: Callable[[int], Look] | None = None
+    renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
+    """Columns that a look has found to be made anew, and that no record has shown to be so far."""
     events: list[SchemaEvent] = field(default_factory=list)
     fresh: dict[str, bool] = field(default_factory=dict)
     """Tables that came up in this window: whether a whole row of them was seen."""
     missed: dict[tuple[str, str], int] = field(default_factory=dict)
     """Columns that whole rows have lacked since they were seen last, and since when."""
     gone: set[tuple[str, str]] = field(default_factory=set)
-    """Those of them that were certainly dropped."""
-    renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
-    """Columns that a look has found to be made anew, and that no record has shown to be so far."""
-    old: frozenset[tuple[str, str]] | None = None
-    """Columns that the look has found to be the ones that they were; None where absence tells nothing."""
+    """Those of them that were certainly dropped, or left the change stream."""
+    left: set[tuple[str, str]] = field(default_factory=set)
+    """Those of these that left it: the source had them all the same."""
+    whole_at: dict[str, int] = field(default_factory=dict)
+    """When a whole row, or a copy, was seen of each table in this window the last time."""
 
     def see(self, table: str, sighting: Sighting, *, may_retype: bool = True) -> None:
         known = self._watched(table, sighting.micros)
@@ -199,7 +201,8 @@ class _Finder:
             elif _differs(version, seen) and may_retype:
                 self._retype(table, version, seen, sighting.micros)
             self.missed.pop((table, name), None)
-            self.gone.discard((table, name))
+            for names in (self.gone, self.left):
+                names.discard((table, name))
         if sighting.is_whole:
             self._miss(table, sighting)
 
@@ -207,11 +210,32 @@ class _Finder:
         """Remember the columns that a whole row lacks."""
         if table in self.fresh:
             self.fresh[table] = True
+        self.whole_at[table] = sighting.micros
         for version in self.history.tables[table].live_versions:
             if version.name not in sighting.columns:
                 self.missed.setdefault((table, version.name), sighting.micros)
-                if sighting.is_sure and self.old is not None and (table, version.name) not in self.old:
-                    self.gone.add((table, version.name))
+                if sighting.is_sure and (table, version.name) not in self.gone:
+                    self._ask_why(table, version.name, sighting.micros)
+
+    def _ask_why(self, table: str, name: str, micros: int) -> None:
+        """Let the source tell whether a column that a row lacks was dropped or not watched."""
+        look = self._look_back(micros)
+        if look is not None:
+            self.gone.add((table, name))
+            if name in look.unwatched.get(table, ()):
+                self.left.add((table, name))
+
+    def _look_back(self, micros: int) -> Look | None:
+        look = self.look_back(micros) if self.look_back is not None and not self.widens else None
+        return look if look is not None and look.is_exact else None
+
+    def _see_unwatched(self, table: str, name: str) -> None:
+        """Let the source tell whether a column that comes up was there before, and just not watched."""
+        micros = self.whole_at.get(table)
+        look = self._look_back(micros) if micros is not None else None
+        known = self.history.tables[table].unwatched
+        if look is not None and name not in known and name in look.unwatched.get(table, ()):
+            self._tell_unwatched(table, (*known, name), micros)
 
     def look(self, look: Look) -> None:
         is_first = self.history.tick == 0
@@ -246,6 +270,8 @@ class _Finder:
     def _add(self, table: str, name: str, seen: SeenColumn, micros: int) -> None:
         # Nothing tells of a column that it was not there before, unless whole rows have lacked it.
         since = None if self.fresh.get(table) is False else micros
+        if since is not None:
+            self._see_unwatched(table, name)
         is_beside = self.widens and any(
             version.name.casefold() == name.casefold() for version in self.history.tables[table].live_versions
         )
@@ -276,7 +302,10 @@ class _Finder:
 
     def _renew(self, table: str, version: ColumnVersion, seen: SeenColumn, micros: int) -> None:
         # It was away in between: what it had is not converted, but gone.
-        self._drop(table, version, self.missed.get((table, version.name), micros))
+        since = self.missed.get((table, version.name), micros)
+        if (table, version.name) in self.left:
+            self._tell_unwatched(table, (*self.history.tables[table].unwatched, version.name), since)
+        self._drop(table, version, since)
         event = self._of_column(SchemaChange.COLUMN_ADDED, table, version.name, seen, micros)
         self._tell(replace(event, previous=version.type.to_json()))
         self.renewals.pop((table, version.name), None)
@@ -333,11 +362,12 @@ class _Finder:
             self._tell(SchemaEvent(self.tick, change, None, None, value, previous, since_micros=since))
 
     def _unwatch(self, table: str, look: Look, *, is_first: bool) -> None:
-        now = tuple(sorted(look.unwatched.get(table, ())))
-        before = self.history.tables[table].unwatched
+        self._tell_unwatched(table, look.unwatched.get(table, ()), None if is_first else look.micros)
+
+    def _tell_unwatched(self, table: str, names: Iterable[str], since: int | None) -> None:
+        now, before = tuple(sorted(names)), self.history.tables[table].unwatched
         if now != before:
-            since = None if is_first else look.micros
-            value, previous = (json.dumps(names) if names else None for names in (now, before))
+            value, previous = (json.dumps(listed) if listed else None for listed in (now, before))
             change = SchemaChange.UNWATCHED_COLUMNS
             self._tell(SchemaEvent(self.tick, change, table, None, value, previous, since_micros=since))
 

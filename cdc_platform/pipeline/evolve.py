@@ -143,7 +143,8 @@ def _find(
     for name in tables & copies.keys():
         told = [*sightings.get(name, ()), copies[name]]
         sightings[name] = sorted(told, key=lambda sighting: sighting.micros)
-    return find_events(history, mark.tick, sightings, look, widens=widens)
+    look_back = pipeline.source.look
+    return find_events(history, mark.tick, sightings, look, look_back=look_back, widens=widens)
 
 
 def data_changes_between(after_micros: int | None, until_micros: int) -> str:

@@ -1,5 +1,6 @@
 """Everything that a pipeline is told: one source, one folder of the lake, one Spark."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -94,22 +95,29 @@ class PipelineSettings:
             raise SettingError(
                 "name", f"must not end in `__cdc`, which marks the platform's own tables: {self.name}"
             )
+        if self.tables == ():
+            raise SettingError("tables", "names no table; leave it out for all that the source has")
         unknown = set(self.table_options) - set(self.tables or self.table_options)
         if unknown:
             raise SettingError(
                 f"table_options.{min(unknown)}",
                 f"belongs to no table of the setting `tables`, which names {', '.join(self.tables or ())}",
             )
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        for name in ("max_slice_s", "copy_s", "idle_interval_s", "check_every_s"):
+            if not math.isfinite(getattr(self, name) or 0):
+                raise SettingError(name, f"must be a finite number: {getattr(self, name)}")
         if self.max_slice_s is not None and self.max_slice_s <= 0:
             raise SettingError("max_slice_s", f"must be positive: {self.max_slice_s}")
         if self.read_tasks < 1:
             raise SettingError("read_tasks", f"must be at least 1: {self.read_tasks}")
         if self.copy_piece_rows < 1:
             raise SettingError("copy_piece_rows", f"must be at least 1: {self.copy_piece_rows}")
-        if not self.check_every_s >= 0:
-            raise SettingError("check_every_s", f"must not be negative: {self.check_every_s}")
-        if self.copy_s < 0:
-            raise SettingError("copy_s", f"must not be negative: {self.copy_s}")
+        for name in ("copy_s", "idle_interval_s", "check_every_s"):
+            if getattr(self, name) < 0:
+                raise SettingError(name, f"must not be negative: {getattr(self, name)}")
 
     @property
     def copies_first(self) -> bool:

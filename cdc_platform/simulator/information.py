@@ -117,12 +117,29 @@ class Information:
             "change_stream_schema": self._schema_name,
             "change_stream_name": self._settings.change_stream,
         }
-        yield "change_streams", {**stream, "all": _TRUE if self._is_googlesql else "YES"}
+        yield "change_streams", {**stream, "all": self._flag(schema.watches_all)}
         for name, value in self._options(schema).items():
             option = {"option_name": name, "option_type": self._text, "option_value": value}
             yield "change_stream_options", {**stream, **option}
         for table in schema.tables.values():
             yield from self._table_rows(table)
+            if table.is_watched and not schema.watches_all:
+                yield from self._watched_rows(stream, table)
+
+    def _watched_rows(
+        self, stream: Mapping[str, Any], table: SimTable
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield what the change stream names of a table; one that watches all names none."""
+        named = {**stream, **self._name(table)}
+        yield "change_stream_tables", {**named, "all_columns": self._flag(table.listed is None)}
+        for column in sorted(table.listed or ()):
+            yield "change_stream_columns", {**named, "column_name": column}
+
+    def _name(self, table: SimTable) -> dict[str, Any]:
+        return {"table_catalog": "", "table_schema": self._schema_name, "table_name": table.name}
+
+    def _flag(self, is_true: bool) -> str:
+        return (_FALSE, _TRUE)[is_true] if self._is_googlesql else ("NO", "YES")[is_true]
 
     def _options(self, schema: Schema) -> dict[str, str]:
         options = {"value_capture_type": schema.capture.value}
@@ -135,12 +152,12 @@ class Information:
         return options
 
     def _table_rows(self, table: SimTable) -> Iterator[tuple[str, dict[str, Any]]]:
-        where = {"table_catalog": "", "table_schema": self._schema_name, "table_name": table.name}
+        where = self._name(table)
         kind = {"table_type": "BASE TABLE", "spanner_state": "COMMITTED", "interleave_type": "IN PARENT"}
         yield "tables", {**where, **kind}
         index = {"index_name": "PRIMARY_KEY", "index_type": "PRIMARY_KEY"}
-        true, false = (_TRUE, _FALSE) if self._is_googlesql else ("YES", "NO")
-        yield "indexes", {**where, **index, "is_unique": true, "is_null_filtered": false}
+        flags = {"is_unique": self._flag(True), "is_null_filtered": self._flag(False)}
+        yield "indexes", {**where, **index, **flags}
         constraint = {"constraint_catalog": "", "constraint_schema": self._schema_name}
         constraint["constraint_name"] = f"PK_{table.name}"
         yield "table_constraints", {**constraint, **where, "constraint_type": "PRIMARY KEY"}

@@ -1,7 +1,7 @@
 """Data change records as rows of a change stream query, in both dialects."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
@@ -50,17 +50,17 @@ class DataRecord(NamedTuple):
         """The slots of the value columns that the record has types and new values of."""
         change = self.changes[0]
         if change.mod == Mod.UPDATE and self.capture in _PATCHES:
-            return tuple(slot for slot in self.table.value_slots if slot in change.named)
-        return self.table.value_slots
+            return tuple(slot for slot in self.table.watched_slots if slot in change.named)
+        return self.table.watched_slots
 
 
 def data_records(transaction: Transaction, schema: Schema) -> list[DataRecord]:
-    """Return the records of a transaction, in the order of their sequences.
+    """Return the records of a transaction, in the order of their sequences; none if no change is watched.
 
     Changes that follow each other in one partition and look alike share a record.
     """
     by_partition: dict[int, list[tuple[int, Change]]] = {}
-    for position, change in enumerate(transaction.changes):
+    for position, change in enumerate(watched_changes(transaction, schema)):
         by_partition.setdefault(change.partition, []).append((position, change))
     groups: list[tuple[int, tuple[Change, ...]]] = []
     for changes in by_partition.values():
@@ -82,6 +82,20 @@ def data_records(transaction: Transaction, schema: Schema) -> list[DataRecord]:
         )
         for number, (_, changes) in enumerate(groups)
     ]
+
+
+def watched_changes(transaction: Transaction, schema: Schema) -> Iterator[Change]:
+    """Yield the changes of a transaction that the change stream records.
+
+    An update of columns that it does not watch is none of them.
+    """
+    tables = schema.by_number
+    for change in transaction.changes:
+        table = tables[change.table]
+        if not table.is_watched:
+            continue
+        if change.mod != Mod.UPDATE or not set(change.named).isdisjoint(table.watched_slots):
+            yield change
 
 
 def record_writer(dialect: Dialect) -> Callable[[DataRecord], bytes]:
@@ -181,8 +195,8 @@ def _old_writer(record: DataRecord) -> JsonWriter | None:
     if record.capture not in _WITH_OLD or change.mod == Mod.INSERT:
         return None
     if change.mod == Mod.DELETE:
-        return _slots_writer(table, table.value_slots)
-    return _slots_writer(table, tuple(slot for slot in table.value_slots if slot in change.named))
+        return _slots_writer(table, table.watched_slots)
+    return _slots_writer(table, tuple(slot for slot in table.watched_slots if slot in change.named))
 
 
 def _slots_writer(table: SimTable, slots: tuple[int, ...]) -> JsonWriter:

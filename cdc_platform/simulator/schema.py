@@ -2,15 +2,15 @@
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
 from typing import Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.records import ValueCaptureType
 from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.simulator.schema_changes import all_changes, parse_watched
 from cdc_platform.simulator.settings import Dialect, SchemaChange, SchemaChangeKind, SimulatorSettings
 from cdc_platform.simulator.values import PROTO_NAMES, UNKNOWN, in_dialect
 
@@ -57,12 +57,17 @@ class SimColumn:
 
 @dataclass(frozen=True, eq=False)
 class SimTable:
-    """A table; `number` stands for it in the history, and `slots` is how many its rows have had so far."""
+    """A table; `number` stands for it in the history, and `slots` is how many its rows have had so far.
+
+    `listed` are the columns that the change stream names, None where it watches the whole table.
+    """
 
     number: int
     name: str
     columns: tuple[SimColumn, ...]
     slots: int
+    is_watched: bool = True
+    listed: frozenset[str] | None = None
 
     @cached_property
     def key_columns(self) -> tuple[SimColumn, ...]:
@@ -79,6 +84,12 @@ class SimTable:
         """The slots of the columns outside the primary key."""
         return tuple(column.slot for column in self.value_columns)
 
+    @cached_property
+    def watched_slots(self) -> tuple[int, ...]:
+        """The slots of the columns outside the primary key that the change stream watches."""
+        listed = self.listed
+        return tuple(column.slot for column in self.value_columns if listed is None or column.name in listed)
+
     def column(self, name: str) -> SimColumn | None:
         """Return a column, None if there is none of the name."""
         return next((column for column in self.columns if column.name == name), None)
@@ -86,12 +97,16 @@ class SimTable:
 
 @dataclass(frozen=True)
 class Schema:
-    """All tables from a moment on, and what the change stream, which watches all, captures."""
+    """All tables from a moment on, and what the change stream captures of them.
+
+    `watches_all` tells that it watches every table, also those to come.
+    """
 
     from_micros: int
     version: int
     tables: Mapping[str, SimTable]
     capture: ValueCaptureType
+    watches_all: bool = True
 
     @cached_property
     def by_number(self) -> Mapping[int, SimTable]:
@@ -105,9 +120,13 @@ class Schemas:
     def __init__(self, settings: SimulatorSettings, origin_micros: int) -> None:
         self._settings, self._origin_micros = settings, origin_micros
         self._lock = threading.Lock()
-        self._upcoming = _all_changes(settings)
-        self._next = next(self._upcoming, None)
         self._schemas = [_first_schema(settings)]
+        first = {
+            table.name: [column.name for column in table.value_columns]
+            for table in self._schemas[0].tables.values()
+        }
+        self._upcoming = all_changes(settings, TRANSFERS, "note", first)
+        self._next = next(self._upcoming, None)
         self._starts = [self._schemas[0].from_micros]
 
     def at(self, micros: int) -> Schema:
@@ -126,9 +145,12 @@ class Schemas:
         after = replace(before, from_micros=self._micros(change), version=before.version + 1)
         if change.kind is SchemaChangeKind.SET_CAPTURE:
             return replace(after, capture=ValueCaptureType(change.value))
+        if change.kind is SchemaChangeKind.SET_WATCHED:
+            return _watching(after, change.value)
         if change.kind is SchemaChangeKind.ADD_TABLE:
             number = max(before.by_number) + 1
             table = _table(number, change.table, _ADDED_TABLE, 1, self._settings)
+            table = replace(table, is_watched=before.watches_all)
             return replace(after, tables={**before.tables, table.name: table})
         table = before.tables[change.table]
         changed = replace(table, columns=_changed_columns(table, change, self._settings))
@@ -147,9 +169,36 @@ def _changed_columns(
     if found is None:
         raise SettingError("schema_changes", f"names a column that `{table.name}` has not: {change.column}")
     if change.kind is SchemaChangeKind.DROP_COLUMN:
+        if found.name in (table.listed or ()):
+            problem = f"drops a column that the change stream names: {table.name}.{found.name}"
+            raise SettingError("schema_changes", problem)
         return tuple(column for column in table.columns if column is not found)
     retyped = replace(found, type=ColumnType.from_spanner_type(change.value))
     return tuple(retyped if column is found else column for column in table.columns)
+
+
+def _watching(schema: Schema, clause: str) -> Schema:
+    """Return the schema with a change stream that watches what follows `FOR`."""
+    watched = parse_watched(clause)
+    if watched is None:
+        tables = {name: replace(table, is_watched=True, listed=None) for name, table in schema.tables.items()}
+        return replace(schema, tables=tables, watches_all=True)
+    for name, listed in watched.items():
+        _check_watched(schema.tables.get(name), name, listed or frozenset())
+    tables = {
+        name: replace(table, is_watched=name in watched, listed=watched.get(name))
+        for name, table in schema.tables.items()
+    }
+    return replace(schema, tables=tables, watches_all=False)
+
+
+def _check_watched(table: SimTable | None, name: str, listed: frozenset[str]) -> None:
+    if table is None:
+        raise SettingError("schema_changes", f"has a change stream for a table that is not there: {name}")
+    unfit = listed - {column.name for column in table.value_columns}
+    if unfit:
+        problem = f"has a change stream for what is no column outside the key: {name}.{min(unfit)}"
+        raise SettingError("schema_changes", problem)
 
 
 def bank_tables(bank: int) -> tuple[str, str]:
@@ -193,32 +242,3 @@ def _table(
         for slot, (column, of_type) in enumerate(columns.items())
     )
     return SimTable(number, name, found, len(found))
-
-
-def _all_changes(settings: SimulatorSettings) -> Iterator[SchemaChange]:
-    """Yield the changes in the order of their times."""
-    listed = sorted(settings.schema_changes, key=lambda change: change.at_s)
-    if settings.schema_change_every_s is None:
-        yield from listed
-        return
-    for number in count():
-        change = _endless_change(number, (number + 1) * settings.schema_change_every_s)
-        while listed and listed[0].at_s <= change.at_s:
-            yield listed.pop(0)
-        yield change
-
-
-def _endless_change(number: int, at_s: float) -> SchemaChange:
-    """Return one of the changes that come round and round: every kind of them, in turn."""
-    lap, step = divmod(number, len(SchemaChangeKind))
-    captures = [capture for capture in ValueCaptureType if capture is not ValueCaptureType.UNKNOWN]
-    column = f"memo_{lap + 1}"
-    return (
-        SchemaChange(at_s, SchemaChangeKind.ADD_COLUMN, TRANSFERS, column, "STRING(MAX)"),
-        SchemaChange(at_s, SchemaChangeKind.SET_CAPTURE, value=captures[lap % len(captures)]),
-        SchemaChange(
-            at_s, SchemaChangeKind.RETYPE_COLUMN, TRANSFERS, "note", ("BYTES(MAX)", "STRING(MAX)")[lap % 2]
-        ),
-        SchemaChange(at_s, SchemaChangeKind.ADD_TABLE, f"audit_{lap + 1}"),
-        SchemaChange(at_s, SchemaChangeKind.DROP_COLUMN, TRANSFERS, column),
-    )[step]

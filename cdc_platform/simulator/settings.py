@@ -76,17 +76,19 @@ class SchemaChangeKind(StrEnum):
     RETYPE_COLUMN = "retype_column"
     """The column changes between STRING and BYTES, with its values."""
     ADD_TABLE = "add_table"
-    """A table appears, and the change stream watches it, since it watches all."""
+    """A table appears, and the change stream watches it if it watches all."""
     SET_CAPTURE = "set_capture"
     """The change stream captures other values from now on."""
+    SET_WATCHED = "set_watched"
+    """The change stream watches other tables or columns from now on (`ALTER CHANGE STREAM ... SET FOR`)."""
 
 
 @dataclass(frozen=True)
 class SchemaChange:
     """One change, `at_s` seconds after the origin.
 
-    `value` is the new column's or the retyped column's type in GoogleSQL (`STRING(MAX)`), or the value
-    capture type.
+    `value` is the new column's or the retyped column's type in GoogleSQL (`STRING(MAX)`), the value capture
+    type, or what the change stream watches: `ALL`, or tables such as `accounts, transfers(amount, note)`.
     """
 
     at_s: float

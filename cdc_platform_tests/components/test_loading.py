@@ -116,6 +116,14 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     ({"source": {**bank_attributes()["source"], "heartbeat_ms": 1}}, "source.heartbeat_ms", "between"),
     # the same, within a nested setting
     ({"source": {**bank_attributes()["source"], "deadline_s": "soon"}}, "source.deadline_s", "is not right"),
+    # a list that would mean everything, and a folder that would be the file's own
+    ({"tables": []}, "tables", "names no table"),
+    ({"lake": {"path": ""}}, "lake.path", "is empty"),
+    ({"lake": {"path": " "}}, "lake.path", "is empty"),
+    # numbers that are none
+    ({"max_slice_s": float("nan")}, "max_slice_s", "finite"),
+    ({"idle_interval_s": float("inf")}, "idle_interval_s", "finite"),
+    ({"idle_interval_s": -1}, "idle_interval_s", "negative"),
     # a name that cannot be a namespace
     ({"name": "My Bank"}, "name", "lower-case"),
 ]
@@ -217,6 +225,35 @@ def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path, text: str, settin
     with pytest.raises(SettingError) as caught:
         load_settings(path)
     assert f"{path}: {setting}" == caught.value.setting
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ("  name: other\n", "name"),
+        ("  maintenance: {keep_snapshots: 20, keep_snapshots: 30}\n", "keep_snapshots"),
+        ("  spark: {conf: {a.b: 1, a.b: 2}}\n", "a.b"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path, more: str, key: str) -> None:
+    """Of two values one would be dropped without a word: the error names the key and its line."""
+    path = write_defs(tmp_path)
+    text = path.read_text(encoding="utf-8").replace("attributes:\n", f"attributes:\n{more}")
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SettingError, match="stands there twice") as caught:
+        load_settings(path)
+    assert caught.value.setting.startswith(f"{path}: {key} (line ")
+
+
+def test_an_anchor_may_be_merged_and_overridden(tmp_path: Path) -> None:
+    """What YAML's merge key brings is no second value."""
+    path = write_defs(tmp_path)
+    shared = (
+        "attributes:\n  spark: {<<: &shared {master: 'local[1]', driver_memory: 1g}, driver_memory: 3g}\n"
+    )
+    text = path.read_text(encoding="utf-8").replace("attributes:\n", shared)
+    path.write_text(text, encoding="utf-8")
+    assert load_settings(path).spark.driver_memory == "3g"
 
 
 def test_text_that_is_not_yaml_is_refused(tmp_path: Path) -> None:

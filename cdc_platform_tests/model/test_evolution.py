@@ -1,6 +1,6 @@
 """What records and looks at the source tell of its schema, and the columns that tables get for it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -51,11 +51,21 @@ def sighting(micros: int, schema: TableSchema, *, is_whole: bool = True, is_sure
     return Sighting(micros, columns, is_whole, is_sure)
 
 
-def follow(*windows: Window) -> tuple[SchemaHistory, list[SchemaEvent]]:
-    """Return the history and all events of windows on the table `notes`, each of which is a tick."""
+def follow(
+    *windows: Window, unwatched: Sequence[str] = (), is_exact: bool = True
+) -> tuple[SchemaHistory, list[SchemaEvent]]:
+    """Return the history and all events of windows on the table `notes`, each of which is a tick.
+
+    `unwatched` are the columns that a look back finds to be there and not watched.
+    """
+
+    def look_back(micros: int) -> Look:
+        return Look(micros, (), {"notes": unwatched}, {}, is_exact)
+
     history, events = SchemaHistory(), list[SchemaEvent]()
     for tick, (seen, looked) in enumerate(windows, start=1):
-        found = find_events(history, tick, {"notes": seen} if seen else {}, looked)
+        sightings = {"notes": seen} if seen else {}
+        found = find_events(history, tick, sightings, looked, look_back=look_back)
         events += found
         history = replace(reduce(SchemaHistory.after, found, history), tick=tick)
     return history, events
@@ -177,6 +187,30 @@ def test_tables_come_and_go() -> None:
     ]
     known = history.tables["notes"]
     assert (known.begun, known.has_gap, may_lack_rows(history, known)) == (None, True, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_created"),
+    [
+        (True, True, True),
+        # It names its tables: one that it names now may have had rows before.
+        (True, False, False),
+        (False, True, False),
+    ],
+)
+def test_a_table_is_whole_in_the_log_if_it_was_watched_from_its_making(
+    *, before: bool, now: bool, is_created: bool
+) -> None:
+    """A stream that watches all records a new table from its first row on; one that names tables may not."""
+    first, _ = follow(([], look(5, table("other", {"id": "INT64"}, {}))))
+    first = replace(first, position_micros=5)
+    looked = replace(look(8, table("other", {"id": "INT64"}, {}), notes()), watches_all=now)
+
+    def look_back(micros: int) -> Look:
+        return Look(micros, (), {}, {}, watches_all=before)
+
+    history = reduce(SchemaHistory.after, find_events(first, 2, {}, looked, look_back=look_back), first)
+    assert is_created == history.tables["notes"].is_created
 
 
 def test_a_table_may_be_born_under_way() -> None:

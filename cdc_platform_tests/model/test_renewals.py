@@ -3,6 +3,7 @@
 import pytest
 
 from cdc_platform.model.evolution import fold_history
+from cdc_platform.model.exclusions import late_columns
 from cdc_platform.model.schema_events import SchemaChange
 from cdc_platform.model.sightings import Look
 from cdc_platform_tests.model.test_evolution import Window, changes, follow, look, notes, sighting
@@ -79,16 +80,6 @@ def test_a_column_made_anew_as_it_was_has_no_older_values(
         ],
         # a row was inserted without it
         [([sighting(8, notes(**RANK)), sighting(9, notes(**TEXT, **RANK))], look(9, notes(**TEXT, **RANK)))],
-        # the stream did not watch it for a while: it stands ahead of the same column as before
-        [
-            (
-                [
-                    sighting(8, notes(**RANK), is_sure=True),
-                    sighting(9, notes(**TEXT, **RANK), is_sure=True),
-                ],
-                look(12, notes(**TEXT, **RANK)),
-            )
-        ],
         # the source no longer tells what its schema was
         [([], look(9, ANEW, is_exact=False))],
         # and tells it again
@@ -109,6 +100,61 @@ def test_a_column_that_may_be_the_same_is(windows: list[Window]) -> None:
         "text"
     ]
     assert (SchemaChange.COLUMN_ADDED, "text") not in [found[:2] for found in changes(events)]
+
+
+AWAY = [sighting(8, notes(**TEXT), is_sure=True)]
+BACK = [sighting(10, notes(**TEXT, **RANK), is_sure=True)]
+
+
+@pytest.mark.parametrize(
+    ("windows", "gone_micros", "added_micros"),
+    [
+        # within one tick, also as the last column of the table
+        ([([*AWAY, *BACK], look(12, notes(**TEXT, **RANK)))], 8, 10),
+        # seen again by a look only
+        ([(AWAY, look(12, notes(**TEXT, **RANK)))], 8, 12),
+        # with another type meanwhile
+        ([(AWAY, look(12, notes(**TEXT, rank="STRING(9)")))], 8, 12),
+        # a tick in between
+        (
+            [
+                (AWAY, Look(9, (notes(**TEXT),), {"notes": ("rank",)}, {})),
+                (BACK, look(12, notes(**TEXT, **RANK))),
+            ],
+            8,
+            10,
+        ),
+    ],
+)
+def test_a_column_that_left_the_stream_for_a_while_lacks_what_changed(
+    windows: list[Window], gone_micros: int, added_micros: int
+) -> None:
+    """It comes back without the values of before, which may be outdated, and is said to lack them."""
+    history, events = follow(FORMER, *windows, unwatched=["rank"])
+    known = history.tables["notes"]
+    assert (SchemaChange.COLUMN_DROPPED, "rank", gone_micros) in changes(events)
+    assert (SchemaChange.COLUMN_ADDED, "rank", added_micros) in changes(events)
+    assert late_columns(known) == ("rank",)
+    assert "rank__int64" in {version.lake_name for version in known.versions}
+    assert known.unwatched == ()
+    assert fold_history(events).tables == history.tables
+
+
+def test_a_column_that_is_watched_under_way_lacks_what_it_had() -> None:
+    """Whole rows and copies of before lack it, and the source tells that it was there all the same."""
+    for unwatched, late in (["rank"], ("rank",)), ([], ()):
+        window = ([*AWAY, *BACK], look(12, notes(**TEXT, **RANK)))
+        history, events = follow(window, unwatched=unwatched)
+        assert (SchemaChange.COLUMN_ADDED, "rank", 10) in changes(events)
+        assert late_columns(history.tables["notes"]) == late
+
+
+def test_a_column_that_records_lack_is_kept_where_the_source_does_not_tell_why() -> None:
+    """Its old versions are gone: nothing counts as dropped by absence alone."""
+    window = ([*AWAY, *BACK], look(12, notes(**TEXT, **RANK)))
+    history, events = follow(FORMER, window, is_exact=False)
+    assert changes(events) == []
+    assert late_columns(history.tables["notes"]) == ()
 
 
 @pytest.mark.parametrize(

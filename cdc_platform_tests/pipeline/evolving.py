@@ -17,6 +17,7 @@ STEP: Final = 1_000_000
 """Microseconds between two steps of a life."""
 KEYS: Final = ("1", "2", "3")
 NAMES: Final = ("a", "b", "c")
+KINDS: Final = ("add", "drop", "retype", "watch")
 TYPES: Final = ("STRING", "BYTES", "INT64")
 CAPTURES: Final = (
     ValueCaptureType.OLD_AND_NEW_VALUES,
@@ -31,7 +32,10 @@ Row = dict[str, JsonValue]
 
 @dataclass
 class Source:
-    """A table's columns and rows; `past` has both after each step, `records` what the stream tells."""
+    """A table's columns and rows; `past` has both after each step, `records` what the stream tells.
+
+    `unwatched` are the columns that the stream does not watch, and `left` those that it has ever not watched.
+    """
 
     name: str = "notes"
     columns: dict[str, str] = field(default_factory=lambda: {"a": "STRING"})
@@ -39,6 +43,9 @@ class Source:
     step: int = 0
     past: list[tuple[dict[str, str], dict[str, Row]]] = field(default_factory=list)
     records: list[tuple[int, RawRow]] = field(default_factory=list)
+    unwatched: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
+    past_unwatched: list[set[str]] = field(default_factory=list)
 
     @property
     def now_micros(self) -> int:
@@ -48,6 +55,7 @@ class Source:
     def end_step(self) -> None:
         """Remember the state, and let time pass."""
         self.past.append((dict(self.columns), {key: dict(row) for key, row in self.rows.items()}))
+        self.past_unwatched.append(set(self.unwatched))
         self.step += 1
 
     def state_at(self, micros: int) -> tuple[dict[str, str], dict[str, Row]]:
@@ -61,25 +69,34 @@ class Source:
 
     def look(self, micros: int) -> Look:
         """Return what a look at the source tells."""
-        return Look(micros, (self.schema_at(micros),), {}, {})
+        unwatched = self.past_unwatched[(micros - START) // STEP]
+        schema = self.schema_at(micros)
+        watched = tuple(column for column in schema.columns if column.name not in unwatched)
+        named = {self.name: sorted(unwatched)} if unwatched else {}
+        return Look(micros, (TableSchema(self.name, watched),), named, {})
 
     def typed_rows_at(self, micros: int) -> list[dict[str, Any]]:
-        """Return the rows as the lake must have them."""
+        """Return the rows as the lake must have them, without columns that the stream has not watched."""
         columns, rows = self.state_at(micros)
+        names = [name for name in columns if name not in self.left]
         return [
-            {"id": int(key), **{name: typed(columns[name], row[name]) for name in columns}}
+            {"id": int(key), **{name: typed(columns[name], row[name]) for name in names}}
             for key, row in sorted(rows.items())
         ]
 
     def alter(self, kind: str, name: str, code: str) -> None:
-        """Add, drop or retype a column, where that is possible; stored values follow as in Spanner."""
+        """Add, drop, retype or (un)watch a column, where that is possible; values follow as in Spanner."""
         known = self.columns.get(name)
-        if kind == "add" and known is None:
+        if kind == "watch" and known is not None:
+            self.unwatched ^= {name}
+            self.left.add(name)
+        elif kind == "add" and known is None:
             self.columns[name] = code
             for row in self.rows.values():
                 row[name] = None
         elif kind == "drop" and known is not None:
             del self.columns[name]
+            self.unwatched.discard(name)
             for row in self.rows.values():
                 del row[name]
         elif kind == "retype" and known in {"STRING", "BYTES"}:
@@ -106,6 +123,9 @@ class Source:
     def _record(
         self, mod_type: ModType, key: str, shown: Mapping[str, JsonValue], capture: ValueCaptureType
     ) -> None:
+        shown = {name: value for name, value in shown.items() if name not in self.unwatched}
+        if mod_type is ModType.UPDATE and not shown:
+            return
         row = data_change(
             self.name,
             mod_type,
@@ -160,12 +180,12 @@ def lives(draw: st.DrawFn, max_steps: int = 14) -> tuple[Source, list[int]]:
     gone: dict[str, str] = {}
     steps = draw(st.integers(4, max_steps))
     for step in range(steps):
-        if step == steps - 1 or draw(st.integers(0, 2)):
+        if step in {0, steps - 1} or draw(st.integers(0, 2)):
             named = tuple(draw(st.sets(st.sampled_from(NAMES), min_size=1)))
             number = draw(st.integers(1, 60))
             source.write(draw(st.sampled_from(KEYS)), number, draw(st.sampled_from(CAPTURES)), named)
         else:
-            kind, name = draw(st.sampled_from(["add", "drop", "retype"])), draw(st.sampled_from(NAMES))
+            kind, name = draw(st.sampled_from(KINDS)), draw(st.sampled_from(NAMES))
             # Dropped and added again as it was, or as Spanner would convert it, nothing may tell.
             code = draw(st.sampled_from(["STRING", "BYTES"] if gone.get(name) == "INT64" else TYPES))
             if gone.get(name) in {"STRING", "BYTES"}:

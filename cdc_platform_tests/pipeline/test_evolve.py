@@ -52,7 +52,8 @@ def follow(lake: LakeSettings, *sources: Source) -> Pipeline:
 def look_at(sources: tuple[Source, ...], micros: int) -> Look:
     """Return a look at several tables; one without columns does not exist."""
     looks = [source.look(micros) for source in sources if source.state_at(micros)[0]]
-    return Look(micros, tuple(table for look in looks for table in look.tables), {}, {})
+    unwatched = {name: columns for look in looks for name, columns in look.unwatched.items()}
+    return Look(micros, tuple(table for look in looks for table in look.tables), unwatched, {})
 
 
 def read_until(pipeline: Pipeline, until_micros: int, *sources: Source) -> None:
@@ -64,8 +65,8 @@ def read_until(pipeline: Pipeline, until_micros: int, *sources: Source) -> None:
 
 
 def live_rows(pipeline: Pipeline, source: Source, micros: int) -> list[dict[str, Any]]:
-    """Return the lake's rows, in the columns that the source had at a moment."""
-    names = ["id", *source.state_at(micros)[0]]
+    """Return the lake's rows at a moment, in the columns that the stream has always watched."""
+    names = ["id", *(name for name in source.state_at(micros)[0] if name not in source.left)]
     rows = [{name: row[name] for name in names} for row in rows_of(pipeline, source.name)]
     return sorted(rows, key=lambda row: int(row["id"]))
 
@@ -89,7 +90,7 @@ def test_whatever_changes_the_table_equals_the_source(
         names = set(
             found_table(pipeline, "notes").scan(snapshot_id=cut.tables["notes"]).to_arrow().column_names
         )
-        assert {"id", *source.state_at(cut.position_micros)[0]} <= names
+        assert {"id", *source.state_at(cut.position_micros)[0]} - source.left <= names
 
 
 def retyped_source() -> Source:

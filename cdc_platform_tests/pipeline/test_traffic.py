@@ -16,12 +16,24 @@ TICKS = 3
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("dialect", "seed"), [(Dialect.GOOGLESQL, 1), (Dialect.POSTGRESQL, 2)])
+@pytest.mark.parametrize(
+    ("dialect", "seed", "schema_change_every_s"),
+    [
+        (Dialect.GOOGLESQL, 1, None),
+        # A column comes back to the stream in another type, and a table is added and leaves it.
+        (Dialect.POSTGRESQL, 2, 7.0),
+    ],
+)
 def test_every_cut_of_simulated_traffic_is_right(
-    spark: "SparkSession", session_lake: LakeSettings, dialect: Dialect, seed: int
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    dialect: Dialect,
+    seed: int,
+    schema_change_every_s: float | None,
 ) -> None:
     """Tables and log equal the true history at every cut, and no money is made or lost."""
     traffic = Traffic(seed, 60, session_lake, dialect, rate=50, churn_s=1, faults_share=0.06)
+    traffic.schema_change_every_s = schema_change_every_s
     with traffic.open() as (simulator, pipeline):
         for _ in range(TICKS):
             traffic.tick(simulator, pipeline, spark, 12)

@@ -18,7 +18,8 @@ from cdc_platform.simulator.history import History
 from cdc_platform.simulator.history_file import transaction_line
 from cdc_platform.simulator.hours import BLOCK_MICROS, LEASE_BLOCKS, Hours
 from cdc_platform.simulator.places import place
-from cdc_platform.simulator.settings import Dialect, SchemaChange, SchemaChangeKind, SimulatorSettings
+from cdc_platform.simulator.records import watched_changes
+from cdc_platform.simulator.settings import Dialect, SimulatorSettings
 from cdc_platform.simulator.transactions import Mod
 from cdc_platform.simulator.values import spanner_type, type_fields
 from cdc_platform.sources.spanner.settings import Dialect as SourceDialect
@@ -52,7 +53,12 @@ def test_readers_get_every_transaction_once_and_whole(chosen: SimulatorSettings)
             if record.server_transaction_id is not None:
                 found[record.server_transaction_id].append((token, record))
 
-    committed = [one for one in database.history.serial() if one.commit_micros <= database.now_micros]
+    committed = [
+        one
+        for one in database.history.serial()
+        if one.commit_micros <= database.now_micros
+        and any(watched_changes(one, database.history.schemas.at(one.commit_micros)))
+    ]
     assert {one.id: one.commit_micros for one in committed} == {
         identifier: told[0][1].record_timestamp for identifier, told in found.items()
     }
@@ -161,41 +167,6 @@ def test_preloaded_rows_have_no_records() -> None:
 
     assert len(first) == 100
     assert not told & {json.dumps({"transfer_id": key}, separators=(",", ":")) for (key,) in first}
-
-
-def test_schema_changes_at_their_times() -> None:
-    """Records have the columns of their time, and rows of before a column have NULL in it."""
-    changes = (
-        SchemaChange(1, SchemaChangeKind.ADD_COLUMN, "transfers", "memo", "STRING(MAX)"),
-        SchemaChange(2, SchemaChangeKind.RETYPE_COLUMN, "transfers", "note", "BYTES(MAX)"),
-        SchemaChange(3, SchemaChangeKind.SET_CAPTURE, value="NEW_VALUES"),
-        SchemaChange(4, SchemaChangeKind.DROP_COLUMN, "transfers", "memo"),
-        SchemaChange(5, SchemaChangeKind.ADD_TABLE, "audit_1"),
-    )
-    database = simulated(9, rate=100, schema_changes=changes)
-    columns: dict[int, set[str]] = defaultdict(set)
-    for record in data_of(follow(database)):
-        if record.table_name == "transfers" and record.mod_type == "INSERT":
-            types = {
-                column["name"]: column["type"]["code"] for column in json.loads(record.column_types or "")
-            }
-            second = (record.record_timestamp - ORIGIN) // SECOND
-            columns[second].add(f"{types.get('memo')} {types['note']} {record.value_capture_type}")
-
-    assert {"None STRING NEW_ROW"} == columns[0]
-    assert {"STRING STRING NEW_ROW"} == columns[1]
-    assert {"STRING BYTES NEW_ROW"} == columns[2]
-    assert {"STRING BYTES NEW_VALUES"} == columns[3]
-    assert {"None BYTES NEW_VALUES"} == columns[4]
-    assert "audit_1" in {record.table_name for record in data_of(follow(database))}
-
-
-def test_schema_change_of_no_column_is_refused() -> None:
-    """A change must name a column that is there."""
-    dropped = SchemaChange(0, SchemaChangeKind.DROP_COLUMN, "transfers", "nope")
-
-    with pytest.raises(SettingError, match="has not: nope"):
-        simulated(1, schema_changes=(dropped,))
 
 
 def open_at(path: Path, now_micros: int, **changed: Any) -> History:

@@ -44,6 +44,7 @@ class StreamDescription:
     """A change stream as it is defined at a moment; older records may have been captured otherwise.
 
     ``unwatched`` has the columns that the stream does not watch, for every table that has some.
+    ``watches_all`` tells that it watches tables from their making on, since it names none.
     """
 
     dialect: str
@@ -53,6 +54,7 @@ class StreamDescription:
     tables: tuple[TableSchema, ...]
     warnings: tuple[str, ...]
     unwatched: Mapping[str, tuple[str, ...]]
+    watches_all: bool
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def describe_stream(
         raise _not_found(settings, sorted(str(known) for (known,) in client.fetch_texts(STREAM_NAMES)))
     options = {str(key): str(value) for key, value in client.fetch_texts(catalog.options(name))}
     check_partition_mode(options, settings.title)
-    tables, unwatched = _watched_tables(client, catalog, watches_all=catalog.is_true(stream[0][0]))
+    watches_all = catalog.is_true(stream[0][0])
+    tables, unwatched = _watched_tables(client, catalog, watches_all=watches_all)
     if not tables and not may_watch_nothing:
         raise _watches_nothing(settings)
     tables = tuple(_with_nanoseconds(table, settings.nanosecond_columns) for table in tables)
@@ -105,6 +108,7 @@ def describe_stream(
         tables=tables,
         warnings=(*_filter_warnings(options), *_type_warnings(tables)),
         unwatched=unwatched,
+        watches_all=watches_all,
     )
 
 
