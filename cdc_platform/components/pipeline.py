@@ -34,7 +34,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
     tables: Annotated[
         list[str] | None,
         says_names(
-            "Source tables to materialise; empty means all that the source tells of, which is asked "
+            "Source tables to materialise; without a list all that the source tells of, which is asked "
             "whenever the code location is loaded."
         ),
     ] = None
