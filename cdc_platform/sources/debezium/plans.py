@@ -3,10 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from cdc_platform.model.keyless import keyless_columns
-from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.model.table_schema import ColumnType, spark_type
 from cdc_platform.sources.debezium.encodings import (
     Encoding,
     agreed_encoding,
@@ -40,13 +41,18 @@ class ColumnPlan:
         return self.default is not _MISSING and value is not None and bool(value == self.default)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TablePlan:
     """How all columns of a table are read; ``column_types`` is JSON as in `SourceEvent`."""
 
     keys: tuple[str, ...]
     columns: Mapping[str, ColumnPlan]
     column_types: str
+
+    @cached_property
+    def key_types(self) -> Mapping[str, str]:
+        """The types that the columns of the key have in the lake, by name."""
+        return {name: spark_type(self.columns[name].encoding.column_type) for name in self.keys}
 
 
 @dataclass(slots=True)
