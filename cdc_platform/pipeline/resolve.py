@@ -13,17 +13,22 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.lake.lake import LOG
 from cdc_platform.model.connected_rows import connected
 from cdc_platform.model.resolution import RowChange, RowId, StoredRows, Values, needed_rows, resolve
+from cdc_platform.pipeline.lacking import (
+    DRIVER_BOUNDS,
+    DriverBounds,
+    Lacking,
+    is_within,
+    measure_lacking,
+)
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.resolve_apart import complete_apart
 from cdc_platform.pipeline.stored_rows import LACKS, Lookup
 from cdc_platform.pipeline.stories import TOLD, LoggedChange
 from cdc_platform.sources.json_codec import read_members
-from cdc_platform.spark.order import SINGLE_TASK_RECORDS, UNSOUND
+from cdc_platform.spark.order import UNSOUND
 from cdc_platform.spark.some_rows import ROW_ID, changes_of, ids_frame
 from cdc_platform.spark.unresolved import LACKS_VALUES
 
-FEW_ROWS: Final = 500_000
-"""Up to so many rows, at most one a change that lacks values, every task may have all the keys."""
 _TAKEN: Final = (*TOLD, "previous_keys", "order_key")
 _COMPLETED: Final = pa.schema(
     [
@@ -35,24 +40,14 @@ _COMPLETED: Final = pa.schema(
 
 
 @dataclass(frozen=True)
-class _Lacking:
-    """Changes of a batch: how many, how many lack values or go to quarantine, and what they lack by table."""
-
-    changes: int
-    lacking: int
-    unsound: int
-    columns: Mapping[str, frozenset[str]]
-
-
-@dataclass(frozen=True)
 class _Batch:
     """What the completion of a batch takes, see `complete_changes`; `wanted` tells which changes it is of."""
 
     lookup: Lookup
     held: ExitStack
     wanted: str
-    found: _Lacking
-    most_here: int
+    found: Lacking
+    is_small: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +69,7 @@ def complete_changes(
     ordered: DataFrame,
     tick: int,
     held: ExitStack,
-    most_here: int = SINGLE_TASK_RECORDS,
+    bounds: DriverBounds = DRIVER_BOUNDS,
 ) -> DataFrame:
     """Return ordered changes with the values that the source left out, as far as somebody knows them.
 
@@ -87,7 +82,7 @@ def complete_changes(
         ordered: the result of `order_records`, persisted.
         tick: tick of the log before these changes, which the tables must have reached.
         held: ends when nobody asks for the changes any more.
-        most_here: of up to so many changes all that it takes comes to the driver; of more, only what
+        bounds: of a batch within them all that it takes comes to the driver; of a larger one, only what
             belongs to rows that take part in a change of key, whose stories belong together.
 
     Raises:
@@ -96,10 +91,11 @@ def complete_changes(
     wanted = f"NOT {UNSOUND} AND {LACKS_VALUES}"
     if not pipeline.traits.completes_log:
         wanted += " AND (previous_keys IS NOT NULL OR change_kind = 'insert')"
-    found = _measure(ordered, wanted)
+    found = measure_lacking(ordered, wanted)
     if not found.lacking:
         return ordered
-    batch = _Batch(Lookup(pipeline, spark, tick, found.columns), held, wanted, found, most_here)
+    lookup = Lookup(pipeline, spark, tick, found.columns)
+    batch = _Batch(lookup, held, wanted, found, is_within(bounds, pipeline, found))
     if not found.unsound:
         return _complete(batch, ordered)
     # What goes to quarantine did not happen, as far as others are concerned.
@@ -112,39 +108,18 @@ def _complete(batch: _Batch, ordered: DataFrame) -> DataFrame:
     pipeline, spark, tick = lookup.pipeline, lookup.spark, lookup.tick
     links = _links(ordered)
     asked = ordered.where(batch.wanted).select(*ROW_ID).dropna().distinct()
-    if found.changes <= batch.most_here or not pipeline.traits.completes_log:
+    if batch.is_small or not pipeline.traits.completes_log:
         ids = connected(_collect(asked), links)
         return _completed(spark, ordered, _resolve_here(pipeline, spark, ordered, ids, tick))
-    few = found.lacking <= FEW_ROWS
     if not links:
-        return complete_apart(lookup, ordered, batch.held, is_few=few)
+        return complete_apart(lookup, ordered, batch.held, is_few=found.is_few)
     moving = ids_frame(spark, {row_id for link in links for row_id in link})
     ids = connected(_collect(asked.join(moving, list(ROW_ID), "left_semi")), links)
     done = _resolve_here(pipeline, spark, ordered, ids, tick)
     moved = ids_frame(spark, ids)
     here = _completed(spark, ordered.join(moved, list(ROW_ID), "left_semi"), done)
     others = ordered.join(moved, list(ROW_ID), "left_anti")
-    return here.unionByName(complete_apart(lookup, others, batch.held, is_few=few))
-
-
-def _measure(ordered: DataFrame, wanted: str) -> _Lacking:
-    lacking = F.expr(wanted)
-    rows = (
-        ordered.groupBy("table_name")
-        .agg(
-            F.count(F.lit(1)).alias("changes"),
-            F.count_if(lacking).alias("lacking"),
-            F.count_if(F.col(UNSOUND)).alias("unsound"),
-            F.flatten(F.collect_set(F.when(lacking, F.col("unavailable_columns")))).alias("columns"),
-        )
-        .collect()
-    )
-    return _Lacking(
-        sum(row["changes"] for row in rows),
-        sum(row["lacking"] for row in rows),
-        sum(row["unsound"] for row in rows),
-        {row["table_name"]: frozenset(row["columns"]) for row in rows if row["lacking"]},
-    )
+    return here.unionByName(complete_apart(lookup, others, batch.held, is_few=found.is_few))
 
 
 def _links(ordered: DataFrame) -> list[tuple[RowId, RowId]]:

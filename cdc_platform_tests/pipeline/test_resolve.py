@@ -13,6 +13,7 @@ import pytest
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType
 from cdc_platform.model.resolution import RowChange
+from cdc_platform.pipeline.lacking import DRIVER_BOUNDS, DriverBounds
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.settings import PipelineSettings
@@ -109,6 +110,11 @@ def ordered_of(changes: Mapping[str, Sequence[RowChange]], dice: random.Random) 
     ]
 
 
+def bytes_of(row: Mapping[str, Any]) -> int:
+    """Return what the values of a change have; together with stored rows a batch has more."""
+    return len((row["new_values"] or "").encode())
+
+
 def test_large_batches_are_completed_as_small_ones(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
@@ -124,11 +130,11 @@ def test_large_batches_are_completed_as_small_ones(
     ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
     with ExitStack() as held:
         here, apart = (
-            complete_changes(pipeline, spark, ordered, 1, held, most_here=most)
+            complete_changes(pipeline, spark, ordered, 1, held, bounds)
             .orderBy("ordinal")
             .toArrow()
             .to_pylist()
-            for most in (len(rows), len(rows) - 1)
+            for bounds in (DRIVER_BOUNDS, DriverBounds(most_bytes=sum(map(bytes_of, rows))))
         )
     assert here == apart
     same = ("table_name", "change_kind", "transaction_id", "keys", "previous_keys", "ordinal", "order_key")
@@ -142,9 +148,9 @@ def test_large_batches_are_completed_as_small_ones(
     assert still <= {f'{{"id":{number}}}' for number in range(UNSEEN, KEYS)}
 
 
-@pytest.mark.parametrize("most_here", [10, 0])
+@pytest.mark.parametrize("most_changes", [10, 0])
 def test_what_goes_to_quarantine_tells_nothing(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, most_here: int
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, most_changes: int
 ) -> None:
     """A value of a refused change gets into no other one, and a refused truncate takes no row away."""
     pipeline = pipeline_of(session_lake, tmp_path, ["still"], spark)
@@ -158,7 +164,7 @@ def test_what_goes_to_quarantine_tells_nothing(
     rows = [{**row, "unsound": not row["unavailable_columns"]} for row in rows]
     ordered = spark.createDataFrame(pa.Table.from_pylist(rows, ORDERED))
     with ExitStack() as held:
-        done = complete_changes(pipeline, spark, ordered, 1, held, most_here=most_here)
+        done = complete_changes(pipeline, spark, ordered, 1, held, DriverBounds(most_changes))
         found = done.orderBy("ordinal").toArrow().to_pylist()
     assert rows[:2] == found[:2]
     assert json.loads(found[2]["new_values"])["big"] == LARGE[0]
