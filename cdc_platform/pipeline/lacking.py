@@ -11,20 +11,21 @@ from cdc_platform.lake.commits import count_rows, fact, head
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.spark.order import SINGLE_TASK_RECORDS, UNSOUND
 
-FEW_ROWS: Final = 500_000
-"""Up to so many rows, at most one a change that lacks values, every task may have all the keys."""
-_MOST_BYTES: Final = 64 * 1024 * 1024
-
 
 @dataclass(frozen=True)
 class DriverBounds:
-    """Up to how many changes, and bytes of values, come to the driver, where they are several times as large.
+    """Up to how much comes to the driver, where it is several times as large.
 
-    The bytes are those of the changes and, by estimate, of the stored rows that they are completed from.
+    Args:
+        most_changes: changes of a batch.
+        most_bytes: their values and, by estimate, those of the stored rows that they are completed from;
+            also the keys of rows that lack values.
+        most_rows: rows that lack values, at most one a change, whose keys the driver hands to every task.
     """
 
     most_changes: int = SINGLE_TASK_RECORDS
-    most_bytes: int = _MOST_BYTES
+    most_bytes: int = 64 * 1024 * 1024
+    most_rows: int = 500_000
 
 
 DRIVER_BOUNDS: Final = DriverBounds()
@@ -49,11 +50,6 @@ class Lacking:
     columns: Mapping[str, frozenset[str]]
     value_bytes: int
     key_bytes: int
-
-    @property
-    def is_few(self) -> bool:
-        """Whether the rows that lack values are few enough for each task to have all their keys."""
-        return sum(self.lacking.values()) <= FEW_ROWS and self.key_bytes <= _MOST_BYTES
 
 
 def measure_lacking(ordered: DataFrame, wanted: str) -> Lacking:
@@ -84,6 +80,11 @@ def measure_lacking(ordered: DataFrame, wanted: str) -> Lacking:
         value_bytes=sum(row["value_bytes"] for row in rows),
         key_bytes=sum(row["key_bytes"] for row in rows),
     )
+
+
+def has_few_rows(bounds: DriverBounds, found: Lacking) -> bool:
+    """Whether the rows that lack values are few enough for each task to have all their keys."""
+    return sum(found.lacking.values()) <= bounds.most_rows and found.key_bytes <= bounds.most_bytes
 
 
 def is_within(bounds: DriverBounds, pipeline: Pipeline, found: Lacking) -> bool:

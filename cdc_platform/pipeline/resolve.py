@@ -11,25 +11,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.connected_rows import connected
+from cdc_platform.model.connected_rows import connected, stories_of
 from cdc_platform.model.resolution import RowChange, RowId, StoredRows, Values, needed_rows, resolve
 from cdc_platform.pipeline.lacking import (
     DRIVER_BOUNDS,
     DriverBounds,
-    Lacking,
+    has_few_rows,
     is_within,
     measure_lacking,
 )
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.resolve_apart import complete_apart
+from cdc_platform.pipeline.resolve_apart import Apart, complete_apart
 from cdc_platform.pipeline.stored_rows import LACKS, Lookup
 from cdc_platform.pipeline.stories import TOLD, LoggedChange
 from cdc_platform.sources.json_codec import read_members
 from cdc_platform.spark.order import UNSOUND
-from cdc_platform.spark.some_rows import ROW_ID, changes_of, ids_frame
+from cdc_platform.spark.some_rows import ROW_ID, changes_of, ids_frame, stories_frame
 from cdc_platform.spark.unresolved import LACKS_VALUES
 
-_TAKEN: Final = (*TOLD, "previous_keys", "order_key")
+_TAKEN: Final = (*TOLD, "order_key")
 _COMPLETED: Final = pa.schema(
     [
         ("done_ordinal", pa.int64()),
@@ -46,8 +46,9 @@ class _Batch:
     lookup: Lookup
     held: ExitStack
     wanted: str
-    found: Lacking
+    bounds: DriverBounds
     is_small: bool
+    is_few: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def complete_changes(
         tick: tick of the log before these changes, which the tables must have reached.
         held: ends when nobody asks for the changes any more.
         bounds: of a batch within them all that it takes comes to the driver; of a larger one, only what
-            belongs to rows that take part in a change of key, whose stories belong together.
+            belongs to rows that take part in a change of key, where that is within them; and their keys.
 
     Raises:
         CommitConflict: another run worked on the tables at the same time.
@@ -95,7 +96,8 @@ def complete_changes(
     if not found.lacking:
         return ordered
     lookup = Lookup(pipeline, spark, tick, found.columns)
-    batch = _Batch(lookup, held, wanted, found, is_within(bounds, pipeline, found))
+    is_small, is_few = is_within(bounds, pipeline, found), has_few_rows(bounds, found)
+    batch = _Batch(lookup, held, wanted, bounds, is_small, is_few)
     if not found.unsound:
         return _complete(batch, ordered)
     # What goes to quarantine did not happen, as far as others are concerned.
@@ -104,22 +106,33 @@ def complete_changes(
 
 
 def _complete(batch: _Batch, ordered: DataFrame) -> DataFrame:
-    lookup, found = batch.lookup, batch.found
+    lookup = batch.lookup
     pipeline, spark, tick = lookup.pipeline, lookup.spark, lookup.tick
     links = _links(ordered)
     asked = ordered.where(batch.wanted).select(*ROW_ID).dropna().distinct()
-    if batch.is_small or not pipeline.traits.completes_log:
+    completes_log = pipeline.traits.completes_log
+    if batch.is_small:
         ids = connected(_collect(asked), links)
         return _completed(spark, ordered, _resolve_here(pipeline, spark, ordered, ids, tick))
-    if not links:
-        return complete_apart(lookup, ordered, batch.held, is_few=found.is_few)
-    moving = ids_frame(spark, {row_id for link in links for row_id in link})
-    ids = connected(_collect(asked.join(moving, list(ROW_ID), "left_semi")), links)
-    done = _resolve_here(pipeline, spark, ordered, ids, tick)
-    moved = ids_frame(spark, ids)
-    here = _completed(spark, ordered.join(moved, list(ROW_ID), "left_semi"), done)
+    if completes_log:
+        moving = ids_frame(spark, {row_id for link in links for row_id in link})
+        asked = asked.join(moving, list(ROW_ID), "left_semi")
+    stories = stories_of(_collect(asked) if links or not completes_log else (), links)
+    if not stories:
+        return complete_apart(ordered, Apart(lookup, batch.held, batch.is_few)) if completes_log else ordered
+    moved = stories_frame(spark, stories)
+    mine = ordered.join(moved, list(ROW_ID), "left_semi")
+    found = measure_lacking(mine, LACKS_VALUES)
+    if not is_within(batch.bounds, pipeline, found):
+        lookup = replace(lookup, columns={**lookup.columns, **found.columns})
+        is_few = batch.is_few and has_few_rows(batch.bounds, found)
+        apart = Apart(lookup, batch.held, is_few, moved, only_moved=not completes_log)
+        return complete_apart(ordered, apart)
+    here = _completed(spark, mine, _resolve_here(pipeline, spark, ordered, stories.keys(), tick))
     others = ordered.join(moved, list(ROW_ID), "left_anti")
-    return here.unionByName(complete_apart(lookup, others, batch.held, is_few=found.is_few))
+    if completes_log:
+        others = complete_apart(others, Apart(lookup, batch.held, batch.is_few))
+    return here.unionByName(others)
 
 
 def _links(ordered: DataFrame) -> list[tuple[RowId, RowId]]:
