@@ -67,6 +67,8 @@ def check_key_types(known: dict[str, dict[str, str]], types: Mapping[str, str], 
         Unreadable: some have another type than before.
     """
     before = known.setdefault(table, dict(types))
+    if before == types:
+        return
     name = next((name for name in types if types[name] != before.get(name, types[name])), None)
     if name is not None:
         raise Unreadable(

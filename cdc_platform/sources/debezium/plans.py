@@ -28,13 +28,17 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """How one column is read; ``default`` is what a NULL may have become on its way."""
+    """How one column is read.
+
+    ``default`` is what a NULL may have become on its way; ``scale`` is that of a decimal of the lake.
+    """
 
     name: str
     encoding: Encoding
     read: Read
     detector: Detector
     default: Any = _MISSING
+    scale: int | None = None
 
     def may_be_null(self, value: Any) -> bool:
         """Whether the converter may have put the value in the place of NULL."""
@@ -52,7 +56,7 @@ class TablePlan:
     @cached_property
     def key_types(self) -> Mapping[str, str]:
         """The types that the columns of the key have in the lake, by name."""
-        return {name: spark_type(self.columns[name].encoding.column_type) for name in self.keys}
+        return {name: spark_type(self.columns[name].encoding.column_type) for name in sorted(self.keys)}
 
 
 @dataclass(slots=True)
@@ -122,7 +126,8 @@ class Planner:
         )
         has_default = told is not None and told.get("optional") is True and told.get("default") is not None
         default = told["default"] if told is not None and has_default else _MISSING
-        return ColumnPlan(name, encoding, reader_of(encoding), detector, default)
+        scale = encoding.column_type.scale
+        return ColumnPlan(name, encoding, reader_of(encoding), detector, default, scale)
 
     def _encoding(
         self,

@@ -244,12 +244,12 @@ def _key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
     missing = [name for name in plan.keys if key.get(name) is None]
     if missing:
         raise Unreadable(f"The key's column `{missing[0]}` is missing or null.")
-    values = {name: _key_value(plan.columns[name], key[name]) for name in sorted(plan.keys)}
+    values = {name: _key_value(plan.columns[name], key[name]) for name in plan.key_types}
     return _KEY_ENCODER.encode(values) if float in map(type, values.values()) else write(values)
 
 
 def _key_value(column: ColumnPlan, value: Any) -> Any:
-    found, scale = _read(column, value), column.encoding.column_type.scale
+    found, scale = _read(column, value), column.scale
     if isinstance(found, float):
         return found + 0.0  # there are two zeros, which are equal
     if scale is None:
