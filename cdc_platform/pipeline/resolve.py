@@ -114,7 +114,7 @@ def _complete(batch: _Batch, ordered: DataFrame) -> DataFrame:
     if batch.is_small:
         ids = connected(_collect(asked), links)
         return _completed(spark, ordered, _resolve_here(pipeline, spark, ordered, ids, tick))
-    if completes_log:
+    if completes_log and links:
         moving = ids_frame(spark, {row_id for link in links for row_id in link})
         asked = asked.join(moving, list(ROW_ID), "left_semi")
     stories = stories_of(_collect(asked) if links or not completes_log else (), links)
@@ -128,11 +128,12 @@ def _complete(batch: _Batch, ordered: DataFrame) -> DataFrame:
         is_few = batch.is_few and has_few_rows(batch.bounds, found)
         apart = Apart(lookup, batch.held, is_few, moved, only_moved=not completes_log)
         return complete_apart(ordered, apart)
-    here = _completed(spark, mine, _resolve_here(pipeline, spark, ordered, stories.keys(), tick))
+    done = _resolve_here(pipeline, spark, ordered, stories.keys(), tick)
+    if not completes_log:
+        return _completed(spark, ordered, done)
     others = ordered.join(moved, list(ROW_ID), "left_anti")
-    if completes_log:
-        others = complete_apart(others, Apart(lookup, batch.held, batch.is_few))
-    return here.unionByName(others)
+    apart = Apart(lookup, batch.held, batch.is_few)
+    return _completed(spark, mine, done).unionByName(complete_apart(others, apart))
 
 
 def _links(ordered: DataFrame) -> list[tuple[RowId, RowId]]:
