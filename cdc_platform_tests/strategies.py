@@ -296,6 +296,14 @@ def deliveries(draw: st.DrawFn, count: int) -> list[list[int]]:
 
 
 @st.composite
+def spelled_decimals(draw: st.DrawFn) -> str:
+    """A decimal with three digits after its point, or with fewer where the last ones are zeros."""
+    number = draw(st.sampled_from([0, 1, 10, 1000]) | st.integers(0, 10**30))
+    text = f"{draw(st.sampled_from(['', '-']))}{number // 1000}.{number % 1000:03}"
+    return draw(st.sampled_from([text, text.rstrip("0").rstrip(".")]))
+
+
+@st.composite
 def change_sequences(draw: st.DrawFn) -> tuple[tuple[int, ...], str]:
     """A sequence of BigQuery's grammar as numbers, and as one of its texts."""
     numbers = draw(

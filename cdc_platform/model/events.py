@@ -21,7 +21,8 @@ class SourceEvent:
         transaction_id: changes of one transaction share it; empty where the source does not tell.
         source_micros: when the change committed at the source; None where the source does not tell.
         column_types: JSON array of objects with name, type, is_primary_key and ordinal_position.
-        keys: JSON object of the primary key's columns.
+        keys: JSON object of the primary key's columns. Where changes come in order, equal keys have one text,
+            which rows are followed by.
         new_values: JSON object of the other columns, after the change; None where there are none.
         old_values: JSON object of columns before the change, as far as the source tells them.
         is_whole_row: whether `new_values` names every column that the row has, but for the unavailable ones.

@@ -32,6 +32,7 @@ DECIMAL: Final = "DECIMAL"
 NO_VALUES: Final = "NULL"
 """Code of a column of which only NULLs were seen. Not a type of Spanner."""
 _MAX_PRECISION: Final = 38
+_DECIMAL: Final = re.compile(r"decimal\(\d+,(\d+)\)")
 PG_NUMERIC: Final = "PG_NUMERIC"
 PG_JSONB: Final = "PG_JSONB"
 NANOSECONDS: Final = "NANOSECONDS"
@@ -129,6 +130,12 @@ class ColumnType:
         if self.code == DECIMAL:
             return f"{DECIMAL}({self.annotation})"
         return self.annotation if self.annotation in (PG_NUMERIC, PG_JSONB) else self.code
+
+    @property
+    def scale(self) -> int | None:
+        """Digits after the point of a decimal that the lake keeps as one; None for all other types."""
+        digits = _DECIMAL.fullmatch(spark_type(self))
+        return int(digits.group(1)) if self.code == DECIMAL and digits else None
 
     def with_nanoseconds(self) -> "ColumnType":
         """Return the type, with timestamps that keep all of their nine digits as text."""

@@ -11,20 +11,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.connected_rows import connected
+from cdc_platform.model.connected_rows import connected, stories_of
 from cdc_platform.model.resolution import RowChange, RowId, StoredRows, Values, needed_rows, resolve
+from cdc_platform.pipeline.lacking import (
+    DRIVER_BOUNDS,
+    DriverBounds,
+    has_few_rows,
+    is_within,
+    measure_lacking,
+)
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.resolve_apart import complete_apart
+from cdc_platform.pipeline.resolve_apart import Apart, complete_apart
 from cdc_platform.pipeline.stored_rows import LACKS, Lookup
 from cdc_platform.pipeline.stories import TOLD, LoggedChange
 from cdc_platform.sources.json_codec import read_members
-from cdc_platform.spark.order import SINGLE_TASK_RECORDS, UNSOUND
-from cdc_platform.spark.some_rows import ROW_ID, changes_of, ids_frame
+from cdc_platform.spark.order import UNSOUND
+from cdc_platform.spark.some_rows import ROW_ID, changes_of, ids_frame, stories_frame
 from cdc_platform.spark.unresolved import LACKS_VALUES
 
-FEW_ROWS: Final = 500_000
-"""Up to so many rows, at most one a change that lacks values, every task may have all the keys."""
-_TAKEN: Final = (*TOLD, "previous_keys", "order_key")
+_TAKEN: Final = (*TOLD, "order_key")
 _COMPLETED: Final = pa.schema(
     [
         ("done_ordinal", pa.int64()),
@@ -35,24 +40,15 @@ _COMPLETED: Final = pa.schema(
 
 
 @dataclass(frozen=True)
-class _Lacking:
-    """Changes of a batch: how many, how many lack values or go to quarantine, and what they lack by table."""
-
-    changes: int
-    lacking: int
-    unsound: int
-    columns: Mapping[str, frozenset[str]]
-
-
-@dataclass(frozen=True)
 class _Batch:
     """What the completion of a batch takes, see `complete_changes`; `wanted` tells which changes it is of."""
 
     lookup: Lookup
     held: ExitStack
     wanted: str
-    found: _Lacking
-    most_here: int
+    bounds: DriverBounds
+    is_small: bool
+    is_few: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,7 @@ def complete_changes(
     ordered: DataFrame,
     tick: int,
     held: ExitStack,
-    most_here: int = SINGLE_TASK_RECORDS,
+    bounds: DriverBounds = DRIVER_BOUNDS,
 ) -> DataFrame:
     """Return ordered changes with the values that the source left out, as far as somebody knows them.
 
@@ -87,8 +83,8 @@ def complete_changes(
         ordered: the result of `order_records`, persisted.
         tick: tick of the log before these changes, which the tables must have reached.
         held: ends when nobody asks for the changes any more.
-        most_here: of up to so many changes all that it takes comes to the driver; of more, only what
-            belongs to rows that take part in a change of key, whose stories belong together.
+        bounds: of a batch within them all that it takes comes to the driver; of a larger one, only what
+            belongs to rows that take part in a change of key, where that is within them; and their keys.
 
     Raises:
         CommitConflict: another run worked on the tables at the same time.
@@ -96,10 +92,12 @@ def complete_changes(
     wanted = f"NOT {UNSOUND} AND {LACKS_VALUES}"
     if not pipeline.traits.completes_log:
         wanted += " AND (previous_keys IS NOT NULL OR change_kind = 'insert')"
-    found = _measure(ordered, wanted)
+    found = measure_lacking(ordered, wanted)
     if not found.lacking:
         return ordered
-    batch = _Batch(Lookup(pipeline, spark, tick, found.columns), held, wanted, found, most_here)
+    lookup = Lookup(pipeline, spark, tick, found.columns)
+    is_small, is_few = is_within(bounds, pipeline, found), has_few_rows(bounds, found)
+    batch = _Batch(lookup, held, wanted, bounds, is_small, is_few)
     if not found.unsound:
         return _complete(batch, ordered)
     # What goes to quarantine did not happen, as far as others are concerned.
@@ -108,43 +106,34 @@ def complete_changes(
 
 
 def _complete(batch: _Batch, ordered: DataFrame) -> DataFrame:
-    lookup, found = batch.lookup, batch.found
+    lookup = batch.lookup
     pipeline, spark, tick = lookup.pipeline, lookup.spark, lookup.tick
     links = _links(ordered)
     asked = ordered.where(batch.wanted).select(*ROW_ID).dropna().distinct()
-    if found.changes <= batch.most_here or not pipeline.traits.completes_log:
+    completes_log = pipeline.traits.completes_log
+    if batch.is_small:
         ids = connected(_collect(asked), links)
         return _completed(spark, ordered, _resolve_here(pipeline, spark, ordered, ids, tick))
-    few = found.lacking <= FEW_ROWS
-    if not links:
-        return complete_apart(lookup, ordered, batch.held, is_few=few)
-    moving = ids_frame(spark, {row_id for link in links for row_id in link})
-    ids = connected(_collect(asked.join(moving, list(ROW_ID), "left_semi")), links)
-    done = _resolve_here(pipeline, spark, ordered, ids, tick)
-    moved = ids_frame(spark, ids)
-    here = _completed(spark, ordered.join(moved, list(ROW_ID), "left_semi"), done)
+    if completes_log and links:
+        moving = ids_frame(spark, {row_id for link in links for row_id in link})
+        asked = asked.join(moving, list(ROW_ID), "left_semi")
+    stories = stories_of(_collect(asked) if links or not completes_log else (), links)
+    if not stories:
+        return complete_apart(ordered, Apart(lookup, batch.held, batch.is_few)) if completes_log else ordered
+    moved = stories_frame(spark, stories)
+    mine = ordered.join(moved, list(ROW_ID), "left_semi")
+    found = measure_lacking(mine, LACKS_VALUES)
+    if not is_within(batch.bounds, pipeline, found):
+        lookup = replace(lookup, columns={**lookup.columns, **found.columns})
+        is_few = batch.is_few and has_few_rows(batch.bounds, found)
+        apart = Apart(lookup, batch.held, is_few, moved, only_moved=not completes_log)
+        return complete_apart(ordered, apart)
+    done = _resolve_here(pipeline, spark, ordered, stories.keys(), tick)
+    if not completes_log:
+        return _completed(spark, ordered, done)
     others = ordered.join(moved, list(ROW_ID), "left_anti")
-    return here.unionByName(complete_apart(lookup, others, batch.held, is_few=few))
-
-
-def _measure(ordered: DataFrame, wanted: str) -> _Lacking:
-    lacking = F.expr(wanted)
-    rows = (
-        ordered.groupBy("table_name")
-        .agg(
-            F.count(F.lit(1)).alias("changes"),
-            F.count_if(lacking).alias("lacking"),
-            F.count_if(F.col(UNSOUND)).alias("unsound"),
-            F.flatten(F.collect_set(F.when(lacking, F.col("unavailable_columns")))).alias("columns"),
-        )
-        .collect()
-    )
-    return _Lacking(
-        sum(row["changes"] for row in rows),
-        sum(row["lacking"] for row in rows),
-        sum(row["unsound"] for row in rows),
-        {row["table_name"]: frozenset(row["columns"]) for row in rows if row["lacking"]},
-    )
+    apart = Apart(lookup, batch.held, batch.is_few)
+    return _completed(spark, mine, done).unionByName(complete_apart(others, apart))
 
 
 def _links(ordered: DataFrame) -> list[tuple[RowId, RowId]]:

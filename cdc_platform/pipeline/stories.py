@@ -1,4 +1,4 @@
-"""Changes that lack values, completed row by row: each row's in order, after what the table has of it."""
+"""Changes that lack values, completed story by story: each in order, after what the table has of its rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,18 +17,23 @@ UNKNOWN: Final = "unknown"
 STORED_PLACE: Final = -2
 UNKNOWN_PLACE: Final = -1
 """Ordinals of such lines: below all of changes."""
+STORY: Final = "story"
+"""Rows whose keys change belong to one story with those whose keys they have had; it has the key of one."""
 REST: Final = "rest"
-"""What a line has besides, one struct: of a change that lacks values all that the log is to have of it."""
+"""What a line has besides, one struct: of a change to be completed all that the log is to have of it."""
 
 TOLD: Final = (
     "table_name",
     "keys",
+    "previous_keys",
     "ordinal",
     "change_kind",
     "new_values",
     "unavailable_columns",
     "is_whole_row",
 )
+"""What of the log tells what a change is."""
+LINE: Final = (STORY, *TOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +72,17 @@ class LoggedChange:
 
 
 class _Teller:
-    """Follows one row after the other."""
+    """Follows one story after the other."""
 
     def __init__(self, truncates: Mapping[str, Sequence[int]]) -> None:
         self._truncates = truncates
-        self._row: RowId | None = None
+        self._current: tuple[str, str] | None = None
 
     def take(self, line: Mapping[str, Any]) -> tuple[str, list[str]] | None:
         """Return new values of a change that lacks some, and the columns that stay unresolved."""
+        if (line["table_name"], line[STORY]) != self._current:
+            self._begin(line["table_name"], line[STORY])
         row_id = (line["table_name"], line["keys"])
-        if row_id != self._row:
-            self._begin(row_id)
         if line["change_kind"] == STORED:
             self._stored[row_id] = read_members(line["new_values"])
         elif line["change_kind"] == UNKNOWN:
@@ -88,11 +93,11 @@ class _Teller:
             return self._follow(line)
         return None
 
-    def _begin(self, row_id: RowId) -> None:
-        self._row = row_id
+    def _begin(self, table: str, story: str) -> None:
+        self._current = table, story
         self._stored: dict[RowId, Values] = {}
         self._story = Story(self._stored)
-        self._coming = list(reversed(self._truncates.get(row_id[0], ())))
+        self._coming = list(reversed(self._truncates.get(table, ())))
 
     def _follow(self, line: Mapping[str, Any]) -> tuple[str, list[str]] | None:
         while self._coming and self._coming[-1] < line["ordinal"]:
@@ -105,10 +110,9 @@ class _Teller:
 
 @dataclass(frozen=True)
 class Stories:
-    """Completes Arrow batches of changes, sorted by row and ordinal; the batches may part a row's changes.
+    """Completes Arrow batches of changes, sorted by table, story and ordinal; the batches may part a story.
 
-    Takes columns `TOLD` and `REST`, and returns the changes that lacked values, with the columns of the log.
-    No change may belong to a change of a key, since each row is followed alone.
+    Takes columns `LINE` and `REST`, and returns the changes that have the latter, as the log has them.
 
     Args:
         columns: the columns of the log, in the order of the result.
@@ -125,10 +129,11 @@ class Stories:
             yield self._completed(batch, teller)
 
     def _completed(self, batch: pa.RecordBatch, teller: _Teller) -> pa.RecordBatch:
-        lines = zip(*(batch.column(name).to_pylist() for name in TOLD), strict=True)
-        told = [teller.take(dict(zip(TOLD, line, strict=True))) for line in lines]
-        places = [place for place, found in enumerate(told) if found is not None]
-        done = [found for found in told if found is not None]
+        lines = zip(*(batch.column(name).to_pylist() for name in LINE), strict=True)
+        told = [teller.take(dict(zip(LINE, line, strict=True))) for line in lines]
+        wanted = batch.column(REST).is_valid().to_pylist()
+        found = [(place, done) for place, done in enumerate(told) if done is not None and wanted[place]]
+        places, done = [place for place, _ in found], [one for _, one in found]
         taken = batch.take(pa.array(places, pa.int64()))
         rest = taken.column(REST)
         arrays = {name: taken.column(name) for name in TOLD}

@@ -28,7 +28,8 @@ IDENTITY: Final = ("server_transaction_id", "record_sequence")
 RECORD_ID: Final = f"concat_ws('/', {', '.join(IDENTITY)})"
 IS_ALONE: Final = "record_id = concat_ws('/', transaction_id, transaction_id)"
 """Whether a change is a transaction of its own: its source tells of none."""
-_ORDER: Final = ("record_timestamp", "record_order")
+_ORDER: Final = ("record_timestamp", "record_order", *IDENTITY)
+"""No two events are equal in it: what is computed again, as a worker was lost, gets its old number."""
 
 
 def order_events(

@@ -1,6 +1,6 @@
 """Changes of some rows only, with the truncates of their tables."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from cdc_platform.model.resolution import RowId
 ROW_ID: Final = ("table_name", "keys")
 IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
 _IDS: Final = pa.schema([(name, pa.string()) for name in ROW_ID])
+_STORIES: Final = pa.schema([(name, pa.string()) for name in (*ROW_ID, "story")])
 
 
 def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
@@ -22,6 +23,12 @@ def ids_frame(spark: SparkSession, ids: Iterable[RowId]) -> DataFrame:
         names.append(name)
         keys.append(key)
     return F.broadcast(spark.createDataFrame(pa.table([names, keys], schema=_IDS)))
+
+
+def stories_frame(spark: SparkSession, stories: Mapping[RowId, str]) -> DataFrame:
+    """Return rows' ids with the stories that they belong to, as `story`; they go to every task whole."""
+    columns = [*zip(*((*row_id, stories[row_id]) for row_id in sorted(stories)), strict=True)]
+    return F.broadcast(spark.createDataFrame(pa.table(list(map(list, columns)), schema=_STORIES)))
 
 
 def changes_of(log: DataFrame, ids: DataFrame, tables: Collection[str]) -> DataFrame:

@@ -3,7 +3,7 @@
 import itertools
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -21,7 +21,7 @@ from cdc_platform.sources.debezium.topics_frame import read_messages
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipeline.test_debezium import append, assert_equal, lines_of, make_pipeline, texts
 from cdc_platform_tests.pipelines import log_rows, rows_of
-from cdc_platform_tests.servers.kafka import Broker
+from cdc_platform_tests.servers.kafka import MOST_MEMBERS, Broker, Group
 from cdc_platform_tests.sources.debezium.captures_read import truth_of
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ class Inlet(Protocol):
         """Let messages arrive, as the delivery of this number."""
         ...
 
+    def end(self) -> None:
+        """End what was done meanwhile, which must have been done."""
+        ...
+
 
 @dataclass(frozen=True)
 class FileInlet:
@@ -61,42 +65,62 @@ class FileInlet:
         """Write the messages behind what is there."""
         append(self.folder / "events.jsonl", lines)
 
+    def end(self) -> None:
+        """Nothing was."""
+
 
 @dataclass(frozen=True)
 class TopicInlet:
-    """Topics of three partitions; the broker dies before the second delivery, one grows before the third."""
+    """Topics of three partitions; the broker dies before the second delivery, one grows before the third.
+
+    From the second delivery on other consumers of the group that Spark is told come and go.
+    """
 
     broker: Broker
+    others: Group
 
     def place(self) -> KafkaInput:
         """Create the topics, and return what a pipeline is told of them."""
         for topic in TOPICS:
             self.broker.create(topic, 3 if "public" in topic else 1)
-        return KafkaInput(self.broker.address, "cdc[.].*")
+        return KafkaInput(self.broker.address, self.others.pattern, {"kafka.group.id": self.others.name})
 
     def send(self, lines: Sequence[str], number: int) -> None:
         """Send the messages, each to the partition of its key."""
         if number == 1:
             self.broker.stop()
             self.broker.start()
+            self.others.start()
         if number == 2:
             self.broker.grow(ENTRIES, 4)
         self.broker.send(lines, {ACCOUNTS: 3, ENTRIES: 4 if number == 2 else 3})
 
+    def end(self) -> None:
+        """Let the other consumers go; they have had partitions again and again."""
+        self.others.stop()
+        assert self.others.rebalances > MOST_MEMBERS
+
 
 @pytest.fixture(params=["files", "topics"])
-def inlet(request: pytest.FixtureRequest, tmp_path: Path) -> Inlet:
+def inlet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Inlet]:
     """One of the inputs."""
     if request.param == "files":
-        return FileInlet(tmp_path)
+        yield FileInlet(tmp_path)
+        return
     request.getfixturevalue("kafka_spark")
-    return TopicInlet(request.getfixturevalue("kafka"))
+    broker: Broker = request.getfixturevalue("kafka")
+    others = Group(broker, "shared", "cdc[.].*")
+    yield TopicInlet(broker, others)
+    others.stop()
 
 
 def test_a_transaction_waits_until_it_is_whole(
     spark: "SparkSession", session_lake: LakeSettings, inlet: Inlet
 ) -> None:
-    """At every cut the books balance, wherever the messages were cut off."""
+    """At every cut the books balance, wherever the messages were cut off.
+
+    So it is while the group of the consumers of topics is rebalanced: partitions are taken by no group.
+    """
     pipeline = make_pipeline(session_lake, inlet.place(), CAPTURE)
     lines = lines_of(CAPTURE)
     for number, (begun, end) in enumerate(itertools.pairwise((0, 25, 41, len(lines)))):
@@ -107,6 +131,7 @@ def test_a_transaction_waits_until_it_is_whole(
         assert {name for name in transactions if name} - whole <= {
             row["transaction_id"] for row in log_rows(pipeline) if row["records_in_transaction"] == 1
         }
+    inlet.end()
     assert_equal(pipeline, CAPTURE)
     assert failed_checks(pipeline, spark) == {}
 

@@ -1,4 +1,4 @@
-"""Rows that are followed alone come out as the whole batch does."""
+"""Stories that are told alone come out as the whole batch does."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,12 +8,15 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_platform.model.connected_rows import stories_of
 from cdc_platform.model.records import ModType
 from cdc_platform.model.resolution import RowChange, RowId, Values, resolve
 from cdc_platform.pipeline.stories import (
+    LINE,
     REST,
     STORED,
     STORED_PLACE,
+    STORY,
     TOLD,
     UNKNOWN,
     UNKNOWN_PLACE,
@@ -26,8 +29,10 @@ Told = tuple[int, Values, list[str] | None, bool, str]
 
 LINES: Final = pa.schema(
     [
+        (STORY, pa.string()),
         ("table_name", pa.string()),
         ("keys", pa.string()),
+        ("previous_keys", pa.string()),
         ("ordinal", pa.int64()),
         ("change_kind", pa.string()),
         ("new_values", pa.string()),
@@ -36,7 +41,6 @@ LINES: Final = pa.schema(
         (REST, pa.struct([("order_key", pa.string())])),
     ]
 )
-ALONE: Final = STEPS.map(lambda steps: [step for step in steps if step[0] not in {"move", "swap"}])
 STORED_ROWS: Final = st.dictionaries(
     st.integers(1, 4), st.sampled_from([*LARGE, "short", None, ...]), max_size=4
 )
@@ -49,14 +53,15 @@ def line_of(ordinal: int, change: RowChange, *, names_all: bool) -> Line:
     nulls = dict.fromkeys(change.unavailable) if names_all else {}
     values = None if change.new_values is None else json.dumps({**change.new_values, **nulls})
     rest = {"order_key": f"place {ordinal}"} if change.unavailable else None
-    told = (change.table, change.key, ordinal, change.mod_type.lower(), values, list(change.unavailable))
-    return {**dict(zip(TOLD, told, strict=False)), "is_whole_row": not change.unavailable, REST: rest}
+    place = (change.table, change.key, change.previous_key, ordinal)
+    told = (change.key, *place, change.mod_type.lower(), values, list(change.unavailable))
+    return {**dict(zip(LINE, told, strict=False)), "is_whole_row": not change.unavailable, REST: rest}
 
 
 def stored_lines(stored: Mapping[int, Any]) -> Iterator[Line]:
     """Yield what the workers are told of the table's rows."""
     for number, big in stored.items():
-        row = {"table_name": TABLE, "keys": key(number)}
+        row = {"table_name": TABLE, "keys": key(number), STORY: key(number)}
         values = json.dumps({"a": 0, "big": None if big is ... else big})
         yield {**row, "ordinal": STORED_PLACE, "change_kind": STORED, "new_values": values}
         if big is ...:
@@ -64,10 +69,19 @@ def stored_lines(stored: Mapping[int, Any]) -> Iterator[Line]:
             yield {**row, "ordinal": UNKNOWN_PLACE, **unknown}
 
 
+def with_stories(lines: Sequence[Line]) -> list[Line]:
+    """Return lines with the stories of rows that are connected by changes of keys."""
+    links = [
+        ((TABLE, line["keys"]), (TABLE, line["previous_keys"])) for line in lines if line.get("previous_keys")
+    ]
+    stories = stories_of({row_id for link in links for row_id in link}, links)
+    return [{**line, STORY: stories.get((TABLE, line["keys"]), line[STORY])} for line in lines]
+
+
 def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> list[Told]:
     """Return the completed changes by ordinal, of lines that come in batches of so many at most."""
-    by_row = sorted(lines, key=lambda line: (line["table_name"], line["keys"], line["ordinal"]))
-    batches = pa.Table.from_pylist(by_row, LINES).to_batches(max_chunksize=most)
+    by_story = sorted(with_stories(lines), key=lambda line: (line[STORY], line["ordinal"]))
+    batches = pa.Table.from_pylist(by_story, LINES).to_batches(max_chunksize=most)
     stories = Stories((*TOLD, "order_key"), {TABLE: truncates})
     rows = [row for batch in stories(batches) for row in batch.to_pylist()]
     told = [
@@ -103,15 +117,15 @@ def expected_of(changes: Sequence[RowChange], stored: Mapping[int, Any], *, name
 
 
 @settings(max_examples=400, deadline=None)
-@given(ALONE, LOST, STORED_ROWS, SIZES, st.booleans())
-def test_rows_alone_are_the_whole_batch(
+@given(STEPS, LOST, STORED_ROWS, SIZES, st.booleans())
+def test_stories_alone_are_the_whole_batch(
     steps: list[tuple[Any, ...]],
     lost: set[ModType],
     stored: dict[int, Any],
     sizes: list[int],
     names_all: bool,
 ) -> None:
-    """Without changes of keys each row's story is its own, but for the truncates of its table.
+    """A row's story is its own and that of the rows which changes of keys connect with it, but for truncates.
 
     That holds where the source loses changes, too, so that rows go on after they have ended.
     """

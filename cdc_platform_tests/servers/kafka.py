@@ -9,17 +9,19 @@ import subprocess
 import time
 import uuid
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
+from threading import Event, Thread
 from typing import Any, Final
 
 import pyspark
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
@@ -41,6 +43,9 @@ MODULE: Final = """<ivy-module version="2.0">
 </ivy-module>"""
 STARTED_WITHIN_S: Final = 120.0
 ANSWERED_WITHIN_S: Final = 60.0
+MEMBER_S: Final = 0.5
+"""After so long another consumer joins a group that is rebalanced."""
+MOST_MEMBERS: Final = 3
 PROPERTIES: Final = """
 process.roles=broker,controller
 node.id=1
@@ -51,6 +56,7 @@ controller.listener.names=CONTROLLER
 log.dirs={folder}/data
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 auto.create.topics.enable=false
@@ -210,6 +216,65 @@ def broker(folder: Path) -> Iterator[Broker]:
         yield found
     finally:
         found.stop()
+
+
+@dataclass
+class Group:
+    """Consumers of one group that come and go, so that it is rebalanced again and again; they commit offsets.
+
+    Args:
+        broker: where the topics are.
+        name: of the group.
+        pattern: regular expression of the topics.
+        rebalances: how often partitions were given to a member.
+    """
+
+    broker: Broker
+    name: str
+    pattern: str
+    rebalances: int = 0
+    _ended: Event = field(default_factory=Event)
+    _thread: Thread | None = None
+
+    def start(self) -> None:
+        """Let the first member come."""
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let all members go."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(ANSWERED_WITHIN_S)
+
+    def _run(self) -> None:
+        members = deque[Consumer]()
+        while not self._ended.is_set():
+            members.append(self._join())
+            leave_at = time.monotonic() + MEMBER_S
+            while time.monotonic() < leave_at and not self._ended.is_set():
+                for member in members:
+                    member.poll(0.05)
+            if len(members) == MOST_MEMBERS:
+                members.popleft().close()
+        for member in members:
+            member.close()
+
+    def _join(self) -> Consumer:
+        member = Consumer(
+            {
+                "bootstrap.servers": self.broker.address,
+                "group.id": self.name,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 100,
+                "heartbeat.interval.ms": 100,
+            }
+        )
+        member.subscribe([f"^{self.pattern}"], on_assign=self._count)
+        return member
+
+    def _count(self, _member: Consumer, _given: Sequence[Place]) -> None:
+        self.rebalances += 1
 
 
 def _encoded(part: Any) -> bytes | None:

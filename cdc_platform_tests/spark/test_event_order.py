@@ -77,15 +77,16 @@ def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expecte
 
 @SIZES
 def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_records: int) -> None:
-    """The order key decides, whatever came first; what came twice is there once."""
-    events = [event(place) for place in (3, 1, 4, 1, 5, 9, 2, 6, 5, 3)]
+    """The order key decides, then the identity, whatever came first; what came twice is there once."""
+    tied = replace(event(90), order_key=event(9).order_key)
+    events = [tied, *(event(place) for place in (3, 1, 4, 1, 5, 9, 2, 6, 5, 3))]
 
     ordered = order_events(records_of(spark, events), 100, expected_records, (), EVENTS)
 
     found = sorted((row.asDict() for row in ordered.collect()), key=lambda row: int(row["ordinal"]))
     places = [1, 2, 3, 4, 5, 6, 9]
-    assert [json.dumps({"id": str(place)}) for place in places] == [row["keys"] for row in found]
-    assert [f"{place:04d}" for place in places] == [row["order_key"] for row in found]
+    assert [json.dumps({"id": str(place)}) for place in (*places, 90)] == [row["keys"] for row in found]
+    assert [f"{place:04d}" for place in (*places, 9)] == [row["order_key"] for row in found]
     assert found[0]["ordinal"] == 100
     assert not any(row["unsound"] for row in found)
 

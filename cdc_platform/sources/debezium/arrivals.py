@@ -1,7 +1,8 @@
 """What comes to the gate, and what it lets pass."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cdc_platform.model.events import SourceMessage
 from cdc_platform.sources.debezium.decoder import Decoded
@@ -23,22 +24,26 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class PassedUntil:
-    """The last transaction that has passed: order key of its last event, and position of its commit."""
+    """The last transaction that has passed: order key of its last event, and position of its commit.
+
+    ``truncated`` has the order key of the last truncate that has passed of each table that has had one.
+    """
 
     order_key: str = ""
     commit_lsn: int = -1
+    truncated: Mapping[str, str] = field(default_factory=dict)
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        return f"{self.commit_lsn}#{self.order_key}"
+        return f"{self.commit_lsn}#{self.order_key}#{json.dumps(dict(self.truncated), sort_keys=True)}"
 
     @classmethod
     def of(cls, text: str | None) -> "PassedUntil":
         """Return what `to_text` made a text of; None is the beginning."""
         if text is None:
             return cls()
-        commit_lsn, _, order_key = text.partition("#")
-        return cls(order_key, int(commit_lsn))
+        commit_lsn, order_key, *rest = text.split("#", 2)
+        return cls(order_key, int(commit_lsn), json.loads(rest[0]) if rest else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ are: there it waits for these. It does so until it is plain that they will not c
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.model.order_key import SEPARATOR
@@ -214,14 +214,14 @@ class TransactionGate:
     def _fault(self, name: str, found: _Transaction) -> str | None:
         """Return why a transaction that is not whole must not enter the log; None where it has entered."""
         is_repeated = self._is_repeated(found)
-        if is_repeated and not self._is_one_stream:
-            return None
+        if is_repeated and is_held_snapshot(name):
+            return None  # rows that lag behind its end
         announced = "an unknown number of" if found.expected is None else str(found.expected)
-        if is_repeated and found.begun_at is None:
+        if is_repeated and (found.begun_at is None or not self._is_one_stream):
             # What the log has of these is left out there; the rest came too late to be recognised, or lies
             # in quarantine with the transaction.
             return (
-                f"It comes again, from the middle of its transaction {name} on, which has passed before: "
+                f"It comes again with a part of its transaction {name}, which has passed before: "
                 f"{len(found.messages)} of {announced} events have come"
             )
         return (
@@ -237,7 +237,7 @@ class TransactionGate:
 
 def _later(until: PassedUntil, found: _Transaction) -> PassedUntil:
     order_key = max(until.order_key, found.last_order)
-    return PassedUntil(order_key, max(until.commit_lsn, found.commit_lsn or -1))
+    return replace(until, order_key=order_key, commit_lsn=max(until.commit_lsn, found.commit_lsn or -1))
 
 
 def _beginnings(waiting: Iterable[_Transaction]) -> list[tuple[str, int]]:

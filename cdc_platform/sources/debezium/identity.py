@@ -1,6 +1,6 @@
 """Replica identities: what the image before a change can be trusted for, and the one that cannot be used."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
@@ -52,6 +52,30 @@ def check_key(known: dict[str, list[str]], event: DataEvent, table: str) -> None
             f"The key of `{table}` is ({_listed(key)}) now, and was ({_listed(before)}): rows of both cannot "
             "be told apart in one table. Let the connector take a new snapshot of it, and read it in a new "
             "pipeline."
+        )
+
+
+def check_key_types(known: dict[str, dict[str, str]], types: Mapping[str, str], table: str) -> None:
+    """Learn which types the columns of a table's key have.
+
+    Args:
+        known: types in the lake of the key columns of each table of the lake.
+        types: those of an event.
+        table: the event's table in the lake.
+
+    Raises:
+        Unreadable: some have another type than before.
+    """
+    before = known.setdefault(table, dict(types))
+    if before == types:
+        return
+    name = next((name for name in types if types[name] != before.get(name, types[name])), None)
+    if name is not None:
+        raise Unreadable(
+            f"The key's column `{name}` of `{table}` is {types[name]} now, and was {before[name]}: the rows "
+            "that are there would lose their keys. Let the connector take a new snapshot of the table, and "
+            "read it in a new pipeline; a type that holds the values of both, declared there in `columns`, "
+            "outlives such a change."
         )
 
 

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from cdc_platform.model.keyless import keyless_columns
-from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.model.table_schema import ColumnType, spark_type
 from cdc_platform.sources.debezium.encodings import (
     Encoding,
     agreed_encoding,
@@ -27,26 +28,35 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """How one column is read; ``default`` is what a NULL may have become on its way."""
+    """How one column is read.
+
+    ``default`` is what a NULL may have become on its way; ``scale`` is that of a decimal of the lake.
+    """
 
     name: str
     encoding: Encoding
     read: Read
     detector: Detector
     default: Any = _MISSING
+    scale: int | None = None
 
     def may_be_null(self, value: Any) -> bool:
         """Whether the converter may have put the value in the place of NULL."""
         return self.default is not _MISSING and value is not None and bool(value == self.default)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TablePlan:
     """How all columns of a table are read; ``column_types`` is JSON as in `SourceEvent`."""
 
     keys: tuple[str, ...]
     columns: Mapping[str, ColumnPlan]
     column_types: str
+
+    @cached_property
+    def key_types(self) -> Mapping[str, str]:
+        """The types that the columns of the key have in the lake, by name."""
+        return {name: spark_type(self.columns[name].encoding.column_type) for name in sorted(self.keys)}
 
 
 @dataclass(slots=True)
@@ -116,7 +126,8 @@ class Planner:
         )
         has_default = told is not None and told.get("optional") is True and told.get("default") is not None
         default = told["default"] if told is not None and has_default else _MISSING
-        return ColumnPlan(name, encoding, reader_of(encoding), detector, default)
+        scale = encoding.column_type.scale
+        return ColumnPlan(name, encoding, reader_of(encoding), detector, default, scale)
 
     def _encoding(
         self,

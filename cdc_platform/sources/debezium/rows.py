@@ -3,13 +3,14 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, Final
 
 from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.keyless import keyless_keys
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
-from cdc_platform.sources.debezium.identity import has_content
+from cdc_platform.sources.debezium.identity import check_key_types, has_content
 from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.positions import event_id, is_snapshot, order_key
 from cdc_platform.sources.debezium.settings import DebeziumSettings, Strategy
@@ -56,12 +57,13 @@ class RowDecoder:
             is_full: whether the image before a change is the whole row.
 
         Raises:
-            Unreadable: a value or the key cannot be used.
+            Unreadable: a value or the key cannot be used, or the key has another type than before.
         """
         if event.op is Op.TRUNCATE:
             yield replace(self._frame(event, table, "[]"), metadata=_metadata(event, _Findings()))
             return
         plan = self.planner.plan(event, table)
+        check_key_types(self.state.key_types, plan.key_types, table)
         change = self._frame(event, table, plan.column_types)
         if not plan.keys:
             yield from self._without_key(event, plan, change)
@@ -232,16 +234,31 @@ def _header_key(plan: TablePlan, key: Mapping[str, Any] | None) -> str | None:
 
 
 def _key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
-    """Return a key as the log has it.
+    """Return a key as the log has it: one text for all keys that are equal in the lake's types.
+
+    Rows are followed by it, so that it must tell the same rows apart as the merge, which compares values.
 
     Raises:
-        Unreadable: a column of the key is missing or null.
+        Unreadable: a column of the key is missing or null, or its type cannot hold the value.
     """
     missing = [name for name in plan.keys if key.get(name) is None]
     if missing:
         raise Unreadable(f"The key's column `{missing[0]}` is missing or null.")
-    values = {name: _read(plan.columns[name], key[name]) for name in plan.keys}
+    values = {name: _key_value(plan.columns[name], key[name]) for name in plan.key_types}
     return _KEY_ENCODER.encode(values) if float in map(type, values.values()) else write(values)
+
+
+def _key_value(column: ColumnPlan, value: Any) -> Any:
+    found, scale = _read(column, value), column.scale
+    if isinstance(found, float):
+        return found + 0.0  # there are two zeros, which are equal
+    if scale is None:
+        return found
+    text = f"{Decimal(found):.{scale}f}"
+    if Decimal(text) != Decimal(found):
+        kind = column.encoding.column_type.text
+        raise Unreadable(f"The key's column `{column.name}` is {kind}, which cannot hold: {found}")
+    return text.removeprefix("-") if Decimal(text) == 0 else text
 
 
 def _values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ class DecoderState:
         snapshots: the snapshots of each server.
         owners: the table of the database, `SCHEMA.TABLE`, that each table of the lake is.
         keys: key columns of each table of the lake, sorted.
+        key_types: types in the lake of the key columns of each table of the lake.
         flat_deletes: last key that a flattened topic told to be deleted, by topic; empty for none.
     """
 
@@ -31,6 +32,7 @@ class DecoderState:
     snapshots: SnapshotWatch = field(default_factory=SnapshotWatch)
     owners: dict[str, str] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
+    key_types: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the state as text, equal for equal states."""
@@ -42,6 +44,7 @@ class DecoderState:
             "flat_deletes": self.flat_deletes,
             "owners": self.owners,
             "keys": self.keys,
+            "key_types": self.key_types,
             "snapshots": {server: asdict(seen) for server, seen in self.snapshots.seen.items()},
         }
         return json.dumps(fields, sort_keys=True, default=str)
@@ -61,4 +64,5 @@ class DecoderState:
             SnapshotWatch({name: SeenSnapshots.of(seen) for name, seen in fields["snapshots"].items()}),
             fields.get("owners", {}),
             fields.get("keys", {}),
+            fields.get("key_types", {}),
         )

@@ -17,6 +17,7 @@ from cdc_platform.sources.debezium.progress import PASSED
 from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.debezium.topic_ranges import TopicProgress, TopicRange
+from cdc_platform.sources.debezium.truncates import refuse_truncated
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
 
@@ -60,7 +61,7 @@ class TopicsReading:
                 told = decoder.decode_raw([message])
                 micros = message.timestamp_micros or 0
                 gate.take(Arrival(one, origin, message.position, micros) for one in told)
-        passed = gate.open_up() if settings.tells_transactions else gate.let_pass()
+        passed = refuse_truncated(gate.open_up() if settings.tells_transactions else gate.let_pass())
         progress = {one.origin: _progress(one, passed.resume.get(one.origin)) for one in ranges}
         reading = Reading(
             {one.origin: one.as_file for one in ranges},

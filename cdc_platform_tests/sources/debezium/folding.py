@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_platform.model.events import SourceEvent
@@ -27,20 +28,50 @@ def row_change(event: SourceEvent) -> RowChange:
     )
 
 
+def row_change_of(record: Mapping[str, Any]) -> RowChange:
+    """Return the same of a raw record."""
+    (mod,) = record["mods"]
+    new_values = None if mod["new_values"] is None else json.loads(mod["new_values"])
+    unavailable = tuple(record["event"]["unavailable_columns"] or ())
+    mod_type = ModType(record["mod_type"])
+    return RowChange(
+        record["table_name"],
+        mod["keys"],
+        mod_type,
+        new_values,
+        unavailable,
+        record["event"]["previous_keys"],
+        not unavailable,
+        may_move=mod_type is ModType.DELETE,
+    )
+
+
+@dataclass
+class Lake:
+    """Tables, and the log of all changes, completed."""
+
+    tables: Tables = field(default_factory=dict)
+    log: list[RowChange] = field(default_factory=list)
+    unresolved: list[Unresolved] = field(default_factory=list)
+    departed: Mapping[RowId, Values] = field(default_factory=dict)
+
+    def take(self, changes: Sequence[RowChange]) -> None:
+        """Take the changes of a tick, in their order."""
+        stored = {row_id: self.tables.get(row_id) for row_id in needed_rows(changes)}
+        result = resolve(changes, stored, self.departed)
+        self.departed = result.departed
+        self.unresolved += result.unresolved
+        self.log += result.changes
+        for change in result.changes:
+            _apply(self.tables, change)
+
+
 def fold(events: Sequence[SourceEvent], batch: int) -> tuple[Tables, list[Unresolved]]:
     """Return the rows after all changes, taken in batches, and what was unresolved on the way."""
-    tables: Tables = {}
-    departed: Mapping[RowId, Values] = {}
-    unresolved: list[Unresolved] = []
+    lake = Lake()
     for start in range(0, len(events), batch):
-        changes = [row_change(event) for event in events[start : start + batch]]
-        stored = {row_id: tables.get(row_id) for row_id in needed_rows(changes)}
-        result = resolve(changes, stored, departed)
-        departed = result.departed
-        unresolved += result.unresolved
-        for change in result.changes:
-            _apply(tables, change)
-    return tables, unresolved
+        lake.take([row_change(event) for event in events[start : start + batch]])
+    return lake.tables, lake.unresolved
 
 
 def _apply(tables: Tables, change: RowChange) -> None:

@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.keyless import keyless_keys
 from cdc_platform.model.records import ModType
+from cdc_platform.model.schema_events import SchemaChange
+from cdc_platform.model.sightings import Look, Sighting, find_events, parse_column_types
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.decoder import Checkpoint, Decoded, Decoder
 from cdc_platform.sources.debezium.envelope import TransactionBegin, TransactionEnd
@@ -258,3 +261,18 @@ def test_columns_come_and_go_with_the_rows_that_have_them() -> None:
     assert "added" not in known[0]
     assert "renamed" in known[-2]
     assert "other" not in known[-2]
+
+
+def test_definitions_that_change_are_found() -> None:
+    """A new name is a new column beside the old one, and a wider integer is the same type in the lake."""
+    history, found = SchemaHistory(), list[tuple[SchemaChange, str | None]]()
+    changes = [event for event in events_in(decode("evolve_schema", settings_for({}))) if event.new_values]
+    for tick, event in enumerate(changes, start=1):
+        sighting = Sighting(tick, parse_column_types(event.column_types) or {}, is_whole=True)
+        look = Look(tick, (), {}, {}, is_exact=False)
+        for told in find_events(history, tick, {event.table: [sighting]}, look):
+            history = history.after(told)
+            found.append((told.change, told.name))
+    later = [name for change, name in found[6:] if change is SchemaChange.COLUMN_ADDED]
+    assert later == ["added", "renamed", "late", "id", "t"]
+    assert {SchemaChange.TABLE_ADDED, SchemaChange.COLUMN_ADDED} == {change for change, _ in found}

@@ -1,17 +1,20 @@
 """Streams as people keep them: without keys or headers, cut off, named alike, older than their metadata."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from hypothesis import given
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.records import ModType
-from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER, ConnectorModes, DecimalMode
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.settings import EngineInput, FilesInput
 from cdc_platform.sources.debezium.state import DecoderState
+from cdc_platform_tests.sources.debezium.folding import fold
 from cdc_platform_tests.sources.debezium.test_redelivery import (
     Connector,
     faults_of,
@@ -30,7 +33,9 @@ from cdc_platform_tests.sources.debezium.written_events import (
     only_fault,
     settings_with,
 )
+from cdc_platform_tests.strategies import spelled_decimals
 
+TEXTS: Final = ConnectorModes(decimals=DecimalMode.STRING)
 KEYS = {TABLE: ("id",)}
 
 
@@ -170,6 +175,68 @@ def test_a_key_that_has_become_another_is_refused() -> None:
     assert isinstance(decode_all(bare, decoder=unknown)[0], FaultyEvent)
     named = Decoder(settings_with(keys=KEYS), DecoderState.from_json(unknown.state.to_json()))
     assert isinstance(decode_all(bare, decoder=named)[0], SourceEvent)
+
+
+NUMBERED: Final = {TABLE: {"id": "numeric(36,3)", "n": "integer", "big": "text"}}
+
+
+@given(spelled_decimals(), spelled_decimals())
+def test_equal_keys_are_one_text(one: str, other: str) -> None:
+    """Rows are followed by the texts of keys, so these are equal where the numbers are, however written."""
+    events = (
+        only_event(
+            line(envelope("c", after={"id": text, "n": 1}), {"id": text}),
+            columns=NUMBERED,
+            connector=TEXTS,
+        )
+        for text in (one, other)
+    )
+    assert (Decimal(one) == Decimal(other)) == (len({event.keys for event in events}) == 1)
+
+
+def test_the_columns_of_a_key_have_one_order() -> None:
+    """However the connector orders them, and of the two zeros of a float there is one."""
+    columns = {TABLE: {"id": "bigint", "part": "double precision"}}
+    keys = ({"id": 1, "part": 0.0}, {"part": -0.0, "id": 1})
+    events = [only_event(line(envelope("c", after=key), key), columns=columns) for key in keys]
+    assert [event.keys for event in events] == ['{"id":1,"part":0.0}'] * 2
+
+
+def test_a_row_is_followed_however_its_key_is_written() -> None:
+    """A value that an update did not send is that of the update before it, under the key's other text."""
+    sent = [
+        line(envelope("c", after={"id": "1.00", "n": 1, "big": "old"}), {"id": "1.00"}),
+        line(envelope("u", after={"id": "1.000", "n": 2, "big": "new"}), {"id": "1.000"}),
+        line(envelope("u", after={"id": "1.00", "n": 3, "big": DEFAULT_PLACEHOLDER}), {"id": "1.00"}),
+    ]
+    told = decode_all(*sent, columns=NUMBERED, connector=TEXTS)
+    changes = [event for event in told if isinstance(event, SourceEvent)]
+    for batch in (1, 2, 3):
+        tables, unresolved = fold(changes, batch)
+        assert list(tables.values()) == [{"n": 3, "big": "new"}]
+        assert unresolved == []
+
+
+def test_a_key_of_more_digits_than_its_type_is_refused() -> None:
+    """Cut off, it would be another row's."""
+    number = line(envelope("c", after={"id": "1.0005", "n": 1}), {"id": "1.0005"})
+    fault = only_fault(number, columns=NUMBERED, connector=TEXTS)
+    assert "`id` is DECIMAL(36,3), which cannot hold: 1.0005" in fault.reason
+
+
+def test_a_key_that_has_got_another_type_is_refused() -> None:
+    """The lake could not find the rows that it has, in later ticks too; a wider integer is the same type."""
+    decoder = Decoder(settings_with(columns={TABLE: {"id": "integer", "n": "integer"}}))
+    row = line(envelope("c", after={"id": 1, "n": 1}), {"id": 1})
+    assert isinstance(decode_all(row, decoder=decoder)[0], SourceEvent)
+    state = decoder.state.to_json()
+    for kind, is_taken in (("bigint", True), ("numeric(10,0)", False), ("text", False)):
+        settings = settings_with(columns={TABLE: {"id": kind, "n": "integer"}}, connector=TEXTS)
+        later = Decoder(settings, DecoderState.from_json(state))
+        key = 2 if kind == "bigint" else "2"
+        (told,) = decode_all(line(envelope("c", after={"id": key, "n": 1}), {"id": key}), decoder=later)
+        assert is_taken == isinstance(told, SourceEvent)
+        assert is_taken or "`id` of `public.orders` is" in getattr(told, "reason", "")
 
 
 def test_columns_that_differ_in_case_only_are_refused() -> None:

@@ -261,8 +261,8 @@ def test_the_rest_of_what_has_passed_is_not_called_short(tmp_path: Path) -> None
     again = sent.lines[2:]
     sent.whole(4)
     feed(ticks, [*again, *sent.lines[5:]])
-    expected = "from the middle of its transaction 701 on, which has passed before: 2 of 3 events have come"
-    assert [f"It comes again, {expected}"] * 2 == faults_of(ticks)
+    expected = "with a part of its transaction 701, which has passed before: 2 of 3 events have come"
+    assert [f"It comes again {expected}"] * 2 == faults_of(ticks)
     assert keys_of(ticks) == [2, 3, 4]
 
 

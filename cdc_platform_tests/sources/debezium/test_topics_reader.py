@@ -2,16 +2,21 @@
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
+from random import Random
 from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.topic_ranges import TopicProgress
+from cdc_platform.sources.debezium.truncates import GONE
 from cdc_platform_tests.sources.debezium.captures_read import (
     GOLDEN,
     decode,
@@ -19,6 +24,7 @@ from cdc_platform_tests.sources.debezium.captures_read import (
     settings_for,
     truth_of,
 )
+from cdc_platform_tests.sources.debezium.folding import Lake, row_change_of, rows_of, true_rows
 from cdc_platform_tests.sources.debezium.topic_logs import Place, TopicLogs
 
 KAFKA: Final = KafkaInput("localhost:9092", ".*")
@@ -38,51 +44,114 @@ def logs_for(capture: str, kafka: KafkaInput = KAFKA) -> TopicLogs:
     return TopicLogs(settings, kafka)
 
 
+@dataclass(frozen=True)
+class Delivery:
+    """How the messages of a capture come.
+
+    Args:
+        capture: its name.
+        broken: numbers of messages whose values are not those of their columns.
+        partitions: how many each table's topic has.
+        numbers: of the messages, in the order of their sending.
+        sent: of how many each tick but the last one knows, ascending.
+    """
+
+    capture: str
+    broken: frozenset[int] = frozenset()
+    partitions: int = 1
+    numbers: tuple[int, ...] = ()
+    sent: tuple[int, ...] = ()
+
+    def message(self, number: int) -> dict[str, Any]:
+        """Return a message as it is sent."""
+        message = messages_of(self.capture)[number]
+        after = (message["value"] or {}).get("after")
+        if number not in self.broken or not after:
+            return message
+        whole = next(name for name in ("n", "balance", "amount", "account") if name in after)
+        return {**message, "value": {**message["value"], "after": {**after, whole: "much"}}}
+
+
 @st.composite
-def deliveries(draw: st.DrawFn) -> tuple[str, int, list[int], list[int]]:
-    """Return a capture, how many partitions it has, what is delivered of it, and how much each tick sees."""
-    capture = draw(st.sampled_from(["transactions", "keys"]))
+def deliveries(draw: st.DrawFn) -> Delivery:
+    """Return a delivery with a crash or without, after which the connector goes on from a place before it."""
+    capture = draw(st.sampled_from(["transactions", "truncates", "keys"]))
     total = len(messages_of(capture))
-    delivered = list(range(total))
+    numbers = list(range(total))
     if draw(st.booleans()):
-        # After a crash the connector goes on from where it last knew to have been.
         crashed = draw(st.integers(1, total))
-        delivered = [*range(crashed), *range(draw(st.integers(0, crashed)), total)]
-    seen = sorted(draw(st.lists(st.integers(0, len(delivered)), max_size=4)))
-    return capture, draw(st.integers(1, 4)), delivered, seen
+        numbers = [*range(crashed), *range(draw(st.integers(0, crashed)), total)]
+    sent = sorted(draw(st.lists(st.integers(0, len(numbers)), max_size=4)))
+    broken = draw(st.frozensets(st.integers(0, total - 1), max_size=2))
+    return Delivery(capture, broken, draw(st.integers(1, 4)), tuple(numbers), tuple(sent))
 
 
-@settings(max_examples=50)
-@given(deliveries(), st.randoms(use_true_random=False))
-def test_ticks_have_whole_transactions_in_order(
-    delivery: tuple[str, int, list[int], list[int]], dice: Any
-) -> None:
-    """However partitions lag behind each other, and whatever comes again, ticks add up to the stream."""
-    capture, partitions, delivered, seen = delivery
-    logs = logs_for(capture)
-    ticks, ends = list[list[dict[str, Any]]](), dict[Place, int]()
+def whole_delivery(capture: str, broken: frozenset[int] = frozenset()) -> Delivery:
+    """Return a delivery of everything at once."""
+    return Delivery(capture, broken, 1, tuple(range(len(messages_of(capture)))))
+
+
+Rows = list[dict[str, Any]]
+
+
+def ticks_of(delivery: Delivery, dice: Random | None = None) -> list[Rows]:
+    """Return what each tick has read; with dice partitions lag behind each other."""
+    logs = logs_for(delivery.capture)
+    ticks, ends = list[Rows](), dict[Place, int]()
     sent = 0
-    for until in (*seen, len(delivered)):
-        for number in delivered[sent:until]:
-            logs.append(messages_of(capture)[number], partitions)
+    for until in (*delivery.sent, len(delivery.numbers)):
+        for number in delivery.numbers[sent:until]:
+            logs.append(delivery.message(number), delivery.partitions)
         sent = max(sent, until)
-        ends = {place: dice.randint(ends.get(place, 0), len(log)) for place, log in logs.logs.items()}
+        ends = {
+            place: dice.randint(ends.get(place, 0), len(log)) if dice else len(log)
+            for place, log in logs.logs.items()
+        }
         ticks.append(logs.tick(ends) if logs.logs else [])
     ticks.append(logs.tick())
-    expected = {event.event_id: event.order_key for event in events_in(decode(capture, logs.settings))}
-    new = _first_seen(ticks)
-    assert expected.keys() == {row["record_sequence"] for rows in new for row in rows}
-    assert [row for rows in ticks for row in rows if row["event"]["fault"]] == []
-    _assert_whole(new)
+    return ticks
 
 
-def _first_seen(ticks: Sequence[Sequence[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
-    """Return the rows of each tick that no tick before it had."""
-    known, new = set[str](), list[list[dict[str, Any]]]()
+def lake_of(ticks: Sequence[Rows]) -> tuple[list[Rows], Lake]:
+    """Return what each tick brings into the log, and the lake that all of them make.
+
+    As in the steps of a tick what the log has is left out, and transactions with a faulty event are.
+    """
+    logged, lake, known = list[Rows](), Lake(), set[str]()
     for rows in ticks:
-        new.append([row for row in rows if row["record_sequence"] not in known])
-        known |= {row["record_sequence"] for row in rows}
-    return new
+        fresh = {row["record_sequence"]: row for row in rows if row["record_sequence"] not in known}
+        broken = {row["server_transaction_id"] for row in fresh.values() if row["event"]["fault"]}
+        sound = [row for row in fresh.values() if row["server_transaction_id"] not in broken]
+        sound.sort(key=lambda row: str(row["record_order"]))
+        known |= {row["record_sequence"] for row in sound}
+        lake.take([row_change_of(row) for row in sound])
+        logged.append(sound)
+    return logged, lake
+
+
+@settings(max_examples=60, deadline=None)
+@given(deliveries(), st.randoms(use_true_random=False))
+def test_ticks_have_whole_transactions_in_order(delivery: Delivery, dice: Random) -> None:
+    """However partitions lag behind each other, and whatever comes again, or cannot be read, it is one lake.
+
+    Ticks add up to the stream, and no marker is anywhere, but the one that somebody has written.
+    """
+    _, expected = lake_of(ticks_of(whole_delivery(delivery.capture, delivery.broken)))
+    ticks = ticks_of(delivery, dice)
+    logged, lake = lake_of(ticks)
+    assert expected.tables == lake.tables
+    known = {row["record_sequence"] for rows in logged for row in rows}
+    refused = {row["record_sequence"]: row for rows in ticks for row in rows if row["event"]["fault"]}
+    held = [row for identity, row in refused.items() if identity not in known]
+    gone = [row_change_of(row) for row in held if row["event"]["fault"] == GONE]
+    assert Counter(map(str, expected.log)) == Counter(map(str, [*lake.log, *gone]))
+    marked = {change.key for change in lake.log if DEFAULT_PLACEHOLDER in str(change.new_values)}
+    assert marked <= {'{"id":700}'}
+    _assert_whole(logged)
+    if not delivery.broken:
+        assert len(gone) == len(held)
+        for table, truth in truth_of(delivery.capture).items():
+            assert true_rows(truth) == rows_of(lake.tables, table)
 
 
 def _assert_whole(new: Sequence[Sequence[dict[str, Any]]]) -> None:
@@ -100,6 +169,29 @@ def _assert_whole(new: Sequence[Sequence[dict[str, Any]]]) -> None:
 
 def _is_change(row: dict[str, Any]) -> bool:
     return json.loads(row["event"]["metadata"]).get("snapshot") is None
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_the_rest_of_a_refused_transaction_is_refused(partitions: int) -> None:
+    """It comes again from behind the event that cannot be read, and no part of it enters the log."""
+    begin, broken, end = 7, 8, 12
+    again = (*range(end), *range(broken + 1, len(messages_of("transactions"))))
+    logged, lake = lake_of(ticks_of(Delivery("transactions", frozenset({broken}), partitions, again, (end,))))
+    transaction = messages_of("transactions")[begin]["value"]["id"].split(":")[0]
+    assert transaction not in {row["server_transaction_id"] for rows in logged for row in rows}
+    _, expected = lake_of(ticks_of(whole_delivery("transactions", frozenset({broken}))))
+    assert expected.tables == lake.tables
+
+
+def test_rows_that_were_truncated_unread_stay_gone() -> None:
+    """The partition of a snapshot's row lags behind that of the truncate, in which the table is emptied."""
+    logs, row, until = logs_for("truncates"), 4, 9
+    places = [logs.append(message, 3) for message in messages_of("truncates")[:until]]
+    ends = {place: len(log) for place, log in logs.logs.items()}
+    ticks = [logs.tick({**ends, places[row]: 0}), logs.tick()]
+    _, lake = lake_of(ticks)
+    assert [found["event"]["fault"] for found in ticks[1]] == [GONE]
+    assert "public.entries" not in {table for table, _ in lake.tables}
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
