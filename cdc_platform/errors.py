@@ -30,7 +30,7 @@
     + CaptureStopped            the engine met something that it cannot convert or handle
   x OrderError                the log cannot be put in commit order
     + TransactionIncomplete     not as many records arrived as the transaction announced
-    + CheckFailed               a check of the log failed, and what it looked at is not published
+    + CheckFailed               a check of the log failed, and nothing more of it is published
   x LakeError                 a table of the lake could not be read or committed
     + CommitConflict            another run committed first (retry)
     + LakeAccessDenied          the credentials may not use the catalog or the object store
@@ -198,7 +198,8 @@ class CheckFailed(OrderError):
         told = "; ".join(f"`{name}`: {summary}" for name, summary in findings.items())
         super().__init__(
             f"The log fails its checks, so nothing more of it is published: {told}. Readers keep the newest "
-            "cut. `cdc-platform check DEFS.yaml` looks at the whole log; report what it prints."
+            "cut. `cdc-platform check DEFS.yaml` looks at the whole log; report what it prints. The setting "
+            "`check_every_s`, left empty, lets ticks go on unchecked."
         )
 
 

@@ -17,10 +17,11 @@ from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW, SYSTEM_TABLES, Lake
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.lineage import Lineage, plan_requested
+from cdc_platform.model.looks import Look
 from cdc_platform.model.order_key import record_order
 from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
-from cdc_platform.model.sightings import Look, SeenColumn
+from cdc_platform.model.sightings import SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest, Slice, SliceOutcome
 from cdc_platform.model.table_options import TableOptions
 from cdc_platform.model.table_schema import TableSchema

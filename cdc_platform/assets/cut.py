@@ -52,7 +52,7 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         "Materialising it lets all readers of the tables see them at that position, and not before: a failed "
         "check of a layer above keeps it from happening. With `follow_s` the run goes on with whole ticks, "
         "each of which is logged as a materialisation of every asset that it changed; every `check_every_s` "
-        "the checks of the log look at what is new, before it is published.",
+        "the checks look at what is new in the log, and one that fails ends the run.",
     )
     def cut(
         context: dg.AssetExecutionContext, config: CutConfig

@@ -21,16 +21,16 @@ class RepeatedKey(yaml.YAMLError):
 class _StrictLoader(yaml.SafeLoader):
     """Loads what is safe, and no key twice: YAML would let the last one win without a word."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of a node, each key of which is there once."""
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Return a mapping as it is written, before merge keys bring in what it overrides on purpose."""
+        node = super().compose_mapping_node(anchor)
         seen = set[str]()
         for key, _ in node.value:
-            # A merge key may bring what is overridden on purpose.
             if isinstance(key, yaml.ScalarNode) and key.tag != MERGE:
                 if key.value in seen:
                     raise RepeatedKey(f"{key.value} (line {key.start_mark.line + 1})")
                 seen.add(key.value)
-        return super().construct_mapping(node, deep)
+        return node
 
 
 @dataclass(frozen=True)

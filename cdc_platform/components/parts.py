@@ -1,9 +1,9 @@
 """Groups of settings that the YAML of every kind of pipeline has."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import dagster as dg
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from cdc_platform.components.texts import says_texts
 from cdc_platform.spark.settings import DEFAULT_PACKAGES
@@ -13,6 +13,10 @@ def says(description: str) -> dg.Resolver:
     """Describe a setting; a description of pydantic's own does not reach the schema that editors use."""
     resolver: dg.Resolver = dg.Resolver.default(description=description)
     return resolver
+
+
+FINITE: Final = ConfigDict(allow_inf_nan=False)
+"""Of settings with numbers: no infinity, and nothing that is no number."""
 
 
 class Lake(dg.Model, dg.Resolvable):
@@ -83,6 +87,8 @@ class Spark(dg.Model, dg.Resolvable):
 class Maintenance(dg.Model, dg.Resolvable):
     """How the lake is kept fast."""
 
+    model_config = FINITE
+
     minor_every_ticks: Annotated[int, says("Ticks between two compactions of small files.")] = 6
     expire_every_ticks: Annotated[int, says("Ticks between two expiries of snapshots.")] = 120
     small_file_bytes: Annotated[int, says("Files below this size are small ones.")] = 8 * 1024 * 1024
@@ -123,6 +129,8 @@ class Options(dg.Model, dg.Resolvable):
 
 class Runs(dg.Model, dg.Resolvable):
     """How Dagster runs the pipeline."""
+
+    model_config = FINITE
 
     sensor: Annotated[bool, says("Whether the sensor is on from the start; the UI can switch it later.")] = (
         True

@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
-from cdc_platform.components.parts import Lake, Maintenance, Options, Runs, Spark, says
+from cdc_platform.components.parts import FINITE, Lake, Maintenance, Options, Runs, Spark, says
 from cdc_platform.components.texts import says_names
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
@@ -21,6 +21,8 @@ from cdc_platform.spark.settings import SparkSettings
 
 class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
     """One source feeding one folder of a lake."""
+
+    model_config = FINITE
 
     name: Annotated[
         str,
@@ -51,10 +53,10 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
     ] = 8
     idle_interval_s: Annotated[float, says("Seconds of rest after a tick that found nothing new.")] = 1.0
     check_every_s: Annotated[
-        float,
+        float | None,
         says(
             "While ticks follow each other, seconds between two looks of the checks at what is new in the "
-            "log, before it is published."
+            "log; one that fails ends them. Empty means none."
         ),
     ] = 60.0
     maintenance: Annotated[Maintenance, says("How the lake is kept fast.")] = Field(

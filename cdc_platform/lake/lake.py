@@ -108,11 +108,13 @@ class Lake:
 
         Raises:
             SettingError: the lake's folder cannot be made.
+            LakeDamaged: the catalog has gone, and its tables have not.
             PipelineNotFound: for a reader, there is no lake, or the pipeline has never run.
         """
         if self.is_reader:
             self.require()
             return self._connect()
+        self._require_catalog()
         folder = local_folder(self.settings.path)
         if folder is not None:
             try:
@@ -129,6 +131,14 @@ class Lake:
                 _ensure(catalog, f"{self.system_namespace}.{name}", schema)
             return catalog
 
+    def _require_catalog(self) -> None:
+        """Make sure that no new catalog takes the place of one that has gone: it would know no table."""
+        file, folder = self.settings.catalog_file, local_folder(self.settings.path)
+        if file is None or folder is None or (file.is_file() and file.stat().st_size):
+            return
+        if any(folder.glob(f"{self.system_namespace}/*/metadata/*.json")):
+            raise LakeDamaged(f"its catalog {file}", "it is not there any more, and the tables are")
+
     def _connect(self) -> Catalog:
         return load_catalog(CATALOG, **self.settings.pyiceberg_properties())
 
@@ -137,7 +147,9 @@ class Lake:
 
         Raises:
             PipelineNotFound: it is not, or there is no lake.
+            LakeDamaged: the catalog has gone, and its tables have not.
         """
+        self._require_catalog()
         file = self.settings.catalog_file
         if file is not None and not file.is_file():
             raise PipelineNotFound(
@@ -192,7 +204,7 @@ def _load(catalog: Catalog, identifier: str) -> Table:
     """
     try:
         return catalog.load_table(identifier)
-    except (FileNotFoundError, ValidationError) as error:
+    except (FileNotFoundError, UnicodeDecodeError, ValidationError) as error:
         raise LakeDamaged(f"table `{identifier}`", " ".join(str(error).split())) from error
 
 

@@ -1,10 +1,11 @@
 """Finding schema changes: by what records say of their columns, and by a look at the source."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.evolution import ColumnHistory, ColumnVersion, SchemaHistory, same_type
+from cdc_platform.model.looks import Look
 from cdc_platform.model.renewals import Renewal, find_renewals
 from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
 from cdc_platform.model.table_schema import ColumnType, TableSchema
@@ -42,21 +43,16 @@ class Sighting:
         return cls(micros, columns, is_whole, is_sure=is_whole)
 
 
-@dataclass(frozen=True)
-class Look:
-    """What the source says of its schema.
+def keep_ends(ends: list[Sighting], sighting: Sighting) -> None:
+    """Add the next sighting of a table, of which the first and the last of each run of equal ones stay."""
+    if len(ends) > 1 and _is_alike(sighting, ends[-1]) and _is_alike(sighting, ends[-2]):
+        ends.pop()
+    ends.append(sighting)
 
-    ``is_exact`` is False when it no longer tells the schema of ``micros``, but only that of a later moment.
-    ``unwatched`` has every table of the database with the columns that the change stream does not watch.
-    ``watches_all`` tells that it watches each table from its making on.
-    """
 
-    micros: int
-    tables: tuple[TableSchema, ...]
-    unwatched: Mapping[str, Sequence[str]]
-    options: Mapping[str, str]
-    is_exact: bool = True
-    watches_all: bool = True
+def _is_alike(one: Sighting, other: Sighting) -> bool:
+    is_same = one.columns is other.columns or one.columns == other.columns
+    return is_same and (one.is_whole, one.is_sure) == (other.is_whole, other.is_sure)
 
 
 def parse_column_types(text: str | None) -> Mapping[str, SeenColumn] | None:

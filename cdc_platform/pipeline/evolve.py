@@ -18,6 +18,7 @@ from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.schema_history import append_events, at_mark, load_history
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.exclusions import describe_findings
+from cdc_platform.model.looks import PastLooks
 from cdc_platform.model.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.model.schema_events import SchemaEvent
 from cdc_platform.model.schema_policy import SchemaPolicy
@@ -27,6 +28,7 @@ from cdc_platform.model.sightings import (
     find_events,
     find_renewed,
     is_news,
+    keep_ends,
     parse_column_types,
 )
 from cdc_platform.model.timestamps import to_datetime
@@ -90,7 +92,11 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
     history = pipeline.schema_history
     look = pipeline.source.look(pipeline.source.clock_micros())
     return describe_findings(
-        reduce(SchemaHistory.after, find_events(history, history.tick, {}, look), history)
+        reduce(
+            SchemaHistory.after,
+            find_events(history, history.tick, {}, look, look_back=PastLooks(pipeline.source.look)),
+            history,
+        )
     )
 
 
@@ -143,7 +149,7 @@ def _find(
     for name in tables & copies.keys():
         told = [*sightings.get(name, ()), copies[name]]
         sightings[name] = sorted(told, key=lambda sighting: sighting.micros)
-    look_back = pipeline.source.look
+    look_back = PastLooks(pipeline.source.look)
     return find_events(history, mark.tick, sightings, look, look_back=look_back, widens=widens)
 
 
@@ -192,7 +198,7 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
 def _sightings(
     pipeline: Pipeline, window: str, tables: set[str], foreign: Container[Shape]
 ) -> dict[str, list[Sighting]]:
-    """Return, per table and in commit order, where the shape of its records changes."""
+    """Return, per table and in commit order, the first and last record of each run of one shape."""
     numbers: dict[ShapeKey, int] = {}
     rows: list[tuple[int, int]] = []
     for batch in _batches(pipeline, window):
@@ -201,12 +207,11 @@ def _sightings(
             rows.append((micros, numbers.setdefault(key, len(numbers))))
     shapes = [None if _named(key) in foreign else _parse(pipeline, key) for key in numbers]
     sightings: defaultdict[str, list[Sighting]] = defaultdict(list)
-    newest: dict[str, _Shape] = {}
     for micros, number in sorted(rows):
         shape = shapes[number]
-        if shape is not None and newest.get(shape.table) != shape:
-            newest[shape.table] = shape
-            sightings[shape.table].append(Sighting(micros, shape.columns, shape.is_whole, shape.is_sure))
+        if shape is not None:
+            seen = Sighting(micros, shape.columns, shape.is_whole, shape.is_sure)
+            keep_ends(sightings[shape.table], seen)
     return dict(sightings)
 
 

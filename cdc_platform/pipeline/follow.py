@@ -40,13 +40,17 @@ def follow_source(
         heard: told of the checks that are made on the way.
 
     Raises:
-        CheckFailed: what was to be published has failed a check.
+        CheckFailed: the log has failed a check; nothing more of it is published.
         CdcError: a tick failed, and trying again would not help, was not asked for, or did not help.
     """
     failures, is_first = 0, True
-    guard = Guard(pipeline, spark, heard)
+    guard: Guard | None = None
     while wants_more():
         try:
+            if guard is None:
+                guard = Guard(pipeline, spark, heard)
+                # Before anything is added to what may have stopped the run before.
+                guard.look()
             outcome = run_tick(pipeline, spark, ends_pauses=is_first, guard=guard)
         except CdcError as error:
             if tell is None or not error.retryable:

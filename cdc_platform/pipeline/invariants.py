@@ -36,12 +36,16 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
     read = raw.select(F.expr(RECORD_ID).alias("record_id"))
     # What comes again was logged before, and what is replayed is logged later.
-    is_apart = pipeline.traits.repeats_within_s is not None or has_replays(pipeline.lake)
-    around = EVERYTHING if is_apart else scope
+    repeats_within_s, has_late = pipeline.traits.repeats_within_s, has_replays(pipeline.lake)
+    around = EVERYTHING if repeats_within_s is not None or has_late else scope
     held = _quarantine(pipeline, spark, around)
+    logged = _log(pipeline, spark, around)
+    if repeats_within_s is not None and scope.after_micros is not None and not has_late:
+        oldest = max(0, scope.after_micros - int(repeats_within_s * 1_000_000))
+        logged = logged.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
     places = {
         "read": read,
-        "logged": _log(pipeline, spark, around).select("record_id"),
+        "logged": logged.select("record_id"),
         "held": held.where("replayed_at is null").select("record_id"),
         "replayed": held.where("replayed_at is not null").select("record_id"),
     }

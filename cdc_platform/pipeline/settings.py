@@ -70,7 +70,8 @@ class PipelineSettings:
         read_tasks: most Spark tasks that share the partitions of a read; each reads several at a time.
         max_slice_s: most source time that one tick reads; bounds a tick's size when catching up.
         idle_interval_s: pause of continuous running after a tick that found nothing.
-        check_every_s: pause between two looks of the checks at what continuous running is about to publish.
+        check_every_s: pause between two looks of the checks at what continuous running has logged since the
+            last one; None means that there is none.
         maintenance: how the lake is kept fast.
     """
 
@@ -86,7 +87,7 @@ class PipelineSettings:
     read_tasks: int = 8
     max_slice_s: float | None = 3600
     idle_interval_s: float = 1.0
-    check_every_s: float = 60.0
+    check_every_s: float | None = 60.0
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
 
     def __post_init__(self) -> None:
@@ -116,7 +117,7 @@ class PipelineSettings:
         if self.copy_piece_rows < 1:
             raise SettingError("copy_piece_rows", f"must be at least 1: {self.copy_piece_rows}")
         for name in ("copy_s", "idle_interval_s", "check_every_s"):
-            if getattr(self, name) < 0:
+            if (getattr(self, name) or 0) < 0:
                 raise SettingError(name, f"must not be negative: {getattr(self, name)}")
 
     @property

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.lineage import Lineage
-from cdc_platform.model.sightings import Look, SeenColumn
+from cdc_platform.model.looks import Look
+from cdc_platform.model.sightings import SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import SourceTraits

@@ -2,7 +2,8 @@
 
 import time
 
-from cdc_platform.model.sightings import Look, SeenColumn
+from cdc_platform.model.looks import Look
+from cdc_platform.model.sightings import SeenColumn
 
 
 class SourceOfArrivals:

@@ -246,11 +246,10 @@ def test_a_key_that_stands_twice_is_refused(tmp_path: Path, more: str, key: str)
 
 
 def test_an_anchor_may_be_merged_and_overridden(tmp_path: Path) -> None:
-    """What YAML's merge key brings is no second value."""
+    """What YAML's merge keys bring is no second value, also where the anchor has a merge key of its own."""
     path = write_defs(tmp_path)
-    shared = (
-        "attributes:\n  spark: {<<: &shared {master: 'local[1]', driver_memory: 1g}, driver_memory: 3g}\n"
-    )
+    inner = "{<<: &inner {driver_memory: 1g, master: 'local[1]'}, driver_memory: 2g}"
+    shared = f"attributes:\n  spark: {{<<: &outer {inner}, driver_memory: 3g}}\n"
     text = path.read_text(encoding="utf-8").replace("attributes:\n", shared)
     path.write_text(text, encoding="utf-8")
     assert load_settings(path).spark.driver_memory == "3g"

@@ -72,19 +72,22 @@ def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path) -> None:
     [
         ("p__cdc/change_log/metadata/*.metadata.json", None, "table `p__cdc.change_log`: .*No such file"),
         ("p__cdc/change_log/metadata/*.metadata.json", "{", "table `p__cdc.change_log`: .*Invalid JSON"),
+        ("catalog.db", None, "its catalog .*: it is not there any more"),
+        ("catalog.db", "", "its catalog .*: it is not there any more"),
         ("catalog.db", "not a database, whatever it is called", "its catalog .*: file is not a database"),
     ],
 )
 def test_a_damaged_lake_names_its_damage(tmp_path: Path, name: str, content: str | None, told: str) -> None:
-    """A file that is gone or broken off is named, with what can be done."""
+    """What is gone or broken off is named, with what can be done; no new catalog takes its place."""
     settings = LakeSettings(str(tmp_path))
     _ = Lake(settings, "p").catalog
     (file,) = tmp_path.glob(name)
     file.unlink()
     if content is not None:
         file.write_text(content)
-    with pytest.raises(LakeDamaged, match=told):
-        Lake(settings, "p", is_reader=True).system_table(LOG)
+    for is_reader in (True, False):
+        with pytest.raises(LakeDamaged, match=told):
+            Lake(settings, "p", is_reader=is_reader).system_table(LOG)
 
 
 def test_names_are_quoted_for_spark(tmp_path: Path) -> None:

@@ -15,15 +15,9 @@ from cdc_platform.model.exclusions import (
     stream_exclusions,
     table_exclusions,
 )
+from cdc_platform.model.looks import Look
 from cdc_platform.model.schema_events import SchemaChange, SchemaEvent, describe_event
-from cdc_platform.model.sightings import (
-    Look,
-    SeenColumn,
-    Sighting,
-    find_events,
-    is_news,
-    parse_column_types,
-)
+from cdc_platform.model.sightings import SeenColumn, Sighting, find_events, is_news, parse_column_types
 from cdc_platform.model.table_schema import ColumnType, TableSchema
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.history import column_types_json

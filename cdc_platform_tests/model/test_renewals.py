@@ -4,8 +4,8 @@ import pytest
 
 from cdc_platform.model.evolution import fold_history
 from cdc_platform.model.exclusions import late_columns
+from cdc_platform.model.looks import Look
 from cdc_platform.model.schema_events import SchemaChange
-from cdc_platform.model.sightings import Look
 from cdc_platform_tests.model.test_evolution import Window, changes, follow, look, notes, sighting
 
 TEXT, RANK, NOTE = {"text": "STRING(9)"}, {"rank": "INT64"}, {"note": "STRING(9)"}

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
+from cdc_platform.model.looks import Look
 from cdc_platform.model.records import ModType, ValueCaptureType
-from cdc_platform.model.sightings import Look
 from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
 from cdc_platform_tests.history import JsonValue, RawRow, column_types_json
 from cdc_platform_tests.pipelines import START, data_change

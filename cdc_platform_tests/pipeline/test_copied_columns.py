@@ -9,8 +9,8 @@ import pytest
 from cdc_platform.lake.copies import load_plans
 from cdc_platform.lake.cuts import Cut, list_cuts
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.looks import Look
 from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.model.sightings import Look
 from cdc_platform.pipeline import copy
 from cdc_platform.pipeline.copy import copy_tables
 from cdc_platform.pipeline.merge import merge_tables

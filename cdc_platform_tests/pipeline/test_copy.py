@@ -14,8 +14,8 @@ from cdc_platform.errors import AccessDenied, LakeError, SourceNotFound
 from cdc_platform.lake.copies import COPY_BRANCH, load_plans, read_progress
 from cdc_platform.lake.cuts import Cut, list_cuts
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.looks import Look
 from cdc_platform.model.records import ModType
-from cdc_platform.model.sightings import Look
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline import copy
 from cdc_platform.pipeline.copy import CopyOutcome, copy_tables

@@ -9,8 +9,8 @@ from hypothesis import given
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import SCHEMA
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.looks import Look
 from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.model.sightings import Look
 from cdc_platform.pipeline import adapt, evolve, merge
 from cdc_platform.pipeline.evolve import find_exclusions
 from cdc_platform.pipeline.order import order_changes

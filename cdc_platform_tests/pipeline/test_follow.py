@@ -1,5 +1,6 @@
 """Ticks one after the other: what is tried again, how often, and what ends them."""
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -22,7 +23,7 @@ def run(monkeypatch: pytest.MonkeyPatch, error: CdcError, most_failures: int | N
 
     monkeypatch.setattr(follow, "run_tick", fail)
     monkeypatch.setattr(follow, "pause", lambda *_: None)
-    monkeypatch.setattr(follow, "Guard", lambda *_: None)
+    monkeypatch.setattr(follow, "Guard", lambda *_: SimpleNamespace(look=lambda: None))
     pipeline, spark = cast("Pipeline", None), cast("SparkSession", None)
     assert list(follow_source(pipeline, spark, lambda: len(told) < 10, told.append, most_failures)) == []
     return told

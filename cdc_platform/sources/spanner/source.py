@@ -13,8 +13,9 @@ from cdc_platform.errors import (
     SourceNotFound,
 )
 from cdc_platform.model.lineage import Lineage, plan_requested
+from cdc_platform.model.looks import Look
 from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.sightings import Look, SeenColumn
+from cdc_platform.model.sightings import SeenColumn
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339

@@ -1,0 +1,48 @@
+"""What the source says of its schema, now and at moments of the past."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cdc_platform.model.table_schema import TableSchema
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the source says of its schema.
+
+    ``is_exact`` is False when it no longer tells the schema of ``micros``, but only that of a later moment.
+    ``unwatched`` has every table of the database with the columns that the change stream does not watch.
+    ``watches_all`` tells that it watches each table from its making on.
+    """
+
+    micros: int
+    tables: tuple[TableSchema, ...]
+    unwatched: Mapping[str, Sequence[str]]
+    options: Mapping[str, str]
+    is_exact: bool = True
+    watches_all: bool = True
+
+
+@dataclass
+class PastLooks:
+    """Asks the source for its schema at moments of the past: for each once, and no more where it forgets.
+
+    Of a pipeline that was down for longer than the source remembers, every other record could ask.
+    """
+
+    source: Callable[[int], Look]
+    known: dict[int, Look] = field(default_factory=dict)
+    forgotten: Look | None = None
+
+    def __call__(self, micros: int) -> Look:
+        """Return the schema at a moment; not exact, once the source has not told one."""
+        if micros in self.known:
+            return self.known[micros]
+        if self.forgotten is not None:
+            return self.forgotten
+        found = self.source(micros)
+        if found.is_exact:
+            self.known[micros] = found
+        else:
+            self.forgotten = found
+        return found
