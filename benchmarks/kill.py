@@ -32,13 +32,16 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.settings import SimulatorSettings
+from cdc_platform_tests.traffic import changing_columns
 
 ALL: Final = "all"
+CHANGES: Final = changing_columns(every_s=2.0, laps=2000)
+"""Of the schema, for some hours."""
 SCENARIOS: Final[Mapping[str, Mapping[str, Any]]] = {
     "ticks": {},
     "copy": {"preloaded_transfers": 60_000},
-    "schema": {"schema_change_every_s": 2.0},
-    ALL: {"preloaded_transfers": 60_000, "schema_change_every_s": 2.0},
+    "schema": {"schema_changes": CHANGES},
+    ALL: {"preloaded_transfers": 60_000, "schema_changes": CHANGES},
 }
 """What is added to the simulator's settings."""
 ACCOUNTS: Final = 1000

@@ -24,7 +24,13 @@ from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.simulator.records import watched_changes
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, SimulatorSettings
+from cdc_platform.simulator.settings import (
+    PASSING_FAULTS,
+    Dialect,
+    SchemaChange,
+    SchemaChangeKind,
+    SimulatorSettings,
+)
 from cdc_platform.sources.spanner.settings import SpannerSettings
 
 ORIGIN: Final = 1_790_000_000_000_000
@@ -36,6 +42,25 @@ MOST_TRIES: Final = 5
 
 Told = list[tuple[str, int]]
 """Transactions in their order: id, and number of changes."""
+
+
+def changing_columns(every_s: float, laps: int) -> tuple[SchemaChange, ...]:
+    """Return schema changes that leave what is watched as it is, however long the ticks are that meet them.
+
+    Of a table that the change stream does not watch for a while, between two ticks, nothing tells.
+    """
+    kinds = SchemaChangeKind
+    changes = [
+        change
+        for lap in range(laps)
+        for change in (
+            (kinds.ADD_COLUMN, "transfers", f"memo_{lap}", "STRING(MAX)"),
+            (kinds.RETYPE_COLUMN, "transfers", "note", ("BYTES(MAX)", "STRING(MAX)")[lap % 2]),
+            (kinds.ADD_TABLE, f"audit_{lap}", "", ""),
+            (kinds.DROP_COLUMN, "transfers", f"memo_{lap}", ""),
+        )
+    ]
+    return tuple(SchemaChange(number * every_s, *change) for number, change in enumerate(changes, start=1))
 
 
 @dataclass

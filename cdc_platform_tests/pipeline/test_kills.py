@@ -17,7 +17,7 @@ from cdc_platform.model.schema_events import SchemaChange
 from cdc_platform.pipeline.pipeline import open_pipeline
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.simulator.settings import SimulatorSettings
-from cdc_platform_tests.traffic import SECOND, Traffic, prove_end
+from cdc_platform_tests.traffic import SECOND, Traffic, changing_columns, prove_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +41,9 @@ class ChangingTraffic(Traffic):
     @property
     def simulated(self) -> SimulatorSettings:
         """The traffic, with what goes on besides."""
+        changes = changing_columns(every_s=1.5, laps=8)
         return replace(
-            super().simulated, faults=(), all_types=False, preloaded_transfers=300, schema_change_every_s=1.5
+            super().simulated, faults=(), all_types=False, preloaded_transfers=300, schema_changes=changes
         )
 
 
