@@ -18,7 +18,7 @@ from cdc_platform.spark.class_archive import archive_file, is_complete
 from cdc_platform.spark.config import spark_config
 from cdc_platform.spark.java import check_java
 from cdc_platform.spark.settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
-from cdc_platform.spark.small import INTERPRETED
+from cdc_platform.spark.small import INTERPRETED, ONE_TASK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,12 +30,11 @@ TEST_SPARK = SparkSettings(
     # Sessions of some tests have their catalog in PostgreSQL.
     packages=(*DEFAULT_PACKAGES, POSTGRESQL_DRIVER),
     conf={
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
         # Of the Connect server that a test starts in the session's JVM.
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         **INTERPRETED,
+        **ONE_TASK,
     },
 )
 
@@ -87,6 +86,18 @@ def _prepare_spark() -> None:
         if not has_jars or (archive is not None and not is_complete(archive)):
             # What keeps it from its work is told by the Spark of a test.
             subprocess.run([sys.executable, "-c", PREPARE], check=False, capture_output=True)
+
+
+@pytest.fixture
+def many_tasks(spark: "SparkSession") -> "Iterator[None]":
+    """Let exchanges of a test spread their rows over several tasks, as they do where there are many."""
+    settings = {"spark.sql.shuffle.partitions": "3", "spark.sql.adaptive.enabled": "true"}
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from cdc_platform.lake.cuts import cuts_since
 from cdc_platform.lake.lake import LOG
 from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope
+from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, checking
 from cdc_platform.resources import find_run
 
 MOST_EVALUATIONS: Final = 20
@@ -48,7 +48,8 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
     def invariant(context: AssetCheckExecutionContext) -> AssetCheckResult:
         run = find_run(context, assets.run_key)
         mark = read_mark(run.pipeline.lake.system_table(LOG))
-        verdict = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, check, key))
+        with checking(run.pipeline.lake, run.spark):
+            verdict = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, check, key))
         evaluation = describe_verdict(assets, check, verdict, mark.tick)
         return AssetCheckResult(
             passed=evaluation.passed,

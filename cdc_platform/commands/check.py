@@ -39,6 +39,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.invariants import checks_of
     from cdc_platform.pipeline.pipeline import open_existing
+    from cdc_platform.pipeline.verdict import checking
     from cdc_platform.resources import SPARK_IS_QUIET
 
     settings = load_settings(defs, name)
@@ -49,7 +50,9 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
         write_report(junit, "")
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         checks = checks_of(pipeline.traits)
-        results = run_checks(checks, pipeline, start_spark(settings), stop.is_not_asked)
+        spark = start_spark(settings)
+        with checking(pipeline.lake, spark):
+            results = run_checks(checks, pipeline, spark, stop.is_not_asked)
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
     if junit is not None:

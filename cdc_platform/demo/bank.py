@@ -105,7 +105,12 @@ def _restore(variable: str, value: str | None) -> None:
 def open_database(settings: BankSettings) -> Iterator[Any]:
     """Yield the bank's database, as an object of the stock client."""
     with open_client(settings) as client:
-        yield client.instance(settings.instance).database(settings.database)
+        database = client.instance(settings.instance).database(settings.database)
+        try:
+            yield database
+        finally:
+            # The client closes its own channels, and not that of a database.
+            database.spanner_api.transport.close()
 
 
 def create_bank(settings: BankSettings, accounts: int = 100) -> None:

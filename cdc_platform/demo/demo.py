@@ -5,7 +5,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -100,11 +100,13 @@ def _for_seconds(seconds: float | None, wants_more: Callable[[], bool]) -> Calla
 def _run_here(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     settings = stage.tools.load_settings(stage.home.defs)
     pipeline, spark = open_pipeline(settings), stage.tools.start_spark(settings)
-    _tell_exclusions(pipeline)
-    for _outcome in follow_source(pipeline, spark, stage.wants_more, _tell_error):
-        stage.children.check()
-        show(describe_live(pipeline))
-    return _finish(stage, pipeline, spark, is_wanted)
+    # A client that outlives its server tells so on the last line.
+    with closing(pipeline.source):
+        _tell_exclusions(pipeline)
+        for _outcome in follow_source(pipeline, spark, stage.wants_more, _tell_error):
+            stage.children.check()
+            show(describe_live(pipeline))
+        return _finish(stage, pipeline, spark, is_wanted)
 
 
 def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
@@ -112,21 +114,22 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
     remote = _start_connect_server(stage, settings)
     settings = replace(settings, spark=replace(settings.spark, remote=remote))
     pipeline = open_pipeline(settings)
-    _tell_exclusions(pipeline)
-    _start_dagster(stage, remote)
-    while stage.wants_more():
-        stage.children.check()
-        show(describe_live(pipeline))
-        pause(VIEW_EVERY_S, stage.wants_more)
-    if stage.options.seconds is None or not is_wanted():
-        return stage.options.seconds is None
-    stage.children.stop("dagster", signal.SIGINT)
-    spark = stage.tools.start_spark(settings)
-    try:
-        return _finish(stage, pipeline, spark, is_wanted)
-    finally:
-        # Otherwise the client would go on looking for its server after we have stopped it.
-        spark.stop()
+    with closing(pipeline.source):
+        _tell_exclusions(pipeline)
+        _start_dagster(stage, remote)
+        while stage.wants_more():
+            stage.children.check()
+            show(describe_live(pipeline))
+            pause(VIEW_EVERY_S, stage.wants_more)
+        if stage.options.seconds is None or not is_wanted():
+            return stage.options.seconds is None
+        stage.children.stop("dagster", signal.SIGINT)
+        spark = stage.tools.start_spark(settings)
+        try:
+            return _finish(stage, pipeline, spark, is_wanted)
+        finally:
+            # Otherwise the client would go on looking for its server after we have stopped it.
+            spark.stop()
 
 
 def _tell_exclusions(pipeline: Pipeline) -> None:

@@ -11,7 +11,7 @@ from cdc_platform.lake.cuts import cuts_since_moment, newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict
+from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict, checking
 
 Heard = Callable[[Check, Verdict, int], None]
 """Told of each check that was made, what it found, and through which tick."""
@@ -40,7 +40,8 @@ class Guard:
             return
         mark = read_mark(self._pipeline.lake.system_table(LOG))
         has_news = mark.tick > self._passed.after_tick
-        found = {check: self._make(check, mark.tick) for check in self._checks(has_news=has_news)}
+        with checking(self._pipeline.lake, self._spark):
+            found = {check: self._make(check, mark.tick) for check in self._checks(has_news=has_news)}
         failed = [check for check, verdict in found.items() if not (verdict.passed or check.is_warning)]
         if failed:
             raise CheckFailed({check.name: found[check].summary for check in failed})

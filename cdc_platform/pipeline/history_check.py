@@ -21,6 +21,7 @@ from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.change_source import find_beginning, read_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.soft_delete import stored_at
+from cdc_platform.spark.differences import count_differing
 from cdc_platform.spark.history import make_versions
 
 
@@ -83,8 +84,8 @@ def find_faults(
     return HistoryFaults(
         versions=history.count(),
         overlapping=_count_overlaps(history, source.schema),
-        current_differing=_count_differing(current, rows.select(*columns)),
-        log_differing=_count_differing(history.select(*all_columns), versions),
+        current_differing=count_differing(current, rows.select(*columns)),
+        log_differing=count_differing(history.select(*all_columns), versions),
     )
 
 
@@ -100,10 +101,6 @@ def _count_overlaps(history: DataFrame, table: TableSchema) -> int:
         | _col(VALID_FROM).isNull()
     )
     return history.select((lasts_too_long | is_wrong).alias("is_wrong")).where("is_wrong").count()
-
-
-def _count_differing(left: DataFrame, right: DataFrame) -> int:
-    return left.exceptAll(right).count() + right.exceptAll(left).count()
 
 
 def _at(pipeline: Pipeline, spark: SparkSession, name: str, cut: Cut) -> DataFrame:

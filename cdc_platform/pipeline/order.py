@@ -108,7 +108,9 @@ def _extend_log(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     if expected == 0:
         stats = _commit_nothing(window)
     else:
-        with interpreted(spark, when=expected <= SINGLE_TASK_RECORDS):
+        # What may come again, or late, is looked for in the log, however long that is.
+        asks_log = pipeline.traits.hands_out_events
+        with interpreted(spark, when=expected <= SINGLE_TASK_RECORDS, in_one_task=not asks_log):
             stats = _commit_records(pipeline, spark, window, expected)
     return OrderOutcome(lineage.tick, watermark, stats.changes, stats.transactions, stats.quarantined)
 

@@ -23,6 +23,7 @@ from cdc_platform.pipeline.proof import schema_history_at
 from cdc_platform.pipeline.soft_delete import drops_unseen, stored_at
 from cdc_platform.pipeline.source_checks import without_cut
 from cdc_platform.pipeline.verdict import Fact, Scope, Verdict
+from cdc_platform.spark.differences import count_differing
 from cdc_platform.spark.fold import ACTION, APPEND, UPDATE, fold_changes
 from cdc_platform.spark.soft_delete import fold_softly
 from cdc_platform.spark.typed import unfit_values
@@ -78,7 +79,7 @@ def _count_differences(
     folded = patch.where(F.col(ACTION).isin(living)).select(*names)
     stored = _version(pipeline, spark, table, snapshot_id).select(*names)
     with unfit_values():
-        return folded.exceptAll(stored).count() + stored.exceptAll(folded).count()
+        return count_differing(folded, stored)
 
 
 def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:

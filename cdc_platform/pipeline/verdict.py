@@ -1,12 +1,21 @@
 """What a check is, what it looks at, and what it finds."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import SparkSession
 
+from cdc_platform.lake.commits import count_rows, head
+from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.lake import LOG, RAW, Lake
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.spark.small import interpreted
+
+SMALL_LAKE_ROWS: Final = 20_000
+"""Up to so many rows in each table a lake is read without generated code."""
 
 Fact = int | float | str
 
@@ -52,3 +61,13 @@ class Check:
     run: Callable[[Pipeline, SparkSession, Scope], Verdict]
     is_warning: bool = False
     applies: Callable[[SourceTraits], bool] = _always
+
+
+def checking(lake: Lake, spark: SparkSession) -> AbstractContextManager[None]:
+    """Let the session make checks meanwhile; those of a small lake take longer to compile than to run."""
+    cut = newest_cut(lake)
+    kept = map(lake.table, cut.tables if cut is not None else ())
+    tables = [lake.system_table(RAW), lake.system_table(LOG), *(table for table in kept if table is not None)]
+    counts = [count_rows(head(table)) for table in tables]
+    is_small = all(rows is not None and rows <= SMALL_LAKE_ROWS for rows in counts)
+    return interpreted(spark, when=is_small, in_one_task=True)

@@ -29,6 +29,9 @@ SESSION: Final = {
     "spark.sql.autoBroadcastJoinThreshold": "256MB",
     # A persisted patch lives for a second: compressing it costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Spark would be told the line of this code that made each expression, in several messages apiece.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
 }
 """What each session may set for itself, on a server as well."""
 

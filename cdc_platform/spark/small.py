@@ -1,4 +1,4 @@
-"""Running small queries without generated code."""
+"""Running small queries without what only large ones gain from."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,16 +10,27 @@ INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+ONE_TASK: Final = {
+    # Otherwise each exchange is a job of its own, after which the rest is planned anew.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
 
 
 @contextmanager
-def interpreted(spark: SparkSession, *, when: bool) -> Iterator[None]:
+def interpreted(spark: SparkSession, *, when: bool, in_one_task: bool = False) -> Iterator[None]:
     """Let the session interpret its expressions meanwhile.
 
     The bounds of a tick are literals in its queries, so Spark compiles their code anew in each tick; for
     some thousand rows that takes longer than the rows do.
+
+    Args:
+        spark: session that does the work.
+        when: whether few rows are changed.
+        in_one_task: whether nothing that these queries read is large either, so that exchanges need not
+            spread it.
     """
-    settings = INTERPRETED if when else {}
+    settings = {**INTERPRETED, **(ONE_TASK if in_one_task else {})} if when else {}
     before = {key: str(spark.conf.get(key)) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

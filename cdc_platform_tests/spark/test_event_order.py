@@ -63,6 +63,7 @@ def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent
 
 
 @SIZES
+@pytest.mark.usefixtures("many_tasks")
 def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expected_records: int) -> None:
     """Of an event that comes twice in a tick, once unusable, both are judged: one is in the log."""
     broken = FaultyEvent("`v` is no date", "{}", 0, table="visits", event_id="event 1")
@@ -76,6 +77,7 @@ def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expecte
 
 
 @SIZES
+@pytest.mark.usefixtures("many_tasks")
 def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_records: int) -> None:
     """The order key decides, then the identity, whatever came first; what came twice is there once."""
     tied = replace(event(90), order_key=event(9).order_key)
@@ -92,6 +94,7 @@ def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_record
 
 
 @SIZES
+@pytest.mark.usefixtures("many_tasks")
 def test_transactions_are_sound_or_unsound_as_a_whole(spark: "SparkSession", expected_records: int) -> None:
     """A change without a JSON key, and an event that cannot be used, take their transactions along."""
     events: list[SourceEvent | FaultyEvent] = [

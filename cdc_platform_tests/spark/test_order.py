@@ -55,6 +55,7 @@ def ordered_rows(spark: "SparkSession", rows: list[RawRow], expected: int) -> li
     return sorted((row.asDict() for row in ordered.collect()), key=lambda row: int(row["ordinal"]))
 
 
+@pytest.mark.usefixtures("many_tasks")
 @pytest.mark.parametrize("expected_records", [1, SINGLE_TASK_RECORDS + 1], ids=["one task", "many tasks"])
 def test_changes_are_in_commit_order(spark: "SparkSession", expected_records: int) -> None:
     """Timestamp, transaction, record and mod decide, in this order, however many tasks do the work."""
@@ -170,15 +171,18 @@ def test_quarantine_is_written_once(
     assert keys_of(log_rows(pipeline)) == ["1", "2"]
 
 
+@pytest.mark.usefixtures("many_tasks")
 def test_ordinals_rise_across_ticks(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One order spans all ticks, whether one task or many have ordered them."""
+    from cdc_platform.pipeline import order as step
     from cdc_platform.spark import order
 
     pipeline = bank_pipeline(session_lake)
     for number in (1, 2, 3, 4):
-        monkeypatch.setattr(order, "SINGLE_TASK_RECORDS", 0 if number % 2 else 50_000)
+        for module in (order, step):
+            monkeypatch.setattr(module, "SINGLE_TASK_RECORDS", 0 if number % 2 else 50_000)
         feed_tick(pipeline, number)
         order_changes(pipeline, spark)
     rows = log_rows(pipeline)
