@@ -48,7 +48,7 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
     def invariant(context: AssetCheckExecutionContext) -> AssetCheckResult:
         run = find_run(context, assets.run_key)
         mark = read_mark(run.pipeline.lake.system_table(LOG))
-        with checking(run.pipeline.lake, run.spark):
+        with checking(run.pipeline, run.spark):
             verdict = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, check, key))
         evaluation = describe_verdict(assets, check, verdict, mark.tick)
         return AssetCheckResult(

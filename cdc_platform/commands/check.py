@@ -39,7 +39,6 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.invariants import checks_of
     from cdc_platform.pipeline.pipeline import open_existing
-    from cdc_platform.pipeline.verdict import checking
     from cdc_platform.resources import SPARK_IS_QUIET
 
     settings = load_settings(defs, name)
@@ -50,9 +49,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
         write_report(junit, "")
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         checks = checks_of(pipeline.traits)
-        spark = start_spark(settings)
-        with checking(pipeline.lake, spark):
-            results = run_checks(checks, pipeline, spark, stop.is_not_asked)
+        results = run_checks(checks, pipeline, start_spark(settings), stop.is_not_asked)
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
     if junit is not None:
@@ -72,13 +69,14 @@ def run_checks(
     wants_more: Callable[[], bool] = lambda: True,
 ) -> "list[tuple[Check, Verdict, float]]":
     """Run every check while more is wanted, print a line for each, and return it with verdict and seconds."""
-    from cdc_platform.pipeline.verdict import EVERYTHING, Verdict
+    from cdc_platform.pipeline.verdict import EVERYTHING, Verdict, checking
 
     results = []
     for promise in takewhile(lambda _: wants_more(), checks):
         begun = time.monotonic()
         try:
-            verdict = promise.run(pipeline, spark, EVERYTHING)
+            with checking(pipeline, spark):
+                verdict = promise.run(pipeline, spark, EVERYTHING)
         except Exception as error:  # what keeps one check from its answer fails it alone
             if not wants_more():
                 # The signal that asked for the end has ended Spark, too.

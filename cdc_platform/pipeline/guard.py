@@ -40,7 +40,7 @@ class Guard:
             return
         mark = read_mark(self._pipeline.lake.system_table(LOG))
         has_news = mark.tick > self._passed.after_tick
-        with checking(self._pipeline.lake, self._spark):
+        with checking(self._pipeline, self._spark):
             found = {check: self._make(check, mark.tick) for check in self._checks(has_news=has_news)}
         failed = [check for check, verdict in found.items() if not (verdict.passed or check.is_warning)]
         if failed:

@@ -7,6 +7,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.commits import count_rows, head
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG, RAW, Lake
@@ -63,11 +64,18 @@ class Check:
     applies: Callable[[SourceTraits], bool] = _always
 
 
-def checking(lake: Lake, spark: SparkSession) -> AbstractContextManager[None]:
+def checking(pipeline: Pipeline, spark: SparkSession) -> AbstractContextManager[None]:
     """Let the session make checks meanwhile; those of a small lake take longer to compile than to run."""
-    cut = newest_cut(lake)
-    kept = map(lake.table, cut.tables if cut is not None else ())
-    tables = [lake.system_table(RAW), lake.system_table(LOG), *(table for table in kept if table is not None)]
+    return interpreted(spark, when=_is_small(pipeline.lake), in_one_task=True)
+
+
+def _is_small(lake: Lake) -> bool:
+    try:
+        cut = newest_cut(lake)
+        kept = map(lake.table, cut.tables if cut is not None else ())
+        tables = [*map(lake.system_table, (RAW, LOG)), *(table for table in kept if table is not None)]
+    except LakeDamaged:
+        # Each check tells what it cannot read.
+        return False
     counts = [count_rows(head(table)) for table in tables]
-    is_small = all(rows is not None and rows <= SMALL_LAKE_ROWS for rows in counts)
-    return interpreted(spark, when=is_small, in_one_task=True)
+    return all(rows is not None and rows <= SMALL_LAKE_ROWS for rows in counts)

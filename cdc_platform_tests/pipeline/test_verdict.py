@@ -1,6 +1,8 @@
 """How the session makes checks."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
 
 import pytest
 
@@ -8,7 +10,7 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline import verdict
 from cdc_platform.pipeline.verdict import checking
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_tick
-from cdc_platform_tests.pipelines import run_steps
+from cdc_platform_tests.pipelines import found_table, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,18 +22,23 @@ COMPILES = "spark.sql.codegen.wholeStage"
 def test_only_queries_of_a_large_lake_are_compiled(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One large table is enough; afterwards the session is as it was."""
+    """One large table is enough, or one that nobody can read; afterwards the session is as it was."""
     pipeline = bank_pipeline(session_lake)
     feed_tick(pipeline, 1)
     run_steps(pipeline, spark)
     before = str(spark.conf.get(COMPILES))
     spark.conf.set(COMPILES, "true")
     try:
-        with checking(pipeline.lake, spark):
+        with checking(pipeline, spark):
             assert spark.conf.get(COMPILES) == "false"
         # The bank has three accounts, and as many changes.
-        monkeypatch.setattr(verdict, "SMALL_LAKE_ROWS", 2)
-        with checking(pipeline.lake, spark):
+        with monkeypatch.context() as patch:
+            patch.setattr(verdict, "SMALL_LAKE_ROWS", 2)
+            with checking(pipeline, spark):
+                assert spark.conf.get(COMPILES) == "true"
+        damaged = Path(unquote(urlparse(found_table(pipeline, "accounts").metadata_location).path))
+        damaged.unlink()
+        with checking(pipeline, spark):
             assert spark.conf.get(COMPILES) == "true"
         assert spark.conf.get(COMPILES) == "true"
     finally:
