@@ -34,6 +34,7 @@ def run_attempts(
     fall_back: Callable[[Attempt, BuildT], OutcomeT],
     *,
     is_small: bool,
+    in_one_task: bool = False,
 ) -> tuple[OutcomeT, ...]:
     """Return what became of each attempt, in their order.
 
@@ -42,8 +43,8 @@ def run_attempts(
         jobs: attempts with what they build, each independent of the others; they share one token.
         believe: builds as the source's word has it; None where the source has broken its word.
         fall_back: builds whatever the source says, as an attempt of its own, one after the other.
-        is_small: whether changes and tables are so small that generated code and many tasks cost more than
-            they save.
+        is_small: whether there is so little to do that generated code costs more than it saves.
+        in_one_task: whether the tables are so small, too, that one task does it all.
 
     Raises:
         CommitConflict: another run worked on the same branches; nothing was published.
@@ -51,7 +52,7 @@ def run_attempts(
     """
     if not jobs:
         return ()
-    with interpreted(spark, when=is_small, in_one_task=True), conflicts_as(CONFLICT), unfit_values():
+    with interpreted(spark, when=is_small, in_one_task=in_one_task), conflicts_as(CONFLICT), unfit_values():
         with (
             marked_commits(spark, jobs[0][0].properties()),
             ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,

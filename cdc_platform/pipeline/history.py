@@ -85,13 +85,14 @@ def run_history_builds(
         ],
         believe=partial(_extend, pipeline, spark),
         fall_back=partial(_extend_anyway, pipeline, spark),
-        is_small=all(map(_is_small, builds)),
+        is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
+        in_one_task=all(_is_small(build, SINGLE_TASK_CHANGES) for build in builds),
     )
 
 
-def _is_small(build: HistoryBuild) -> bool:
+def _is_small(build: HistoryBuild, most_rows: int) -> bool:
     rows = count_rows(build.base)
-    return _has_few_changes(build) and rows is not None and rows <= SMALL_TABLE_ROWS
+    return _has_few_changes(build) and rows is not None and rows <= most_rows
 
 
 def _has_few_changes(build: HistoryBuild) -> bool:

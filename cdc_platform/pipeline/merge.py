@@ -235,13 +235,14 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
         ],
         believe=partial(_split_build, pipeline, spark),
         fall_back=partial(_full_build, pipeline, spark),
-        is_small=all(map(_is_small, builds)),
+        is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
+        in_one_task=all(_is_small(build, SINGLE_TASK_CHANGES) for build in builds),
     )
 
 
-def _is_small(build: Build) -> bool:
+def _is_small(build: Build, most_rows: int) -> bool:
     rows = count_rows(build.base)
-    return build.span.changes <= SINGLE_TASK_CHANGES and rows is not None and rows <= SMALL_TABLE_ROWS
+    return build.span.changes <= SINGLE_TASK_CHANGES and rows is not None and rows <= most_rows
 
 
 @contextmanager
