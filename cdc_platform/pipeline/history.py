@@ -24,10 +24,7 @@ from cdc_platform.pipeline.branch import (
 from cdc_platform.pipeline.change_source import SINGLE_TASK_CHANGES, read_changes, read_span
 from cdc_platform.pipeline.history_plan import HistoryBuild, plan_history
 from cdc_platform.pipeline.history_remake import forget_touched, remake_versions
-from cdc_platform.pipeline.merge import (
-    SMALL_TABLE_ROWS,
-    MergeOutcome,
-)
+from cdc_platform.pipeline.merge import ONE_TASK_TABLE_ROWS, SMALL_TABLE_ROWS, MergeOutcome
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.spark.fold import PatchStats, measure_patch
 from cdc_platform.spark.history import (
@@ -86,7 +83,7 @@ def run_history_builds(
         believe=partial(_extend, pipeline, spark),
         fall_back=partial(_extend_anyway, pipeline, spark),
         is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
-        in_one_task=all(_is_small(build, SINGLE_TASK_CHANGES) for build in builds),
+        in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
     )
 
 

@@ -57,6 +57,8 @@ from cdc_platform.spark.truncates import has_truncate
 
 SMALL_TABLE_ROWS: Final = 500_000
 """Up to so many rows a table is scanned without generated code where the changes are few, too."""
+ONE_TASK_TABLE_ROWS: Final = 50_000
+"""Up to so many rows one task merges it, where the changes are few, too."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
         believe=partial(_split_build, pipeline, spark),
         fall_back=partial(_full_build, pipeline, spark),
         is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
-        in_one_task=all(_is_small(build, SINGLE_TASK_CHANGES) for build in builds),
+        in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
     )
 
 
