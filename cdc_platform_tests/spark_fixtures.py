@@ -17,6 +17,7 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.spark.class_archive import archive_file, is_complete
 from cdc_platform.spark.config import spark_config
 from cdc_platform.spark.java import check_java
+from cdc_platform.spark.session_settings import changed_settings
 from cdc_platform.spark.settings import DEFAULT_PACKAGES, POSTGRESQL_DRIVER, SparkSettings
 from cdc_platform.spark.small import INTERPRETED, ONE_TASK
 
@@ -92,12 +93,8 @@ def _prepare_spark() -> None:
 def many_tasks(spark: "SparkSession") -> "Iterator[None]":
     """Let exchanges of a test spread their rows over several tasks, as they do where there are many."""
     settings = {"spark.sql.shuffle.partitions": "3", "spark.sql.adaptive.enabled": "true"}
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
+    with changed_settings(spark, settings):
+        yield
 
 
 @pytest.fixture(scope="session")

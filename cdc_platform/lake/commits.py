@@ -89,3 +89,9 @@ def count_rows(snapshot: Snapshot | None) -> int | None:
         return 0
     total, deleted = fact(snapshot, "total-records"), fact(snapshot, "total-position-deletes")
     return int(total) - int(deleted or 0) if total is not None else None
+
+
+def has_at_most(snapshot: Snapshot | None, most_rows: int) -> bool:
+    """Return whether a snapshot's summary tells that it has no more rows."""
+    rows = count_rows(snapshot)
+    return rows is not None and rows <= most_rows

@@ -1,8 +1,7 @@
 """Building a table's next version on its branch, so that two runs at once cannot mix their commits."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4
@@ -16,6 +15,7 @@ from cdc_platform.errors import CommitConflict, LakeError, TableNotFound
 from cdc_platform.lake.commits import ATTEMPT, BRANCH, TICK, ancestors_of, fact, head
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.spark.session_settings import changed_settings
 
 COMPLETE: Final = "cdc.complete."
 """Begins the entry of an attempt's last commit; the table's name ends it, since a session marks all alike."""
@@ -131,18 +131,9 @@ def require_base(base: Snapshot | None, table: str) -> Snapshot:
     return base
 
 
-@contextmanager
-def marked_commits(spark: SparkSession, properties: dict[str, str]) -> Iterator[None]:
+def marked_commits(spark: SparkSession, properties: dict[str, str]) -> AbstractContextManager[None]:
     """Let every commit of the session carry these entries: a MERGE takes no options of its own."""
-    entries = {SESSION_PREFIX + key: value for key, value in properties.items()}
-    before = {key: spark.conf.get(key, None) for key in entries}
-    for key, value in entries.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, former in before.items():
-            spark.conf.unset(key) if former is None else spark.conf.set(key, former)
+    return changed_settings(spark, {SESSION_PREFIX + key: value for key, value in properties.items()})
 
 
 def finished_head(table: Table) -> Snapshot | None:

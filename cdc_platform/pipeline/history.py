@@ -9,7 +9,7 @@ from uuid import uuid4
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.lake.commits import BRANCH, count_rows, fact
+from cdc_platform.lake.commits import BRANCH, fact, has_at_most
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import convert_stored
 from cdc_platform.pipeline.attempts import run_attempts
@@ -88,8 +88,7 @@ def run_history_builds(
 
 
 def _is_small(build: HistoryBuild, most_rows: int) -> bool:
-    rows = count_rows(build.base)
-    return _has_few_changes(build) and rows is not None and rows <= most_rows
+    return _has_few_changes(build) and has_at_most(build.base, most_rows)
 
 
 def _has_few_changes(build: HistoryBuild) -> bool:

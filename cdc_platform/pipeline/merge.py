@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
+from cdc_platform.lake.commits import BRANCH, fact, has_at_most, head, read_mark
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.model.evolution import ColumnVersion
@@ -243,8 +243,7 @@ def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build])
 
 
 def _is_small(build: Build, most_rows: int) -> bool:
-    rows = count_rows(build.base)
-    return build.span.changes <= SINGLE_TASK_CHANGES and rows is not None and rows <= most_rows
+    return build.span.changes <= SINGLE_TASK_CHANGES and has_at_most(build.base, most_rows)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeDamaged
-from cdc_platform.lake.commits import count_rows, head
+from cdc_platform.lake.commits import has_at_most, head
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG, RAW, Lake
 from cdc_platform.model.traits import SourceTraits
@@ -77,5 +77,4 @@ def _is_small(lake: Lake) -> bool:
     except LakeDamaged:
         # Each check tells what it cannot read.
         return False
-    counts = [count_rows(head(table)) for table in tables]
-    return all(rows is not None and rows <= SMALL_LAKE_ROWS for rows in counts)
+    return all(has_at_most(head(table), SMALL_LAKE_ROWS) for table in tables)

@@ -1,10 +1,11 @@
 """Running small queries without what only large ones gain from."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Final
 
 from pyspark.sql import SparkSession
+
+from cdc_platform.spark.session_settings import changed_settings
 
 INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
@@ -17,8 +18,9 @@ ONE_TASK: Final = {
 }
 
 
-@contextmanager
-def interpreted(spark: SparkSession, *, when: bool, in_one_task: bool = False) -> Iterator[None]:
+def interpreted(
+    spark: SparkSession, *, when: bool, in_one_task: bool = False
+) -> AbstractContextManager[None]:
     """Let the session interpret its expressions meanwhile.
 
     The bounds of a tick are literals in its queries, so Spark compiles their code anew in each tick; for
@@ -31,11 +33,4 @@ def interpreted(spark: SparkSession, *, when: bool, in_one_task: bool = False) -
             spread it.
     """
     settings = {**INTERPRETED, **(ONE_TASK if in_one_task else {})} if when else {}
-    before = {key: str(spark.conf.get(key)) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            spark.conf.set(key, value)
+    return changed_settings(spark, settings)

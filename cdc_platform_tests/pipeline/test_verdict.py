@@ -9,6 +9,7 @@ import pytest
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline import verdict
 from cdc_platform.pipeline.verdict import checking
+from cdc_platform.spark.session_settings import changed_settings
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_tick
 from cdc_platform_tests.pipelines import found_table, run_steps
 
@@ -26,9 +27,7 @@ def test_only_queries_of_a_large_lake_are_compiled(
     pipeline = bank_pipeline(session_lake)
     feed_tick(pipeline, 1)
     run_steps(pipeline, spark)
-    before = str(spark.conf.get(COMPILES))
-    spark.conf.set(COMPILES, "true")
-    try:
+    with changed_settings(spark, {COMPILES: "true"}):
         with checking(pipeline, spark):
             assert spark.conf.get(COMPILES) == "false"
         # The bank has three accounts, and as many changes.
@@ -41,5 +40,3 @@ def test_only_queries_of_a_large_lake_are_compiled(
         with checking(pipeline, spark):
             assert spark.conf.get(COMPILES) == "true"
         assert spark.conf.get(COMPILES) == "true"
-    finally:
-        spark.conf.set(COMPILES, before)

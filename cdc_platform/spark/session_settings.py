@@ -1,0 +1,19 @@
+"""Settings of a running session."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+
+@contextmanager
+def changed_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Let the session have other settings meanwhile; those that it did not have are gone afterwards."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, former in before.items():
+            spark.conf.unset(key) if former is None else spark.conf.set(key, former)
