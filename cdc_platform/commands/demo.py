@@ -75,11 +75,13 @@ def demo(home: Path, **options: Any) -> None:
     tools = DemoTools(
         load_settings,
         start_spark,
-        run_checks=lambda pipeline, spark: all_passed(
-            run_checks(checks_of(pipeline.traits), pipeline, spark)
+        run_checks=lambda pipeline, spark, wants_more: all_passed(
+            run_checks(checks_of(pipeline.traits), pipeline, spark, wants_more)
         ),
         describe_status=lambda pipeline: describe_status(read_status(pipeline)),
     )
     with stop_signals(SPARK_IS_QUIET.set) as stop:
         is_right = run_demo(wanted, tools, stop.is_not_asked)
+    if not is_right and not stop.is_not_asked():
+        sys.exit(stop.exit_code)
     sys.exit(0 if is_right else 1)

@@ -54,7 +54,7 @@ class DemoTools:
 
     load_settings: Callable[[Path], PipelineSettings]
     start_spark: Callable[[PipelineSettings], "SparkSession"]
-    run_checks: Callable[[Pipeline, "SparkSession"], bool]
+    run_checks: Callable[[Pipeline, "SparkSession", Callable[[], bool]], bool]
     describe_status: Callable[[Pipeline], str]
 
 
@@ -178,28 +178,35 @@ def _wait_for_ui(stage: Stage, address: str) -> None:
 
 
 def _finish(stage: Stage, pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[], bool]) -> bool:
-    """Let the bank rest, catch up with it, and prove that everything is right."""
+    """Let the bank rest, catch up with it, and prove that everything is right, unless the user ends it."""
     if stage.options.seconds is None or not is_wanted():
         return stage.options.seconds is None
     last_words = stop_writer(stage.options.server, stage.children)
     click.echo("" if last_words is None else f"\nThe bank has closed: {last_words}")
-    _catch_up(pipeline, spark)
+    _catch_up(pipeline, spark, is_wanted)
     click.echo()
-    checks_hold = stage.tools.run_checks(pipeline, spark)
+    checks_hold = stage.tools.run_checks(pipeline, spark, is_wanted)
+    if not is_wanted():
+        return False
     click.echo(stage.tools.describe_status(pipeline))
     with open_database(stage.bank) as database:
         expected = sum_of_balances(database)
     return _check_balances(pipeline, expected) and checks_hold
 
 
-def _catch_up(pipeline: Pipeline, spark: "SparkSession") -> None:
+def _catch_up(pipeline: Pipeline, spark: "SparkSession", is_wanted: Callable[[], bool]) -> None:
     target_micros = pipeline.source.clock_micros() - 1
     deadline = time.monotonic() + CATCH_UP_WITHIN_S
-    for outcome in follow_source(pipeline, spark, lambda: time.monotonic() < deadline, _tell_error):
+
+    def wants_more() -> bool:
+        return is_wanted() and time.monotonic() < deadline
+
+    for outcome in follow_source(pipeline, spark, wants_more, _tell_error):
         show(describe_live(pipeline))
         if outcome.cut is not None and outcome.cut.position_micros >= target_micros:
             return
-    raise SetupError(f"The pipeline did not catch up within {CATCH_UP_WITHIN_S:.0f} s.")
+    if is_wanted():
+        raise SetupError(f"The pipeline did not catch up within {CATCH_UP_WITHIN_S:.0f} s.")
 
 
 def _check_balances(pipeline: Pipeline, expected: int) -> bool:

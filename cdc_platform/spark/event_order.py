@@ -22,6 +22,7 @@ from cdc_platform.spark.order import (
     explode_mods,
     to_stats,
 )
+from cdc_platform.spark.ranges import sort_in_ranges
 
 IDENTITY: Final = ("server_transaction_id", "record_sequence")
 """What duplicates of an event share."""
@@ -55,7 +56,8 @@ def order_events(
     if expected_records <= SINGLE_TASK_RECORDS:
         ordered = _distinct(records.coalesce(1), traits).sortWithinPartitions(*_ORDER)
     else:
-        ordered = _once(records, traits).orderBy(*_ORDER)
+        places = records.select(*_ORDER[:2])
+        ordered = sort_in_ranges(_once(records, traits), _ORDER, places, expected_records)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
     exploded = explode_mods(ordered, tables, traits).withColumn("ordinal", ordinal)
     return exploded.withColumns({"order_key": F.col("record_order"), UNSOUND: F.col(FAULT).isNotNull()}).drop(

@@ -12,6 +12,7 @@ from cdc_platform.model.records import WHOLE_ROW_UPDATES
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 from cdc_platform.spark.faults import FAULT, fault_of, parsed_mods
+from cdc_platform.spark.ranges import sort_in_ranges
 
 SINGLE_TASK_RECORDS = 50_000
 """Up to so many records one task orders them: a sort over several would first sample its input."""
@@ -92,7 +93,10 @@ def order_records(
     once = spread.dropDuplicates([*TRANSACTION, "record_order"])
     exploded = explode_mods(once, tables, CHANGE_STREAM)
     changes = _judge(exploded)
-    ordered = changes.sortWithinPartitions(*COMMIT_ORDER) if small else changes.orderBy(*COMMIT_ORDER)
+    if small:
+        ordered = changes.sortWithinPartitions(*COMMIT_ORDER)
+    else:
+        ordered = sort_in_ranges(changes, COMMIT_ORDER, records.select(*TRANSACTION), expected_records)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
     return ordered.withColumn("ordinal", ordinal).drop("record_order")
 
