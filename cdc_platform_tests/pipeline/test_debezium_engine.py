@@ -61,6 +61,8 @@ def opened(settings: PipelineSettings) -> Iterator[Pipeline]:
     """Open a pipeline as a new process does; its engine ends with the context."""
     pipeline = open_pipeline(settings)
     try:
+        # All that start one look at its tables first, be there a spool or not.
+        _ = pipeline.tables
         yield pipeline
     finally:
         pipeline.source.close()

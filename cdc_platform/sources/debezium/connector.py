@@ -110,6 +110,32 @@ MODES: Final[Mapping[str, type[StrEnum]]] = {
 }
 
 
+PROPERTIES: Final[Mapping[str, str]] = {
+    "decimals": "decimal.handling.mode",
+    "times": "time.precision.mode",
+    "binary": "binary.handling.mode",
+    "intervals": "interval.handling.mode",
+    "hstore": "hstore.handling.mode",
+    "placeholder": "unavailable.value.placeholder",
+}
+"""What the connector itself calls each of its modes."""
+
+
+def modes_told(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the modes that a connector's own properties set, by the names of `ConnectorModes`."""
+    return {name: properties[told] for name, told in PROPERTIES.items() if told in properties}
+
+
+def properties_told(modes: ConnectorModes) -> dict[str, str]:
+    """Return the connector's own properties for all modes that are not its defaults."""
+    usual = ConnectorModes()
+    return {
+        told: str(getattr(modes, name))
+        for name, told in PROPERTIES.items()
+        if getattr(modes, name) != getattr(usual, name)
+    }
+
+
 def check_member(setting: str, value: object, kind: type[StrEnum]) -> None:
     """Refuse a value that an enumeration does not have.
 

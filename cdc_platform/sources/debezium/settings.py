@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.traits import SourceTraits
-from cdc_platform.sources.debezium.connector import MODES, ConnectorModes, check_member
+from cdc_platform.sources.debezium.connector import (
+    MODES,
+    PROPERTIES,
+    ConnectorModes,
+    check_member,
+    modes_told,
+    properties_told,
+)
 from cdc_platform.sources.debezium.engine_settings import EngineSettings
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 
@@ -239,6 +246,11 @@ class DebeziumSettings:
         read = {name: _READERS.get(name, _as_is)(value) for name, value in fields.items()}
         if "input" not in read:
             raise SettingError("input", f"is missing; write one of {', '.join(_INPUTS)}")
+        found = read["input"]
+        if isinstance(found, EngineInput):
+            read["connector"] = _agreed(fields.get("connector") or {}, found)
+            told = {**properties_told(read["connector"]), **found.properties}
+            read["input"] = replace(found, properties=told)
         return cls(**read)
 
 
@@ -283,6 +295,23 @@ def _read_modes(value: Any) -> ConnectorModes:
             check_member(f"connector.{name}", text, kind)
         read[name] = text if kind is None else kind(text)
     return ConnectorModes(**read)
+
+
+def _agreed(given: Mapping[str, Any], engine: EngineInput) -> ConnectorModes:
+    """Return the modes of an engine, be they told by its properties or as a connector's.
+
+    Raises:
+        SettingError: both tell one, and they differ.
+    """
+    told = modes_told(engine.properties)
+    for name in told.keys() & given.keys():
+        if told[name] != given[name]:
+            raise SettingError(
+                f"connector.{name}",
+                f"is {given[name]!r}, and `{PROPERTIES[name]}` of the engine's properties is {told[name]!r}: "
+                "leave one of them out",
+            )
+    return _read_modes({**given, **told})
 
 
 def _read_names(value: Any) -> dict[str, tuple[str, ...]]:

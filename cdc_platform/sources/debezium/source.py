@@ -91,6 +91,10 @@ class DebeziumSource(SourceOfArrivals):
                 yield from decoder.decode_lines(lines[:DESCRIBED_MESSAGES])
 
     def _files(self) -> list[SourceFile]:
+        found = self.settings.input
+        if isinstance(found, EngineInput) and not Path(found.spool).is_dir():
+            # The engine makes it when it starts, which is after the first look at what is there.
+            return []
         return sorted(self.store.list_files(), key=lambda file: file.path)
 
     def plan(

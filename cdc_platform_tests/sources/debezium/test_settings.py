@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.errors import SettingError
-from cdc_platform.sources.debezium.connector import BinaryMode, ConnectorModes
+from cdc_platform.sources.debezium.connector import BinaryMode, ConnectorModes, DecimalMode
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings import (
     DebeziumSettings,
@@ -20,7 +20,18 @@ from cdc_platform.sources.debezium.settings import (
 INPUTS: list[Input] = [
     FilesInput("events/*.jsonl"),
     KafkaInput("localhost:9092", r"s\..*", {"kafka.security.protocol": "SSL"}),
-    EngineInput("localhost", "d", "reader", "spool", tables=("public.a",), properties={"a": "b"}),
+    EngineInput(
+        "localhost",
+        "d",
+        "reader",
+        "spool",
+        tables=("public.a",),
+        properties={
+            "a": "b",
+            "binary.handling.mode": "hex",
+            "unavailable.value.placeholder": "hex:FF00",
+        },
+    ),
 ]
 
 
@@ -40,6 +51,34 @@ def test_settings_survive_as_json(source: Input) -> None:
     assert settings == DebeziumSettings.from_options(settings.to_options())
 
 
+ENGINE = {"host": "h", "database": "d", "user": "u", "spool": "s"}
+
+
+@pytest.mark.parametrize(
+    ("connector", "properties"),
+    [
+        ({}, {"unavailable.value.placeholder": "NOPE", "decimal.handling.mode": "string"}),
+        ({"placeholder": "NOPE", "decimals": "string"}, {}),
+        (
+            {"placeholder": "NOPE"},
+            {"unavailable.value.placeholder": "NOPE", "decimal.handling.mode": "string"},
+        ),
+    ],
+    ids=["by the engine's properties", "as a connector's modes", "by both"],
+)
+def test_an_engine_and_its_decoder_agree(connector: dict[str, str], properties: dict[str, str]) -> None:
+    """However an engine's modes are told, both the engine and whoever decodes its events hear of them."""
+    engine = {"engine": ENGINE | {"properties": {"heartbeat.interval.ms": "1"} | properties}}
+    settings = DebeziumSettings.from_fields({"input": engine, "connector": connector})
+    assert settings.connector == ConnectorModes(decimals=DecimalMode.STRING, placeholder="NOPE")
+    assert isinstance(settings.input, EngineInput)
+    assert settings.input.engine_settings().properties == {
+        "heartbeat.interval.ms": "1",
+        "unavailable.value.placeholder": "NOPE",
+        "decimal.handling.mode": "string",
+    }
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     # members, and the setting that the error names
     ({}, "input"),
@@ -47,6 +86,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"input": {"files": {"path": "x"}, "kafka": {}}}, "input"),
     ({"input": {"files": {"path": "x", "paths": "y"}}}, "input.files.paths"),
     ({"input": {"engine": {"host": "h", "database": "d", "user": "u", "spool": ""}}}, "input.engine.spool"),
+    (
+        {
+            "input": {"engine": ENGINE | {"properties": {"time.precision.mode": "connect"}}},
+            "connector": {"times": "isostring"},
+        },
+        "connector.times",
+    ),
+    ({"input": {"engine": ENGINE | {"properties": {"binary.handling.mode": "no"}}}}, "connector.binary"),
     ({"strategy": "guess"}, "strategy"),
     ({"connector": {"times": "micro"}}, "connector.times"),
     ({"connector": {"placeholder": "hex:F"}}, "connector.placeholder"),
