@@ -81,6 +81,19 @@ SMALL_COMMITS: Final = {
     "write.distribution-mode": "none",
 }
 
+DICTIONARY: Final = "write.parquet.dict-encoding-enabled.column."
+UNREPEATED: Final[Mapping[str, tuple[str, ...]]] = {
+    RAW: (
+        "record_sequence",
+        "record_order",
+        "server_transaction_id",
+        *(f"mods.element.{name}" for name in ("keys", "new_values", "old_values")),
+        *(f"event.{name}" for name in ("event_id", "metadata", "text")),
+    ),
+    LOG: ("order_key", "transaction_id", "record_id", "keys", "new_values", "old_values"),
+}
+"""Columns whose values hardly ever repeat: a dictionary would be made of thousands, and thrown away."""
+
 # A commit that finds another one before it must fail, since what it was made from is outdated.
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
 COMPARED: Final = (CUT, LINEAGE, LOG, SCHEMA, COPIED, READ, QUARANTINED)
@@ -218,7 +231,9 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
     try:
         found = _load(catalog, identifier)
     except NoSuchTableError:
-        properties = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)} | SMALL_COMMITS | wanted
+        fixed = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)}
+        plain = {f"{DICTIONARY}{column}": "false" for column in _unrepeated(identifier, schema)}
+        properties = fixed | SMALL_COMMITS | plain | wanted
         try:
             catalog.create_table(identifier, schema=schema, properties=properties)
         except TableAlreadyExistsError:
@@ -231,6 +246,11 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
                 "Upgrade cdc_platform, or name another lake."
             )
         _complete(found, schema, wanted)
+
+
+def _unrepeated(identifier: str, schema: pa.Schema) -> list[str]:
+    listed = UNREPEATED.get(identifier.rpartition(".")[2], ())
+    return [column for column in listed if column.partition(".")[0] in schema.names]
 
 
 def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) -> None:

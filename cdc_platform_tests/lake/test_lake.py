@@ -9,7 +9,16 @@ from cdc_platform.errors import LakeDamaged, LakeFormatUnknown
 from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import list_cuts
-from cdc_platform.lake.lake import CUT, FORMAT_PROPERTY, LOG, QUARANTINED, RAW, SYSTEM_TABLES, Lake
+from cdc_platform.lake.lake import (
+    CUT,
+    DICTIONARY,
+    FORMAT_PROPERTY,
+    LOG,
+    QUARANTINED,
+    RAW,
+    SYSTEM_TABLES,
+    Lake,
+)
 from cdc_platform.lake.quarantine import load_held
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.schemas import FORMAT_VERSION, QUARANTINE
@@ -55,6 +64,19 @@ def test_every_own_table_tells_its_format(tmp_path: Path) -> None:
     lake = Lake(LakeSettings(str(tmp_path)), "bank")
     for name in SYSTEM_TABLES:
         assert str(FORMAT_VERSION) == lake.system_table(name).properties[FORMAT_PROPERTY]
+
+
+@pytest.mark.parametrize("hands_out_events", [False, True])
+def test_columns_without_a_dictionary_are_there(tmp_path: Path, hands_out_events: bool) -> None:
+    """What is said of columns names columns that the tables have; Iceberg ignores any other name."""
+    lake = Lake(LakeSettings(str(tmp_path)), "shop", hands_out_events=hands_out_events)
+    for name in (RAW, LOG):
+        table = lake.system_table(name)
+        told = [key.removeprefix(DICTIONARY) for key in table.properties if key.startswith(DICTIONARY)]
+        assert len(told) >= 6
+        assert told == [
+            table.schema().find_column_name(table.schema().find_field(one).field_id) for one in told
+        ]
 
 
 def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path) -> None:
