@@ -16,6 +16,7 @@ from cdc_platform.sources.debezium.encodings import (
     told_type,
 )
 from cdc_platform.sources.debezium.envelope import DataEvent, Unreadable
+from cdc_platform.sources.debezium.evidence import evidence_of
 from cdc_platform.sources.debezium.postgres_types import PostgresType
 from cdc_platform.sources.debezium.settings import DebeziumSettings, NullPolicy
 from cdc_platform.sources.debezium.unavailable import Detector, detector_of, masked_markers, version_of
@@ -112,32 +113,28 @@ class Planner:
     def _column(
         self, event: DataEvent, table: str, name: str, told: Mapping[str, Any] | None, value: Any
     ) -> ColumnPlan:
-        declared = self.settings.columns.get(table, {}).get(name)
-        known = PostgresType.parse(declared) if declared else told_type(told) if told else None
-        encoding = self._encoding(table, name, told, known, value)
-        mask = self._mask(table, name, told)
-        detector = detector_of(
-            encoding.source,
-            version_of(event.source.version),
-            self.settings.connector,
-            self._null_policy(table, name, encoding.source),
-            mask,
-            is_masked=bool(told and (told.get("parameters") or {}).get("masked") == "true"),
-        )
+        declared = self._declared(table, name, told)
+        encoding = self._encoding(table, name, told, declared, value)
+        detector = self._detector(event, table, name, told, declared)
         has_default = told is not None and told.get("optional") is True and told.get("default") is not None
         default = told["default"] if told is not None and has_default else _MISSING
         scale = encoding.column_type.scale
         return ColumnPlan(name, encoding, reader_of(encoding), detector, default, scale)
+
+    def _declared(self, table: str, name: str, told: Mapping[str, Any] | None) -> Encoding | None:
+        """Return the encoding of the type that is declared, or that the connector propagates."""
+        declared = self.settings.columns.get(table, {}).get(name)
+        known = PostgresType.parse(declared) if declared else told_type(told) if told else None
+        return None if known is None else declared_encoding(known, self.settings.connector)
 
     def _encoding(
         self,
         table: str,
         name: str,
         told: Mapping[str, Any] | None,
-        known: PostgresType | None,
+        declared: Encoding | None,
         value: Any,
     ) -> Encoding:
-        declared = None if known is None else declared_encoding(known, self.settings.connector)
         if told is not None:
             encoding = told_encoding(told)
             return encoding if declared is None else agreed_encoding(encoding, declared)
@@ -151,6 +148,24 @@ class Planner:
             f"or declare PostgreSQL's type: columns: {{{table}: {{{name}: TYPE}}}}."
         )
 
+    def _detector(
+        self,
+        event: DataEvent,
+        table: str,
+        name: str,
+        told: Mapping[str, Any] | None,
+        declared: Encoding | None,
+    ) -> Detector:
+        modes = self.settings.connector
+        evidence = evidence_of(told, declared, version_of(event.source.version), modes)
+        return detector_of(
+            evidence.shapes,
+            modes.placeholder_bytes,
+            self._null_policy(table, name, *([declared.source] if declared else []), evidence.source),
+            self._mask(table, name, told),
+            is_masked=bool(told and (told.get("parameters") or {}).get("masked") == "true"),
+        )
+
     def _mask(self, table: str, name: str, told: Mapping[str, Any] | None) -> tuple[str, ...]:
         placeholder = self.settings.connector.placeholder_bytes
         mask = self.settings.column_placeholders.get(table, {}).get(name)
@@ -161,9 +176,9 @@ class Planner:
             return ()
         return masked_markers("column_placeholders", f"truncate:{length}", placeholder)
 
-    def _null_policy(self, table: str, name: str, source: str) -> NullPolicy:
+    def _null_policy(self, table: str, name: str, *sources: str) -> NullPolicy:
         policies = self.settings.null_policies
-        for word in (f"{table}.{name}", source, _ANY):
+        for word in (f"{table}.{name}", *sources, _ANY):
             if word in policies:
                 return policies[word]
         return NullPolicy.ERROR
