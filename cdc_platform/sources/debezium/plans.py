@@ -21,29 +21,35 @@ from cdc_platform.sources.debezium.postgres_types import PostgresType
 from cdc_platform.sources.debezium.settings import DebeziumSettings, NullPolicy
 from cdc_platform.sources.debezium.unavailable import Detector, detector_of, masked_markers, version_of
 from cdc_platform.sources.debezium.values import Read, reader_of
+from cdc_platform.sources.debezium.zeros import is_zero
 
 _MAX_PLANS: Final = 10_000
 _ANY: Final = "*"
-_MISSING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
     """How one column is read.
 
-    ``default`` is what a NULL may have become on its way; ``scale`` is that of a decimal of the lake.
+    ``default`` and ``is_nullable`` are as a schema block tells them; ``scale`` is that of a decimal of the
+    lake.
     """
 
     name: str
     encoding: Encoding
     read: Read
     detector: Detector
-    default: Any = _MISSING
+    default: Any = None
+    is_nullable: bool = False
     scale: int | None = None
 
     def may_be_null(self, value: Any) -> bool:
         """Whether the converter may have put the value in the place of NULL."""
-        return self.default is not _MISSING and value is not None and bool(value == self.default)
+        return self.is_nullable and value is not None and bool(value == self.default)
+
+    def has_content(self, value: Any) -> bool:
+        """Whether a value of the row before a change says something: what was left out is null or made up."""
+        return not (value is None or value == self.default or is_zero(self.encoding, value))
 
 
 @dataclass(frozen=True)
@@ -116,10 +122,9 @@ class Planner:
         declared = self._declared(table, name, told)
         encoding = self._encoding(table, name, told, declared, value)
         detector = self._detector(event, table, name, told, declared)
-        has_default = told is not None and told.get("optional") is True and told.get("default") is not None
-        default = told["default"] if told is not None and has_default else _MISSING
+        default, is_nullable = (told or {}).get("default"), (told or {}).get("optional") is True
         scale = encoding.column_type.scale
-        return ColumnPlan(name, encoding, reader_of(encoding), detector, default, scale)
+        return ColumnPlan(name, encoding, reader_of(encoding), detector, default, is_nullable, scale)
 
     def _declared(self, table: str, name: str, told: Mapping[str, Any] | None) -> Encoding | None:
         """Return the encoding of the type that is declared, or that the connector propagates."""

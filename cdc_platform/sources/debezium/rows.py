@@ -10,7 +10,7 @@ from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.keyless import keyless_keys
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
-from cdc_platform.sources.debezium.identity import check_key_types, has_content
+from cdc_platform.sources.debezium.identity import check_key_types
 from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.positions import event_id, is_snapshot, order_key
 from cdc_platform.sources.debezium.settings import DebeziumSettings, Strategy
@@ -225,7 +225,10 @@ def _old_key(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str
     if not is_full and event.message.key is not None:
         return None
     old_key = {name: event.before.get(name) for name in plan.keys}
-    is_told = all(value is not None if is_full else has_content(value) for value in old_key.values())
+    is_told = all(
+        value is not None if is_full else plan.columns[name].has_content(value)
+        for name, value in old_key.items()
+    )
     return old_key if is_told and old_key != dict(event.key) else None
 
 
@@ -291,4 +294,4 @@ def _metadata(event: DataEvent, findings: _Findings, new_keys: str | None = None
         "null_or_default": findings.null_or_default,
         "lossy_nulls": findings.lossy_nulls,
     }
-    return write({name: value for name, value in members.items() if has_content(value)})
+    return write({name: value for name, value in members.items() if value})
