@@ -13,6 +13,8 @@ ADVICE: Final = (
     "key that is made up (0) and rows cannot be told apart. Run ALTER TABLE ... REPLICA IDENTITY FULL (or "
     "DEFAULT), let the connector take a new snapshot of the table, and begin the table anew"
 )
+_MISSING: Final = object()
+_WITHOUT_ORDER: Final = frozenset({"xml", "point", "line", "lseg", "path", "polygon"})
 
 Columns = Mapping[str, ColumnPlan]
 
@@ -84,15 +86,26 @@ def _listed(key: Sequence[str]) -> str:
 
 
 def shows_full(event: DataEvent, columns: Columns) -> bool:
-    """Whether only FULL gives such an event: an update with the row before it, under the same key."""
+    """Whether only FULL gives such an event: an update with the row before it, under the same key.
+
+    An index over the key and more gives one, too, with null or zeros for all columns that are not its own.
+    """
     if event.op is not Op.UPDATE or event.before is None or event.is_flat:
         return False
-    keys = event.key
-    if not keys:
+    if not event.key:
         return True
-    return tells_more_than_key(event, columns) and all(
-        name in event.before and event.before[name] == value for name, value in keys.items()
-    )
+    before = event.before
+    if any(name not in before or before[name] != value for name, value in event.key.items()):
+        return False
+    told = _names_with_content(event, columns)
+    is_whole = set(told).issuperset(name for name in before if name in columns)
+    return is_whole or any(_is_in_no_index(columns[name], event) for name in told if name not in event.key)
+
+
+def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
+    """Whether a column cannot be one of a replica identity's index: these are NOT NULL, and have an order."""
+    is_null = (event.after or {}).get(column.name, _MISSING) is None
+    return is_null or column.is_nullable or column.encoding.source in _WITHOUT_ORDER
 
 
 def shows_key(event: DataEvent, columns: Columns) -> bool:

@@ -70,3 +70,46 @@ def test_a_deletion_that_names_its_row_shows_a_usable_identity() -> None:
     """An index beside the key makes every key up, so one that is not is the database's own."""
     expected = [FaultyEvent, SourceEvent, SourceEvent]
     assert expected == kinds_of(UNUSABLE, deleted(1, n=None), UPDATE)
+
+
+WIDE: Final[dict[str, str]] = {
+    "id": "integer",
+    "tenant": "integer",
+    "n": "integer",
+    "huge": "numeric",
+    "doc": "xml",
+}
+PARTLY: Final[dict[str, Any]] = {"id": 1, "tenant": 5, "n": None, "huge": None, "doc": None}
+
+
+def shown_by(before: dict[str, Any], after: dict[str, Any], *fields: dict[str, Any]) -> str | None:
+    """Return the row before that an update tells, or the reason of its refusal."""
+    value = envelope("u", before=before, after=after)
+    told = line(in_block(value, *fields) if fields else value, {"id": 1})
+    (found,) = decode_all(told, columns={} if fields else {TABLE: WIDE})
+    return found.reason if isinstance(found, FaultyEvent) else found.old_values  # type: ignore[union-attr]
+
+
+def test_an_index_with_the_key_and_more_is_not_full() -> None:
+    """Its columns alone are told of the row before, so that null there says nothing of a large value."""
+    assert "null_policies" in str(shown_by(PARTLY, {**PARTLY, "tenant": 6}))
+    zeros = {**PARTLY, "n": 0}  # a column that is NOT NULL
+    assert shown_by(zeros, {**PARTLY, "tenant": 6, "n": 3, "huge": {"scale": 0, "value": "AQ=="}}) is None
+
+
+def test_what_no_index_can_tell_shows_full() -> None:
+    """An index is over columns that are NOT NULL and can be compared; a row without a gap needs no index."""
+    assert "null" in str(shown_by({**PARTLY, "doc": "<a/>"}, {**PARTLY, "doc": "<b/>"}))
+    assert "null" in str(shown_by({**PARTLY, "n": 3}, {**PARTLY, "n": None}))
+    whole = {**PARTLY, "n": 3, "huge": {"scale": 0, "value": "AQ=="}, "doc": "<a/>"}
+    assert '"tenant":5' in str(shown_by(whole, {**whole, "tenant": 6}))
+
+
+def test_a_block_tells_which_columns_an_index_may_have() -> None:
+    """A column that may be NULL is in no replica identity but FULL, unless it seems to have its default."""
+    tenant = {"field": "tenant", "type": "int32", "optional": False}
+    before = {"id": 1, "tenant": 5, "n": 7, "xs": None}
+    samples = {"field": "xs", "type": "array", "optional": True, "items": {"type": "int16"}}
+    for default, expected in ((None, '"tenant":5'), (7, "null_policies")):
+        n = {"field": "n", "type": "int32", "optional": True, "default": default}
+        assert expected in str(shown_by(before, {**before, "tenant": 6}, tenant, n, samples))
