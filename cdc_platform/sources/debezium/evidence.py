@@ -48,7 +48,7 @@ def evidence_of(
         modes: of the connector, as the settings have them.
     """
     if field is None:
-        source = declared.source if declared is not None else "boolean"
+        source = declared.source if declared is not None else ""
         return Evidence(source, shapes_of(source, version, modes))
     told, told_modes = told_encoding(field), _modes_told(field, modes)
     if declared is not None and _is_of(told, declared):

@@ -81,7 +81,7 @@ class Planner:
         """
         row = event.after if event.after is not None else event.before or event.key or {}
         keys = self._keys(event, table)
-        form = str(event.fields) if event.fields is not None else _form(row)
+        form = str(event.fields) if event.fields is not None else tuple(row)
         identity = (table, event.source.version, keys, form, str(event.key_fields))
         plan = self._plans.get(identity)
         if plan is None:
@@ -108,19 +108,14 @@ class Planner:
         ignored = self.settings.ignored_columns.get(table, ())
         names = [name for name in (*keys, *(told or row)) if name not in ignored]
         _check_cases(table, names)
-        plans = {
-            name: self._column(event, table, name, told.get(name), row.get(name))
-            for name in dict.fromkeys(names)
-        }
+        plans = {name: self._column(event, table, name, told.get(name)) for name in dict.fromkeys(names)}
         if not keys:
             return TablePlan(keys, plans, _keyless_types(plans.values()))
         return TablePlan(keys, plans, column_types(plans.values(), keys))
 
-    def _column(
-        self, event: DataEvent, table: str, name: str, told: Mapping[str, Any] | None, value: Any
-    ) -> ColumnPlan:
+    def _column(self, event: DataEvent, table: str, name: str, told: Mapping[str, Any] | None) -> ColumnPlan:
         declared = self._declared(table, name, told)
-        encoding = self._encoding(table, name, told, declared, value)
+        encoding = _encoding(table, name, told, declared)
         detector = self._detector(event, table, name, told, declared)
         default, is_nullable = (told or {}).get("default"), (told or {}).get("optional") is True
         scale = encoding.column_type.scale
@@ -131,27 +126,6 @@ class Planner:
         declared = self.settings.columns.get(table, {}).get(name)
         known = PostgresType.parse(declared) if declared else told_type(told) if told else None
         return None if known is None else declared_encoding(known, self.settings.connector)
-
-    def _encoding(
-        self,
-        table: str,
-        name: str,
-        told: Mapping[str, Any] | None,
-        declared: Encoding | None,
-        value: Any,
-    ) -> Encoding:
-        if told is not None:
-            encoding = told_encoding(told)
-            return encoding if declared is None else agreed_encoding(encoding, declared)
-        if declared is not None:
-            return declared
-        if isinstance(value, bool):
-            return told_encoding({"type": "boolean"})
-        raise Unreadable(
-            f"The event has no schema block, and nothing says what the column `{name}` of `{table}` is: its "
-            "JSON alone may be one of several types. Set `schemas.enable=true` in the converters, "
-            f"or declare PostgreSQL's type: columns: {{{table}: {{{name}: TYPE}}}}."
-        )
 
     def _detector(
         self,
@@ -189,6 +163,24 @@ class Planner:
         return NullPolicy.ERROR
 
 
+def _encoding(
+    table: str,
+    name: str,
+    told: Mapping[str, Any] | None,
+    declared: Encoding | None,
+) -> Encoding:
+    if told is not None:
+        encoding = told_encoding(told)
+        return encoding if declared is None else agreed_encoding(encoding, declared)
+    if declared is not None:
+        return declared
+    raise Unreadable(
+        f"The event has no schema block, and nothing says what the column `{name}` of `{table}` is: its "
+        "JSON alone may be one of several types. Set `schemas.enable=true` in the converters, "
+        f"or declare PostgreSQL's type: columns: {{{table}: {{{name}: TYPE}}}}."
+    )
+
+
 def _check_cases(table: str, names: Sequence[str]) -> None:
     """Refuse columns that only differ in case, which are one column to the lake.
 
@@ -214,10 +206,6 @@ def check_masks(settings: DebeziumSettings) -> None:
     for table, masks in settings.column_placeholders.items():
         for name, mask in masks.items():
             masked_markers(f"column_placeholders.{table}.{name}", mask, settings.connector.placeholder_bytes)
-
-
-def _form(row: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
-    return tuple((name, isinstance(value, bool)) for name, value in row.items())
 
 
 def column_types(columns: Any, keys: Sequence[str]) -> str:

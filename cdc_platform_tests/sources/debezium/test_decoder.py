@@ -254,6 +254,8 @@ FAULTS: Final[list[tuple[Any, Any, str]]] = [
     (envelope("u", after={**ROW, "n": "two"}), KEY, "`n`"),
     (envelope("u", after={**ROW, "extra": 1}), KEY, "columns"),
     (envelope("u", after=ROW), "Struct{id=1}", "JSON converter"),
+    (envelope("u", after={**ROW, "extra": True}), KEY, "columns"),
+    (envelope("u", after={**ROW, "extra": None}), KEY, "columns"),
     (envelope("c", after=ROW), {"id": None}, "key"),
     ("text", KEY, "JSON"),
     ({"id": 1}, KEY, "add.fields"),
