@@ -203,11 +203,18 @@ def _key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
     Rows are followed by it, so that it must tell the same rows apart as the merge, which compares values.
 
     Raises:
-        Unreadable: a column of the key is missing or null, or its type cannot hold the value.
+        Unreadable: a column of the key is missing, null or not sent, or its type cannot hold the value.
     """
     missing = [name for name in plan.keys if key.get(name) is None]
     if missing:
         raise Unreadable(f"The key's column `{missing[0]}` is missing or null.")
+    unsent = next((name for name in plan.keys if plan.columns[name].detector.is_marker(key[name])), None)
+    if unsent is not None:
+        raise Unreadable(
+            f"The key's column `{unsent}` was not sent: it has the marker of a large value, so that nothing "
+            "tells which row this is. Choose columns as the key that are always sent, or run ALTER TABLE ... "
+            "REPLICA IDENTITY FULL."
+        )
     values = {name: _key_value(plan.columns[name], key[name]) for name in plan.key_types}
     return _KEY_ENCODER.encode(values) if float in map(type, values.values()) else write(values)
 
