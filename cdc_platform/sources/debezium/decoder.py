@@ -27,7 +27,7 @@ from cdc_platform.sources.debezium.envelope import (
 from cdc_platform.sources.debezium.flattened import ADVICE as FLAT_ADVICE
 from cdc_platform.sources.debezium.flattened import read_flattened
 from cdc_platform.sources.debezium.identity import ADVICE as IDENTITY_ADVICE
-from cdc_platform.sources.debezium.identity import check_key, shows_full, shows_unusable
+from cdc_platform.sources.debezium.identity import check_key, learn_identity
 from cdc_platform.sources.debezium.messages import Message, RawMessage, parse_line, parse_raw
 from cdc_platform.sources.debezium.pairing import key_text
 from cdc_platform.sources.debezium.plans import Planner, check_masks
@@ -157,7 +157,7 @@ class Decoder:
             self.state.flat_deletes[event.message.topic] = key_text(event.key or {}) if is_delete else ""
         table = self._table(event)
         event = self._with_key(event, table)
-        self._check_identity(event)
+        self._check_identity(event, table)
         self.state.pairer.remember(event)
         changes = list(self._rows.decode(event, table, self._is_full(event, table)))
         check_key(self.state.keys, event, table)
@@ -215,23 +215,17 @@ class Decoder:
     def _is_full(self, event: DataEvent, table: str) -> bool:
         return event.source.name in self.state.full or table in self.settings.full_identity
 
-    def _check_identity(self, event: DataEvent) -> None:
+    def _check_identity(self, event: DataEvent, table: str) -> None:
         """Learn the replica identity of the event's table.
 
         Raises:
-            Unreadable: it is one that nothing can be done with.
+            Unreadable: it is one that nothing can be done with, or nothing tells the type of a column.
         """
         name = event.source.name
-        if shows_full(event):
-            self.state.full.add(name)
-            self.state.unusable.discard(name)
-        elif event.op is Op.UPDATE and event.before is None and event.key:
-            self.state.full.discard(name)
+        learn_identity(self.state, event, lambda: self._rows.planner.plan(event, table).columns)
         if name in self.state.full or self._names_full(event):
             return
-        if shows_unusable(event):
-            self.state.unusable.add(name)
-        if name in self.state.unusable and event.op is not Op.TRUNCATE and not is_snapshot(event.source):
+        if name in self.state.unusable and event.op is not Op.TRUNCATE:
             raise Unreadable(
                 f"{IDENTITY_ADVICE}. Where the table really has the key, and FULL, name it in "
                 "`full_identity`."

@@ -201,10 +201,11 @@ def told_type(field: Mapping[str, Any]) -> PostgresType | None:
     name = parameters.get(_SOURCE_TYPE)
     if not name:
         return None
-    length, scale = parameters.get(_SOURCE_LENGTH), parameters.get(_SOURCE_SCALE)
-    if str(name).lower().lstrip("_") not in _WITH_LENGTH or length is None or int(length) >= UNBOUNDED:
+    length, scale = int(parameters.get(_SOURCE_LENGTH) or 0), parameters.get(_SOURCE_SCALE)
+    # A numeric without a precision has the length 0.
+    if str(name).lower().lstrip("_") not in _WITH_LENGTH or not 0 < length < UNBOUNDED:
         return PostgresType.parse(str(name))
-    return PostgresType.parse(str(name), (int(length), *([int(scale)] if scale is not None else [])))
+    return PostgresType.parse(str(name), (length, *([int(scale)] if scale is not None else [])))
 
 
 _WITH_LENGTH: Final = frozenset({"numeric", "decimal", "bit", "varbit"})

@@ -1,35 +1,37 @@
 """Replica identities: what the image before a change can be trusted for, and the one that cannot be used."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
+from cdc_platform.sources.debezium.plans import ColumnPlan
+from cdc_platform.sources.debezium.positions import is_snapshot
+from cdc_platform.sources.debezium.state import DecoderState
 
 ADVICE: Final = (
     "The table's replica identity is an index beside its primary key, so that deletes and key changes name a "
     "key that is made up (0) and rows cannot be told apart. Run ALTER TABLE ... REPLICA IDENTITY FULL (or "
     "DEFAULT), let the connector take a new snapshot of the table, and begin the table anew"
 )
+_MISSING: Final = object()
+_WITHOUT_ORDER: Final = frozenset({"xml", "point", "line", "lseg", "path", "polygon"})
+
+Columns = Mapping[str, ColumnPlan]
 
 
-_EMPTY: Final[tuple[Any, ...]] = (
-    *("", 0, False, [], {}),
-    # as JSON, decimal, UUID and moment
-    *("{}", "AA==", "0", "00000000-0000-0000-0000-000000000000", "1970-01-01T00:00:00Z"),
-)
-
-
-def has_content(value: Any) -> bool:
-    """Whether a value is neither null nor what stands for one in a column that is NOT NULL."""
-    return value is not None and value not in _EMPTY
-
-
-def tells_more_than_key(event: DataEvent) -> bool:
+def tells_more_than_key(event: DataEvent, columns: Columns) -> bool:
     """Whether the image before has content beyond the key, as it has under FULL and under an index."""
+    return any(name not in (event.key or {}) for name in _names_with_content(event, columns))
+
+
+def _names_with_content(event: DataEvent, columns: Columns) -> list[str]:
     if event.before is None or event.is_flat:
-        return False
-    keys = event.key or {}
-    return any(name not in keys and has_content(value) for name, value in event.before.items())
+        return []
+    return [name for name, value in event.before.items() if _has_content(columns, name, value)]
+
+
+def _has_content(columns: Columns, name: str, value: Any) -> bool:
+    return name in columns and columns[name].has_content(value)
 
 
 def check_key(known: dict[str, list[str]], event: DataEvent, table: str) -> None:
@@ -83,20 +85,67 @@ def _listed(key: Sequence[str]) -> str:
     return ", ".join(key) or "none"
 
 
-def shows_full(event: DataEvent) -> bool:
-    """Whether only FULL gives such an event: an update with the row before it, under the same key."""
+def shows_full(event: DataEvent, columns: Columns) -> bool:
+    """Whether only FULL gives such an event: an update with the row before it, under the same key.
+
+    An index over the key and more gives one, too, with null or zeros for all columns that are not its own.
+    """
     if event.op is not Op.UPDATE or event.before is None or event.is_flat:
         return False
-    keys = event.key
-    if not keys:
+    if not event.key:
         return True
-    return tells_more_than_key(event) and all(
-        name in event.before and event.before[name] == value for name, value in keys.items()
-    )
+    before = event.before
+    if any(name not in before or before[name] != value for name, value in event.key.items()):
+        return False
+    told = _names_with_content(event, columns)
+    is_whole = set(told).issuperset(name for name in before if name in columns)
+    return is_whole or any(_is_in_no_index(columns[name], event) for name in told if name not in event.key)
 
 
-def shows_unusable(event: DataEvent) -> bool:
+def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
+    """Whether a column cannot be one of a replica identity's index: these are NOT NULL, and have an order."""
+    is_null = (event.after or {}).get(column.name, _MISSING) is None
+    return is_null or column.is_nullable or column.encoding.source in _WITHOUT_ORDER
+
+
+def shows_key(event: DataEvent, columns: Columns) -> bool:
+    """Whether a deleted row is named by a key that is not made up."""
+    key = event.key or {}
+    is_told = event.op is Op.DELETE and bool(key) and not event.is_flat
+    return is_told and all(_has_content(columns, name, value) for name, value in key.items())
+
+
+def shows_unusable(event: DataEvent, columns: Columns) -> bool:
     """Whether the event is one that only an index beside the key gives: content before, but no key."""
     if event.op is not Op.DELETE or not event.key:
         return False
-    return tells_more_than_key(event) and not any(has_content(value) for value in event.key.values())
+    has_key = any(_has_content(columns, name, value) for name, value in event.key.items())
+    return not has_key and tells_more_than_key(event, columns)
+
+
+def learn_identity(state: DecoderState, event: DataEvent, columns: Callable[[], Columns]) -> None:
+    """Learn what an event shows of its table's replica identity.
+
+    Args:
+        state: what is known.
+        event: the event.
+        columns: gives the plans of its columns, which few events need.
+    """
+    name = event.source.name
+    if is_snapshot(event.source):  # the advice was taken; if not, the next deletion tells
+        state.unusable.discard(name)
+    elif event.before is None:
+        if event.op is Op.UPDATE and event.key:
+            state.full.discard(name)
+    elif name not in state.full:
+        _learn_from_before(state, event, columns())
+
+
+def _learn_from_before(state: DecoderState, event: DataEvent, columns: Columns) -> None:
+    name = event.source.name
+    if shows_full(event, columns):
+        state.full.add(name)
+    if name in state.full or shows_key(event, columns):
+        state.unusable.discard(name)
+    elif shows_unusable(event, columns):
+        state.unusable.add(name)

@@ -16,33 +16,40 @@ from cdc_platform.sources.debezium.encodings import (
     told_type,
 )
 from cdc_platform.sources.debezium.envelope import DataEvent, Unreadable
+from cdc_platform.sources.debezium.evidence import evidence_of
 from cdc_platform.sources.debezium.postgres_types import PostgresType
 from cdc_platform.sources.debezium.settings import DebeziumSettings, NullPolicy
 from cdc_platform.sources.debezium.unavailable import Detector, detector_of, masked_markers, version_of
 from cdc_platform.sources.debezium.values import Read, reader_of
+from cdc_platform.sources.debezium.zeros import is_zero
 
 _MAX_PLANS: Final = 10_000
 _ANY: Final = "*"
-_MISSING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
     """How one column is read.
 
-    ``default`` is what a NULL may have become on its way; ``scale`` is that of a decimal of the lake.
+    ``default`` and ``is_nullable`` are as a schema block tells them; ``scale`` is that of a decimal of the
+    lake.
     """
 
     name: str
     encoding: Encoding
     read: Read
     detector: Detector
-    default: Any = _MISSING
+    default: Any = None
+    is_nullable: bool = False
     scale: int | None = None
 
     def may_be_null(self, value: Any) -> bool:
         """Whether the converter may have put the value in the place of NULL."""
-        return self.default is not _MISSING and value is not None and bool(value == self.default)
+        return self.is_nullable and value is not None and bool(value == self.default)
+
+    def has_content(self, value: Any) -> bool:
+        """Whether a value of the row before a change says something: what was left out is null or made up."""
+        return not (value is None or value == self.default or is_zero(self.encoding, value))
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ class Planner:
         """
         row = event.after if event.after is not None else event.before or event.key or {}
         keys = self._keys(event, table)
-        form = str(event.fields) if event.fields is not None else _form(row)
+        form = str(event.fields) if event.fields is not None else tuple(row)
         identity = (table, event.source.version, keys, form, str(event.key_fields))
         plan = self._plans.get(identity)
         if plan is None:
@@ -101,54 +108,41 @@ class Planner:
         ignored = self.settings.ignored_columns.get(table, ())
         names = [name for name in (*keys, *(told or row)) if name not in ignored]
         _check_cases(table, names)
-        plans = {
-            name: self._column(event, table, name, told.get(name), row.get(name))
-            for name in dict.fromkeys(names)
-        }
+        plans = {name: self._column(event, table, name, told.get(name)) for name in dict.fromkeys(names)}
         if not keys:
             return TablePlan(keys, plans, _keyless_types(plans.values()))
         return TablePlan(keys, plans, column_types(plans.values(), keys))
 
-    def _column(
-        self, event: DataEvent, table: str, name: str, told: Mapping[str, Any] | None, value: Any
-    ) -> ColumnPlan:
+    def _column(self, event: DataEvent, table: str, name: str, told: Mapping[str, Any] | None) -> ColumnPlan:
+        declared = self._declared(table, name, told)
+        encoding = _encoding(table, name, told, declared)
+        detector = self._detector(event, table, name, told, declared)
+        default, is_nullable = (told or {}).get("default"), (told or {}).get("optional") is True
+        scale = encoding.column_type.scale
+        return ColumnPlan(name, encoding, reader_of(encoding), detector, default, is_nullable, scale)
+
+    def _declared(self, table: str, name: str, told: Mapping[str, Any] | None) -> Encoding | None:
+        """Return the encoding of the type that is declared, or that the connector propagates."""
         declared = self.settings.columns.get(table, {}).get(name)
         known = PostgresType.parse(declared) if declared else told_type(told) if told else None
-        encoding = self._encoding(table, name, told, known, value)
-        mask = self._mask(table, name, told)
-        detector = detector_of(
-            encoding.source,
-            version_of(event.source.version),
-            self.settings.connector,
-            self._null_policy(table, name, encoding.source),
-            mask,
-            is_masked=bool(told and (told.get("parameters") or {}).get("masked") == "true"),
-        )
-        has_default = told is not None and told.get("optional") is True and told.get("default") is not None
-        default = told["default"] if told is not None and has_default else _MISSING
-        scale = encoding.column_type.scale
-        return ColumnPlan(name, encoding, reader_of(encoding), detector, default, scale)
+        return None if known is None else declared_encoding(known, self.settings.connector)
 
-    def _encoding(
+    def _detector(
         self,
+        event: DataEvent,
         table: str,
         name: str,
         told: Mapping[str, Any] | None,
-        known: PostgresType | None,
-        value: Any,
-    ) -> Encoding:
-        declared = None if known is None else declared_encoding(known, self.settings.connector)
-        if told is not None:
-            encoding = told_encoding(told)
-            return encoding if declared is None else agreed_encoding(encoding, declared)
-        if declared is not None:
-            return declared
-        if isinstance(value, bool):
-            return told_encoding({"type": "boolean"})
-        raise Unreadable(
-            f"The event has no schema block, and nothing says what the column `{name}` of `{table}` is: its "
-            "JSON alone may be one of several types. Set `schemas.enable=true` in the converters, "
-            f"or declare PostgreSQL's type: columns: {{{table}: {{{name}: TYPE}}}}."
+        declared: Encoding | None,
+    ) -> Detector:
+        modes = self.settings.connector
+        evidence = evidence_of(told, declared, version_of(event.source.version), modes)
+        return detector_of(
+            evidence.shapes,
+            modes.placeholder_bytes,
+            self._null_policy(table, name, *([declared.source] if declared else []), evidence.source),
+            self._mask(table, name, told),
+            is_masked=bool(told and (told.get("parameters") or {}).get("masked") == "true"),
         )
 
     def _mask(self, table: str, name: str, told: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -161,12 +155,30 @@ class Planner:
             return ()
         return masked_markers("column_placeholders", f"truncate:{length}", placeholder)
 
-    def _null_policy(self, table: str, name: str, source: str) -> NullPolicy:
+    def _null_policy(self, table: str, name: str, *sources: str) -> NullPolicy:
         policies = self.settings.null_policies
-        for word in (f"{table}.{name}", source, _ANY):
+        for word in (f"{table}.{name}", *sources, _ANY):
             if word in policies:
                 return policies[word]
         return NullPolicy.ERROR
+
+
+def _encoding(
+    table: str,
+    name: str,
+    told: Mapping[str, Any] | None,
+    declared: Encoding | None,
+) -> Encoding:
+    if told is not None:
+        encoding = told_encoding(told)
+        return encoding if declared is None else agreed_encoding(encoding, declared)
+    if declared is not None:
+        return declared
+    raise Unreadable(
+        f"The event has no schema block, and nothing says what the column `{name}` of `{table}` is: its "
+        "JSON alone may be one of several types. Set `schemas.enable=true` in the converters, "
+        f"or declare PostgreSQL's type: columns: {{{table}: {{{name}: TYPE}}}}."
+    )
 
 
 def _check_cases(table: str, names: Sequence[str]) -> None:
@@ -194,10 +206,6 @@ def check_masks(settings: DebeziumSettings) -> None:
     for table, masks in settings.column_placeholders.items():
         for name, mask in masks.items():
             masked_markers(f"column_placeholders.{table}.{name}", mask, settings.connector.placeholder_bytes)
-
-
-def _form(row: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
-    return tuple((name, isinstance(value, bool)) for name, value in row.items())
 
 
 def column_types(columns: Any, keys: Sequence[str]) -> str:

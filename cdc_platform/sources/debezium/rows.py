@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -10,12 +10,12 @@ from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.keyless import keyless_keys
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
-from cdc_platform.sources.debezium.identity import check_key_types, has_content
+from cdc_platform.sources.debezium.findings import Findings, completed, is_unavailable, metadata_of
+from cdc_platform.sources.debezium.identity import check_key_types
 from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.positions import event_id, is_snapshot, order_key
 from cdc_platform.sources.debezium.settings import DebeziumSettings, Strategy
 from cdc_platform.sources.debezium.state import DecoderState
-from cdc_platform.sources.debezium.unavailable import Verdict
 from cdc_platform.sources.debezium.values import ValueRefused
 from cdc_platform.sources.json_codec import write
 
@@ -28,16 +28,6 @@ _MOD_TYPES: Final[Mapping[Op, ModType]] = {
 }
 _NO_KEY: Final = "{}"
 _KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-@dataclass(slots=True)
-class _Findings:
-    """What an event's values were found to be."""
-
-    unavailable: list[str] = field(default_factory=list)
-    literal_markers: list[str] = field(default_factory=list)
-    null_or_default: list[str] = field(default_factory=list)
-    lossy_nulls: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -60,7 +50,7 @@ class RowDecoder:
             Unreadable: a value or the key cannot be used, or the key has another type than before.
         """
         if event.op is Op.TRUNCATE:
-            yield replace(self._frame(event, table, "[]"), metadata=_metadata(event, _Findings()))
+            yield replace(self._frame(event, table, "[]"), metadata=metadata_of(event, Findings()))
             return
         plan = self.planner.plan(event, table)
         check_key_types(self.state.key_types, plan.key_types, table)
@@ -93,11 +83,11 @@ class RowDecoder:
     def _with_key(
         self, event: DataEvent, plan: TablePlan, change: SourceEvent, *, is_full: bool
     ) -> SourceEvent:
-        keys, findings = _key_json(plan, event.key or {}), _Findings()
+        keys, findings = _key_json(plan, event.key or {}), Findings()
         before = event.before if is_full and event.before is not None and not event.is_flat else None
         old_values = None if before is None else _values_json(plan, before)
         if event.op is Op.DELETE:
-            metadata = _metadata(event, findings, _header_key(plan, event.new_key))
+            metadata = metadata_of(event, findings, _header_key(plan, event.new_key))
             return replace(change, keys=keys, old_values=old_values, metadata=metadata)
         previous = self.state.pairer.old_key(event)
         new_values = self._new_values(event, plan, previous, findings, before)
@@ -108,7 +98,7 @@ class RowDecoder:
             old_values=old_values,
             previous_keys=_header_key(plan, previous),
             unavailable_columns=tuple(findings.unavailable),
-            metadata=_metadata(event, findings),
+            metadata=metadata_of(event, findings),
         )
 
     def _moved(
@@ -125,7 +115,7 @@ class RowDecoder:
         event: DataEvent,
         plan: TablePlan,
         previous: Mapping[str, Any] | None,
-        findings: _Findings,
+        findings: Findings,
         before: Mapping[str, Any] | None,
     ) -> str:
         """Return the row after the change; INSERT always ships all values, unless a row got another key."""
@@ -137,7 +127,7 @@ class RowDecoder:
             column = plan.columns.get(name)
             if column is None or name in plan.keys:
                 continue
-            if may_lack and _is_unavailable(column, value, before, findings):
+            if may_lack and is_unavailable(column, value, before, findings):
                 findings.unavailable.append(name)
                 if self.settings.strategy == Strategy.VETO:
                     values[name] = None
@@ -157,7 +147,7 @@ class RowDecoder:
                     "The row has no key, and the event does not say what the row was before. Run ALTER TABLE "
                     "... REPLICA IDENTITY FULL, or give the table a primary key."
                 )
-            lost, metadata = _values_json(plan, event.before), _metadata(event, _Findings())
+            lost, metadata = _values_json(plan, event.before), metadata_of(event, Findings())
             yield replace(
                 change,
                 mod_type=ModType.DELETE,
@@ -167,46 +157,17 @@ class RowDecoder:
             )
         if event.op is Op.DELETE:
             return
-        findings = _Findings()
-        gained = self._new_values(replace(event, op=Op.CREATE), plan, None, findings, event.before)
-        is_update = event.op is Op.UPDATE
+        findings, after, is_update = Findings(), event.after, event.op is Op.UPDATE
+        if is_update and after is not None and event.before is not None:
+            after = completed(plan, after, event.before, findings)
+        gained = self._new_values(replace(event, op=Op.CREATE, after=after), plan, None, findings, None)
         yield replace(
             _second(change) if is_update else change,
             mod_type=ModType.INSERT if is_update else change.mod_type,
             keys=keyless_keys(json.loads(gained)),
             new_values=gained,
-            metadata=_metadata(event, findings),
+            metadata=metadata_of(event, findings),
         )
-
-
-def _is_unavailable(
-    column: ColumnPlan, value: Any, before: Mapping[str, Any] | None, findings: _Findings
-) -> bool:
-    """Whether a value was not sent.
-
-    Raises:
-        Unreadable: nobody has said what null means here, or the marker is masked.
-    """
-    if before is not None and column.name in before and (value is None or value == before[column.name]):
-        return False  # the whole row before the change is known, so a value that is the same was sent
-    verdict = column.detector.judge(value)
-    if verdict is Verdict.UNDECIDED:
-        raise Unreadable(
-            f"The column `{column.name}` is null in an update. Debezium also sends null for an unchanged "
-            f"large value of the type {column.encoding.source}, under the settings of this connector, so the "
-            "value may be there. Say what null means in `null_policies` (unavailable, null or error), by "
-            "column or by type; name the PostgreSQL type in `columns` where the stream does not tell it; or "
-            "run ALTER TABLE ... REPLICA IDENTITY FULL."
-        )
-    if verdict is Verdict.MASKED:
-        raise Unreadable(
-            f"The column `{column.name}` seems to have a marker that the connector has masked: "
-            f"{str(value)[:80]!r}. Say in `column_placeholders` what the marker becomes: the text itself, "
-            "truncate:LENGTH or hash:ALGORITHM:SALT."
-        )
-    if value is None and column.detector.null_policy is not None:
-        findings.lossy_nulls.append(column.name)
-    return verdict is Verdict.UNAVAILABLE
 
 
 def _second(change: SourceEvent) -> SourceEvent:
@@ -225,7 +186,10 @@ def _old_key(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str
     if not is_full and event.message.key is not None:
         return None
     old_key = {name: event.before.get(name) for name in plan.keys}
-    is_told = all(value is not None if is_full else has_content(value) for value in old_key.values())
+    is_told = all(
+        value is not None if is_full else plan.columns[name].has_content(value)
+        for name, value in old_key.items()
+    )
     return old_key if is_told and old_key != dict(event.key) else None
 
 
@@ -239,11 +203,18 @@ def _key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
     Rows are followed by it, so that it must tell the same rows apart as the merge, which compares values.
 
     Raises:
-        Unreadable: a column of the key is missing or null, or its type cannot hold the value.
+        Unreadable: a column of the key is missing, null or not sent, or its type cannot hold the value.
     """
     missing = [name for name in plan.keys if key.get(name) is None]
     if missing:
         raise Unreadable(f"The key's column `{missing[0]}` is missing or null.")
+    unsent = next((name for name in plan.keys if plan.columns[name].detector.is_marker(key[name])), None)
+    if unsent is not None:
+        raise Unreadable(
+            f"The key's column `{unsent}` was not sent: it has the marker of a large value, so that nothing "
+            "tells which row this is. Choose columns as the key that are always sent, or run ALTER TABLE ... "
+            "REPLICA IDENTITY FULL."
+        )
     values = {name: _key_value(plan.columns[name], key[name]) for name in plan.key_types}
     return _KEY_ENCODER.encode(values) if float in map(type, values.values()) else write(values)
 
@@ -272,23 +243,3 @@ def _read(column: ColumnPlan, value: Any) -> Any:
         return None if value is None else column.read(value)
     except ValueRefused as error:
         raise Unreadable(f"The value of the column `{column.name}` {error}.") from error
-
-
-def _metadata(event: DataEvent, findings: _Findings, new_keys: str | None = None) -> str:
-    """Return what is known of an event beyond its row; members that say nothing are left out."""
-    source = event.source
-    members = {
-        "op": event.op.value,
-        "schema": source.schema,
-        "table": source.table,
-        "lsn": source.lsn,
-        "sequence": source.sequence,
-        "total_order": event.total_order,
-        "snapshot": source.snapshot if is_snapshot(source) else None,
-        "run_id": (event.message.headers or {}).get("__debezium.context.runId"),
-        "new_keys": new_keys,
-        "literal_markers": findings.literal_markers,
-        "null_or_default": findings.null_or_default,
-        "lossy_nulls": findings.lossy_nulls,
-    }
-    return write({name: value for name, value in members.items() if has_content(value)})

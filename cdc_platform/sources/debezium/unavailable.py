@@ -87,7 +87,7 @@ IN_LINE: Final = _types(
     # These are too short to be stored apart from their row, so they are always sent.
     *("boolean", "smallint", "integer", "bigint", "oid", "real", "double precision", "small numeric"),
     *("date", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "enum", "money"),
-    *("point", "inet", "cidr", "macaddr", "macaddr8", "pg_lsn"),
+    *("point", "line", "lseg", "box", "circle", "inet", "cidr", "macaddr", "macaddr8", "pg_lsn"),
 )
 RULES: Final[tuple[ShapeRule, ...]] = (
     # The first rule that holds counts. Versions are those of the connector's changelog.
@@ -110,14 +110,21 @@ RULES: Final[tuple[ShapeRule, ...]] = (
     ShapeRule(_types("numeric"), (Shape.TEXT,), (0, 10), decimals=frozenset({DecimalMode.STRING})),
     # A schema block says the same of json and of hstore.
     ShapeRule(_types("json"), (Shape.TEXT, Shape.HSTORE_TEXT), (0, 10)),
-    ShapeRule(_types("numeric", "bit", "varbit", "bytea", "hstore", "struct"), (Shape.NULL,), (0,)),
+    ShapeRule(
+        _types("numeric", "bit", "varbit", "bytea", "hstore", "struct", "geometry", "geography"),
+        (Shape.NULL,),
+        (0,),
+    ),
 )
+_FIRST: Final[Version] = (0, 10)
+"""Before, there was no placeholder."""
 _PLAIN_TEXTS: Final = _types(
     *("text", "varchar", "bpchar", "citext", "xml", "json", "jsonb", "ltree", "tsvector", "name"),
 )
 _TEXTS: Final = (Shape.TEXT,)
-_TEXTS_OR_UNKNOWN: Final = (Shape.TEXT, Shape.BASE64)
-"""Of domains and ranges, which are texts, and of types that the connector does not know: composites."""
+_RANGES: Final = _types("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
+_UNKNOWN: Final = (Shape.TEXT, Shape.BASE64, Shape.NULL)
+"""Of domains, which are what they are made of, and of types that the connector does not know: composites."""
 _NULLS: Final = (Shape.NULL,)
 
 
@@ -131,13 +138,22 @@ def shapes_of(source: str, version: Version, modes: ConnectorModes) -> tuple[Sha
     """Return the shapes of a PostgreSQL type; none for a type whose values are always sent."""
     if source in IN_LINE:
         return ()
+    if version < _FIRST:
+        return _NULLS
     for rule in RULES:
         if rule.holds(source, version, modes):
             return rule.shapes
-    # Every other type arrives as a text, and every other array is null.
-    if source.endswith("[]"):
+    if source.endswith("[]"):  # every other array is null
         return _NULLS
-    return _TEXTS if source in _PLAIN_TEXTS else _TEXTS_OR_UNKNOWN
+    return _TEXTS if source in _PLAIN_TEXTS | _RANGES else _UNKNOWN
+
+
+_NAMED: Final = frozenset(IN_LINE.union(_PLAIN_TEXTS, _RANGES, *(rule.types for rule in RULES)))
+
+
+def is_known(source: str) -> bool:
+    """Whether the name of a type says how it arrives, as that of a domain or a composite does not."""
+    return source in _NAMED or source.endswith("[]")
 
 
 def marker_of(shape: Shape, placeholder: bytes) -> Any:
@@ -249,9 +265,8 @@ _OF_NULL: Final = {
 
 
 def detector_of(
-    source: str,
-    version: Version,
-    modes: ConnectorModes,
+    shapes: tuple[Shape, ...],
+    placeholder: bytes,
     null_policy: NullPolicy,
     masks: tuple[str, ...] = (),
     *,
@@ -260,16 +275,14 @@ def detector_of(
     """Return the detector of a column.
 
     Args:
-        source: PostgreSQL type of the column.
-        version: of the connector.
-        modes: of the connector.
-        null_policy: what null means where the type has no marker.
+        shapes: of its type.
+        placeholder: of the connector.
+        null_policy: what null means where it is one of the shapes.
         masks: what the marker looks like after the connector has masked the column.
         is_masked: whether the connector hashes the column, and nobody has said how.
     """
-    shapes = shapes_of(source, version, modes)
-    markers = [marker_of(shape, modes.placeholder_bytes) for shape in shapes if shape is not Shape.NULL]
+    markers = [marker_of(shape, placeholder) for shape in shapes if shape is not Shape.NULL]
     has_text = Shape.TEXT in shapes
-    text = modes.placeholder_bytes.decode(errors="replace") if has_text and not masks else ""
+    text = placeholder.decode(errors="replace") if has_text and not masks else ""
     policy = null_policy if Shape.NULL in shapes else None
     return Detector((*markers, *masks), policy, text, is_masked and not masks)

@@ -25,6 +25,8 @@ _INFINITIES: Final = {
     2**63 - 1: "infinity",
     -(2**63): "-infinity",
 }
+_ENDLESS: Final = {"POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
+"""Decimals without end, as the connector spells them."""
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _ORDINALS: Final = range(1, date.max.toordinal() + 1)
 _DAY_MICROS: Final = 86_400_000_000
@@ -164,7 +166,7 @@ def _scaled(value: Any) -> str:
 def _decimal_text(value: Any, *, is_text: bool) -> str:
     if isinstance(value, bool):
         raise TypeError(value)
-    number = Decimal(value)
+    number = Decimal(_ENDLESS.get(value, value))
     if number.is_finite():
         return f"{number:f}"
     if not is_text:

@@ -168,6 +168,19 @@ def test_every_shape_of_an_unavailable_value_is_known(name: str) -> None:
         assert (name == "types_identity_full") is (not update.unavailable_columns)
 
 
+def test_without_declared_types_no_null_is_taken_for_one() -> None:
+    """The schema block alone tells less than a type's name: what it leaves open is for a policy to say."""
+    settings = replace(settings_of("types_default_schema"), columns={})
+    updates = [
+        one
+        for one in events_in(decode("types_default_schema", settings))
+        if one.table == SHAPES and one.mod_type is ModType.UPDATE
+    ]
+    assert updates
+    expected = {"touched"}
+    assert all(expected == set(values_of(update)) for update in updates)
+
+
 def test_values_that_the_database_says_otherwise() -> None:
     """Intervals, points and times with a zone arrive in forms of their own."""
     exact, rough = (

@@ -232,6 +232,19 @@ def test_rows_without_a_key_need_the_row_before() -> None:
     assert only_event(line(envelope("t"))).mod_type is ModType.TRUNCATE
 
 
+def test_a_marker_in_a_row_without_a_key_is_the_value_before() -> None:
+    """Connectors before 2.5 send the marker of an array under FULL, too; a marker in both rows is a value."""
+    row: dict[str, Any] = {"n": 1, "tags": ["a", "b"], "notes": [DEFAULT_PLACEHOLDER]}
+    after = {"n": 2, "tags": [DEFAULT_PLACEHOLDER], "notes": [DEFAULT_PLACEHOLDER]}
+    columns = {TABLE: {"n": "integer", "tags": "text[]", "notes": "text[]"}}
+    _, gained = decode_all(line(envelope("u", before=row, after=after)), columns=columns)
+    assert isinstance(gained, SourceEvent)
+    expected = {**row, "n": 2}
+    assert expected == json.loads(gained.new_values or "")
+    lacking = line(envelope("u", before={"n": 1}, after=after))
+    assert "`tags`" in only_fault(lacking, columns=columns).reason
+
+
 FAULTS: Final[list[tuple[Any, Any, str]]] = [
     # value, key, what the reason says
     (envelope("x", after=ROW), KEY, "operation"),
@@ -241,6 +254,8 @@ FAULTS: Final[list[tuple[Any, Any, str]]] = [
     (envelope("u", after={**ROW, "n": "two"}), KEY, "`n`"),
     (envelope("u", after={**ROW, "extra": 1}), KEY, "columns"),
     (envelope("u", after=ROW), "Struct{id=1}", "JSON converter"),
+    (envelope("u", after={**ROW, "extra": True}), KEY, "columns"),
+    (envelope("u", after={**ROW, "extra": None}), KEY, "columns"),
     (envelope("c", after=ROW), {"id": None}, "key"),
     ("text", KEY, "JSON"),
     ({"id": 1}, KEY, "add.fields"),

@@ -224,6 +224,17 @@ def test_a_key_of_more_digits_than_its_type_is_refused() -> None:
     assert "`id` is DECIMAL(36,3), which cannot hold: 1.0005" in fault.reason
 
 
+@pytest.mark.parametrize("op", ["c", "u", "d"])
+def test_a_marker_is_no_key(op: str) -> None:
+    """A key that was not sent names no row, whatever the event does."""
+    marked = {"id": DEFAULT_PLACEHOLDER, "n": 1}
+    row = line(envelope(op, **{"before" if op == "d" else "after": marked}), {"id": DEFAULT_PLACEHOLDER})
+    columns = {TABLE: {"id": "text", "n": "integer"}}
+    assert "The key's column `id` was not sent" in only_fault(row, columns=columns).reason
+    chosen = json.dumps(json.loads(row)["value"])
+    assert "was not sent" in only_fault(chosen, columns=columns, keys=KEYS).reason
+
+
 def test_a_key_that_has_got_another_type_is_refused() -> None:
     """The lake could not find the rows that it has, in later ticks too; a wider integer is the same type."""
     decoder = Decoder(settings_with(columns={TABLE: {"id": "integer", "n": "integer"}}))

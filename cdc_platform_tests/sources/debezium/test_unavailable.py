@@ -26,6 +26,9 @@ from cdc_platform.sources.debezium.unavailable import (
 
 NEW: Final = (3, 6, 3)
 PLAIN: Final = ConnectorModes()
+MARKER: Final = DEFAULT_PLACEHOLDER.encode()
+TEXTS: Final = (Shape.TEXT,)
+UNKNOWN: Final = (Shape.TEXT, Shape.BASE64, Shape.NULL)
 CASES: Final = [
     # type, version, modes, shapes
     ("text", NEW, PLAIN, (Shape.TEXT,)),
@@ -50,6 +53,12 @@ CASES: Final = [
     ("numeric", NEW, ConnectorModes(decimals=DecimalMode.STRING), (Shape.TEXT,)),
     ("smallint[]", NEW, PLAIN, (Shape.NULL,)),
     ("string[]", NEW, PLAIN, (Shape.TEXT_LIST, Shape.NULL)),
+    ("int4range", NEW, PLAIN, (Shape.TEXT,)),
+    ("box", NEW, PLAIN, ()),
+    ("text", (0, 9, 5), PLAIN, (Shape.NULL,)),
+    ("geometry", NEW, PLAIN, (Shape.NULL,)),
+    ("geography", NEW, PLAIN, (Shape.NULL,)),
+    *((name, NEW, PLAIN, UNKNOWN) for name in ("vector", "halfvec", "polygon", "path", "words")),
 ]
 
 
@@ -88,25 +97,24 @@ def test_versions_are_compared_by_their_numbers() -> None:
 def test_null_is_judged_by_its_policy() -> None:
     """Null in a type without a marker is what somebody has said; in others it is NULL."""
     expected = [Verdict.UNAVAILABLE, Verdict.VALUE, Verdict.UNDECIDED]
+    plain = detector_of(TEXTS, MARKER, NullPolicy.ERROR)
     policies = (NullPolicy.UNAVAILABLE, NullPolicy.NULL, NullPolicy.ERROR)
-    assert expected == [detector_of("real[]", NEW, PLAIN, policy).judge(None) for policy in policies]
-    assert detector_of("text", NEW, PLAIN, NullPolicy.ERROR).judge(None) is Verdict.VALUE
+    assert expected == [detector_of((Shape.NULL,), MARKER, policy).judge(None) for policy in policies]
+    assert plain.judge(None) is Verdict.VALUE
 
 
 def test_masks_of_markers() -> None:
     """Cut and hashed markers are found where the settings tell, and suspected where they do not."""
-    octets = DEFAULT_PLACEHOLDER.encode()
-    plain = detector_of("text", NEW, PLAIN, NullPolicy.ERROR)
+    plain = detector_of(TEXTS, MARKER, NullPolicy.ERROR)
     assert plain.judge("__debezium") is Verdict.MASKED
     assert plain.judge("__") is Verdict.VALUE
-    (cut,) = masked_markers("mask", "truncate:10", octets)
-    assert (
-        detector_of("text", NEW, PLAIN, NullPolicy.ERROR, (cut,)).judge("__debezium") is Verdict.UNAVAILABLE
-    )
-    newer, older = masked_markers("mask", "hash:SHA-256:s:12", octets)
+    (cut,) = masked_markers("mask", "truncate:10", MARKER)
+    told = detector_of(TEXTS, MARKER, NullPolicy.ERROR, (cut,))
+    assert told.judge("__debezium") is Verdict.UNAVAILABLE
+    newer, older = masked_markers("mask", "hash:SHA-256:s:12", MARKER)
     lengths = (12, 12)
     assert lengths == (len(newer), len(older))
-    hashed = detector_of("text", NEW, PLAIN, NullPolicy.ERROR, is_masked=True)
+    hashed = detector_of(TEXTS, MARKER, NullPolicy.ERROR, is_masked=True)
     assert hashed.judge("0" * 64) is Verdict.MASKED
     with pytest.raises(SettingError):
-        masked_markers("mask", "hash:NONE:s", octets)
+        masked_markers("mask", "hash:NONE:s", MARKER)

@@ -1,0 +1,27 @@
+"""Values of events that no capture has."""
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from cdc_platform.sources.debezium.connector import ConnectorModes, DecimalMode
+from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, only_event, only_fault
+
+TEXTS: Final = ConnectorModes(decimals=DecimalMode.STRING)
+
+
+def settings(declared: str) -> dict[str, Any]:
+    """Return settings for a table with a decimal that arrives as a text."""
+    return {"columns": {TABLE: {"id": "integer", "n": declared}}, "connector": TEXTS}
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [("NAN", "NaN"), ("POSITIVE_INFINITY", "Infinity"), ("NEGATIVE_INFINITY", "-Infinity")],
+)
+def test_decimals_that_are_no_numbers(sent: str, expected: str) -> None:
+    """The connector spells them as Java does; a text of the lake has PostgreSQL's names, a decimal none."""
+    row = line(envelope("c", after={"id": 1, "n": sent}), {"id": 1})
+    assert json.loads(only_event(row, **settings("numeric")).new_values or "") == {"n": expected}
+    assert "Declare the column as `numeric`" in only_fault(row, **settings("numeric(10,2)")).reason
