@@ -255,7 +255,7 @@ def test_what_a_connector_should_be_told(
     assert advice in verdict.summary
     assert verdict.passed
     assert failed_checks(pipeline, spark) == {}
-    before = {"id": 1, "n": 119, "big": None}
+    before = {"id": 1, "n": 119, "big": "large"}
     place = {"lsn": 10**7, "sequence": json.dumps([str(10**7), str(10**7)])}
     full = line(envelope("u", before=before, after={**before, "n": 200}, source=place), {"id": 1})
     again = [*_run("b", snapshot(10**6, [1])), full]
