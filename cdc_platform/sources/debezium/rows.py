@@ -10,7 +10,9 @@ from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.keyless import keyless_keys
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
+from cdc_platform.sources.debezium.findings import Findings, is_unavailable, metadata_of
 from cdc_platform.sources.debezium.identity import check_key_types, has_content
+from cdc_platform.sources.debezium.pairing import Identity, identity_of
 from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.positions import event_id, is_snapshot, order_key
 from cdc_platform.sources.debezium.settings import DebeziumSettings, Strategy
@@ -30,23 +32,30 @@ _NO_KEY: Final = "{}"
 _KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-@dataclass(slots=True)
-class _Findings:
-    """What an event's values were found to be."""
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """An inserted row that may have had another key, which only a message that is yet to come tells.
 
-    unavailable: list[str] = field(default_factory=list)
-    literal_markers: list[str] = field(default_factory=list)
-    null_or_default: list[str] = field(default_factory=list)
-    lossy_nulls: list[str] = field(default_factory=list)
+    ``event`` is None where that key says nothing about the row's values.
+    """
+
+    change: SourceEvent
+    plan: TablePlan
+    identity: Identity | None
+    event: DataEvent | None
 
 
 @dataclass(slots=True)
 class RowDecoder:
-    """Makes changes of data events."""
+    """Makes changes of data events.
+
+    ``unpaired`` are the inserted rows of which it is not certain that they are new, by their identities.
+    """
 
     settings: DebeziumSettings
     planner: Planner
     state: DecoderState
+    unpaired: dict[str, Unpaired] = field(default_factory=dict)
 
     def decode(self, event: DataEvent, table: str, is_full: bool) -> Iterator[SourceEvent]:
         """Yield the changes of an event: two for an update of a row without a key, which is replaced.
@@ -60,7 +69,7 @@ class RowDecoder:
             Unreadable: a value or the key cannot be used, or the key has another type than before.
         """
         if event.op is Op.TRUNCATE:
-            yield replace(self._frame(event, table, "[]"), metadata=_metadata(event, _Findings()))
+            yield replace(self._frame(event, table, "[]"), metadata=metadata_of(event, Findings()))
             return
         plan = self.planner.plan(event, table)
         check_key_types(self.state.key_types, plan.key_types, table)
@@ -73,6 +82,18 @@ class RowDecoder:
             yield self._with_key(event, plan, change, is_full=is_full)
         else:
             yield from self._moved(event, plan, change, old_key)
+
+    def settle(self, one: Unpaired) -> SourceEvent:
+        """Return the change of an inserted row by what is known of its old key now.
+
+        Raises:
+            Unreadable: it has changed its key, and nobody has said what null means in it.
+        """
+        previous = None if one.identity is None else self.state.pairer.deleted_at(one.identity)
+        if one.event is None:
+            keys = _header_key(one.plan, previous)
+            return one.change if keys == one.change.keys else replace(one.change, previous_keys=keys)
+        return self._with_key(one.event, one.plan, one.change, is_full=False)
 
     def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
         """Return the change without its row and metadata."""
@@ -93,23 +114,35 @@ class RowDecoder:
     def _with_key(
         self, event: DataEvent, plan: TablePlan, change: SourceEvent, *, is_full: bool
     ) -> SourceEvent:
-        keys, findings = _key_json(plan, event.key or {}), _Findings()
+        keys, findings = _key_json(plan, event.key or {}), Findings()
         before = event.before if is_full and event.before is not None and not event.is_flat else None
         old_values = None if before is None else _values_json(plan, before)
         if event.op is Op.DELETE:
-            metadata = _metadata(event, findings, _header_key(plan, event.new_key))
+            metadata = metadata_of(event, findings, _header_key(plan, event.new_key))
             return replace(change, keys=keys, old_values=old_values, metadata=metadata)
         previous = self.state.pairer.old_key(event)
         new_values = self._new_values(event, plan, previous, findings, before)
-        return replace(
+        told = replace(
             change,
             keys=keys,
             new_values=new_values,
             old_values=old_values,
             previous_keys=_header_key(plan, previous),
             unavailable_columns=tuple(findings.unavailable),
-            metadata=_metadata(event, findings),
+            metadata=metadata_of(event, findings),
         )
+        if event.op is Op.CREATE and previous is None and not self.state.pairer.is_new(event):
+            self._take_note(event, plan, told)
+        return told
+
+    def _take_note(self, event: DataEvent, plan: TablePlan, told: SourceEvent) -> None:
+        values = [(plan.columns.get(name), value) for name, value in (event.after or {}).items()]
+        is_doubtful = any(
+            column is not None and column.detector.judge(value) is not Verdict.VALUE
+            for column, value in values
+        )
+        kept = event if is_doubtful else None
+        self.unpaired[told.event_id] = Unpaired(told, plan, identity_of(event), kept)
 
     def _moved(
         self, event: DataEvent, plan: TablePlan, change: SourceEvent, old_key: Mapping[str, Any]
@@ -125,19 +158,24 @@ class RowDecoder:
         event: DataEvent,
         plan: TablePlan,
         previous: Mapping[str, Any] | None,
-        findings: _Findings,
+        findings: Findings,
         before: Mapping[str, Any] | None,
     ) -> str:
-        """Return the row after the change; INSERT always ships all values, unless a row got another key."""
+        """Return the row after the change; INSERT always ships all values, unless a row got another key.
+
+        Where that is not known, a marker is one, and null is NULL.
+        """
         if event.after is None:
             raise Unreadable(f"The event with the operation {event.op.value!r} has no `after`.")
         may_lack = event.op is Op.UPDATE or (event.op is Op.CREATE and previous is not None)
+        may_move = event.op is Op.CREATE and bool(plan.keys) and not self.state.pairer.is_new(event)
         values: dict[str, Any] = {}
         for name, value in event.after.items():
             column = plan.columns.get(name)
             if column is None or name in plan.keys:
                 continue
-            if may_lack and _is_unavailable(column, value, before, findings):
+            is_unsent = may_move and not may_lack and column.detector.is_marker(value)
+            if is_unsent or (may_lack and is_unavailable(column, value, before, findings)):
                 findings.unavailable.append(name)
                 if self.settings.strategy == Strategy.VETO:
                     values[name] = None
@@ -157,7 +195,7 @@ class RowDecoder:
                     "The row has no key, and the event does not say what the row was before. Run ALTER TABLE "
                     "... REPLICA IDENTITY FULL, or give the table a primary key."
                 )
-            lost, metadata = _values_json(plan, event.before), _metadata(event, _Findings())
+            lost, metadata = _values_json(plan, event.before), metadata_of(event, Findings())
             yield replace(
                 change,
                 mod_type=ModType.DELETE,
@@ -167,7 +205,7 @@ class RowDecoder:
             )
         if event.op is Op.DELETE:
             return
-        findings = _Findings()
+        findings = Findings()
         gained = self._new_values(replace(event, op=Op.CREATE), plan, None, findings, event.before)
         is_update = event.op is Op.UPDATE
         yield replace(
@@ -175,38 +213,8 @@ class RowDecoder:
             mod_type=ModType.INSERT if is_update else change.mod_type,
             keys=keyless_keys(json.loads(gained)),
             new_values=gained,
-            metadata=_metadata(event, findings),
+            metadata=metadata_of(event, findings),
         )
-
-
-def _is_unavailable(
-    column: ColumnPlan, value: Any, before: Mapping[str, Any] | None, findings: _Findings
-) -> bool:
-    """Whether a value was not sent.
-
-    Raises:
-        Unreadable: nobody has said what null means here, or the marker is masked.
-    """
-    if before is not None and column.name in before and (value is None or value == before[column.name]):
-        return False  # the whole row before the change is known, so a value that is the same was sent
-    verdict = column.detector.judge(value)
-    if verdict is Verdict.UNDECIDED:
-        raise Unreadable(
-            f"The column `{column.name}` is null in an update. Debezium also sends null for an unchanged "
-            f"large value of the type {column.encoding.source}, under the settings of this connector, so the "
-            "value may be there. Say what null means in `null_policies` (unavailable, null or error), by "
-            "column or by type; name the PostgreSQL type in `columns` where the stream does not tell it; or "
-            "run ALTER TABLE ... REPLICA IDENTITY FULL."
-        )
-    if verdict is Verdict.MASKED:
-        raise Unreadable(
-            f"The column `{column.name}` seems to have a marker that the connector has masked: "
-            f"{str(value)[:80]!r}. Say in `column_placeholders` what the marker becomes: the text itself, "
-            "truncate:LENGTH or hash:ALGORITHM:SALT."
-        )
-    if value is None and column.detector.null_policy is not None:
-        findings.lossy_nulls.append(column.name)
-    return verdict is Verdict.UNAVAILABLE
 
 
 def _second(change: SourceEvent) -> SourceEvent:
@@ -272,23 +280,3 @@ def _read(column: ColumnPlan, value: Any) -> Any:
         return None if value is None else column.read(value)
     except ValueRefused as error:
         raise Unreadable(f"The value of the column `{column.name}` {error}.") from error
-
-
-def _metadata(event: DataEvent, findings: _Findings, new_keys: str | None = None) -> str:
-    """Return what is known of an event beyond its row; members that say nothing are left out."""
-    source = event.source
-    members = {
-        "op": event.op.value,
-        "schema": source.schema,
-        "table": source.table,
-        "lsn": source.lsn,
-        "sequence": source.sequence,
-        "total_order": event.total_order,
-        "snapshot": source.snapshot if is_snapshot(source) else None,
-        "run_id": (event.message.headers or {}).get("__debezium.context.runId"),
-        "new_keys": new_keys,
-        "literal_markers": findings.literal_markers,
-        "null_or_default": findings.null_or_default,
-        "lossy_nulls": findings.lossy_nulls,
-    }
-    return write({name: value for name, value in members.items() if has_content(value)})
