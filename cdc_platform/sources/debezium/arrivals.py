@@ -66,6 +66,8 @@ class Passed:
     ``resume`` tells per origin from which position on it must be read again; the others have been read.
     ``until`` is how far transactions have passed, ever.
     ``waiting`` are the transactions that hold back what comes after them.
+    ``again_since_micros`` is when the first was committed of those that, by their positions, have passed
+    before; None where there are none.
     """
 
     events: tuple[tuple[Released, str], ...]
@@ -73,3 +75,4 @@ class Passed:
     until: PassedUntil
     messages: tuple[tuple[SourceMessage, str], ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    again_since_micros: int | None = None

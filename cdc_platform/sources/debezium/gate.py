@@ -7,7 +7,7 @@ Partitions of topics are read side by side, so that the end of a transaction may
 are: there it waits for these. It does so until it is plain that they will not come.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
@@ -168,7 +168,17 @@ class TransactionGate:
                 passed += _released(name, found, fault)
                 notes += found.notes
                 until = _later(until, found)
-        return Passed(tuple(passed), _earliest(held), until, tuple(notes), _told(waiting))
+        again = self._again_since_micros(waiting)
+        return Passed(tuple(passed), _earliest(held), until, tuple(notes), _told(waiting), again)
+
+    def _again_since_micros(self, waiting: Container[str]) -> int | None:
+        """Return when the first was committed of the transactions that seem to have passed before."""
+        repeated = (
+            found.since_micros or 0
+            for name, found in self._transactions.items()
+            if name not in waiting and self._is_repeated(found)
+        )
+        return min(repeated, default=None)
 
     def _waits(self, name: str, found: Transaction, boundaries: Boundaries) -> bool:
         """Whether more of a transaction is to come."""

@@ -252,44 +252,6 @@ def test_a_transaction_that_is_short_is_held(tmp_path: Path) -> None:
     assert [row["event"]["fault"] is None for row in ticks.log] == [False, True]
 
 
-def test_an_end_that_is_lost(tmp_path: Path) -> None:
-    """The next transaction shows that it has come and gone: its events are held, all others pass."""
-    sent = Connector()
-    sent.begin()
-    sent.insert(1)
-    sent.end()
-    sent.lines.pop()
-    ticks = feed(ticks_over(tmp_path), sent.lines)
-    assert [one["transaction_id"] for one in ticks.waiting] == ["701"]
-    first = len(sent.lines)
-    sent.whole(2)
-    sent.begin()
-    feed(ticks, sent.lines[first:])
-    assert keys_of(ticks) == [1, 2]
-    (fault,) = faults_of(ticks)
-    assert "Its transaction 701 has an unknown number of events" in fault
-    assert "its END is missing" in fault
-    assert [one["transaction_id"] for one in ticks.waiting] == ["703"]
-    first = len(sent.lines)
-    sent.insert(3)
-    sent.whole(4)
-    feed(ticks, sent.lines[first:])
-    assert [row["event"]["fault"] is None for row in ticks.log] == [False, True, False, True]
-
-
-def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:
-    """An earlier transaction that is sent again does not end the one in which the connector has crashed."""
-    sent = Connector()
-    sent.whole(1)
-    first = len(sent.lines)
-    sent.whole(2, 3)
-    ticks = feed(ticks_over(tmp_path), [*sent.lines[: first + 2], *sent.lines[:first]])
-    assert keys_of(ticks) == [1]
-    feed(ticks, sent.lines[first:])
-    assert keys_of(ticks) == [1, 2, 3]
-    assert faults_of(ticks) == []
-
-
 def test_the_rest_of_what_has_passed_is_not_called_short(tmp_path: Path) -> None:
     """What comes again from the middle of a transaction on, too late to be recognised, is named as that."""
     sent = Connector()
