@@ -167,7 +167,7 @@ class TransactionGate:
                 fault = None if found.is_whole or not found.has_metadata else self._fault(name, found)
                 passed += _released(name, found, fault)
                 notes += found.notes
-                until = _later(until, found)
+                until = _later(until, found, committed_ms=0 if is_held_snapshot(name) else found.committed_ms)
         again = self._again_since_micros(waiting)
         return Passed(tuple(passed), _earliest(held), until, tuple(notes), _told(waiting), again)
 
@@ -176,7 +176,7 @@ class TransactionGate:
         repeated = (
             found.since_micros or 0
             for name, found in self._transactions.items()
-            if name not in waiting and self._is_repeated(found)
+            if name not in waiting and self._is_repeated(name, found)
         )
         return min(repeated, default=None)
 
@@ -187,16 +187,23 @@ class TransactionGate:
         if self._is_one_stream:
             has_ended = not is_held_snapshot(name) and boundaries.show_end_of(found)
             return found.expected is None and not has_ended
-        return not self._is_repeated(found) and not found.is_whole
+        return not self._is_repeated(name, found) and not found.is_whole
 
-    def _is_repeated(self, found: Transaction) -> bool:
+    def _is_repeated(self, name: str, found: Transaction) -> bool:
+        """Whether a transaction has passed before: it is not behind the last one, nor committed later.
+
+        One that is committed later and stands before it is of a server whose positions have begun anew.
+        """
+        newest_ms = self._passed_until.committed_ms
+        if newest_ms and not is_held_snapshot(name) and found.committed_ms > newest_ms:
+            return False
         if found.commit_lsn is not None:
             return found.commit_lsn <= self._passed_until.commit_lsn
         return "" < found.last_order <= self._passed_until.order_key
 
     def _fault(self, name: str, found: Transaction) -> str | None:
         """Return why a transaction that is not whole must not enter the log; None where it has entered."""
-        is_repeated = self._is_repeated(found)
+        is_repeated = self._is_repeated(name, found)
         if is_repeated and is_held_snapshot(name):
             return None  # rows that lag behind its end
         announced = "an unknown number of" if found.expected is None else str(found.expected)
@@ -219,9 +226,13 @@ class TransactionGate:
         return self._newest_micros - found.last_micros > self._patience_micros
 
 
-def _later(until: PassedUntil, found: Transaction) -> PassedUntil:
-    order_key = max(until.order_key, found.last_order)
-    return replace(until, order_key=order_key, commit_lsn=max(until.commit_lsn, found.commit_lsn or -1))
+def _later(until: PassedUntil, found: Transaction, committed_ms: int) -> PassedUntil:
+    return replace(
+        until,
+        order_key=max(until.order_key, found.last_order),
+        commit_lsn=max(until.commit_lsn, found.commit_lsn or -1),
+        committed_ms=max(until.committed_ms, committed_ms),
+    )
 
 
 def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:

@@ -41,6 +41,11 @@ class Transaction:
         return self.expected is not None and len(self.messages) >= self.expected
 
     @property
+    def committed_ms(self) -> int:
+        """When it was committed, by its beginning or its first event; 0 where nothing tells."""
+        return (self.since_micros or 0) // 1000
+
+    @property
     def committed(self) -> int:
         """A position up to which all that was committed before has come; -1 where nothing tells one."""
         if self.commit_lsn is not None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from cdc_platform.model.records import AGAIN_SINCE, RecordKind
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.progress import STATE
 from cdc_platform_tests.sources.debezium.test_redelivery import (
     Connector,
@@ -13,6 +14,8 @@ from cdc_platform_tests.sources.debezium.test_redelivery import (
     ticks_over,
 )
 from cdc_platform_tests.sources.debezium.ticks import append
+from cdc_platform_tests.sources.debezium.topic_logs import TopicLogs
+from cdc_platform_tests.sources.debezium.written_events import settings_with
 
 
 def test_an_end_that_is_lost(tmp_path: Path) -> None:
@@ -51,6 +54,25 @@ def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:
     feed(ticks, sent.lines[first:])
     assert keys_of(ticks) == [1, 2, 3]
     assert faults_of(ticks) == []
+
+
+def test_a_server_whose_positions_begin_anew() -> None:
+    """What was committed later than all that has passed is new, however low its positions are."""
+    kafka = KafkaInput("localhost:9092", ".*")
+    logs = TopicLogs(settings_with(input=kafka, has_transaction_topic=True), kafka)
+    before, after = Connector(5000, 5000), Connector(100, 100, transaction=810)
+    before.whole(1)
+    after.whole(2, 3)
+    after.whole(4)
+    told = []
+    for lines in (before.lines, after.lines[:2], after.lines[2:], after.lines[1:3]):
+        for text in lines:
+            message = {"headers": None, "timestamp": 1, **json.loads(text)}
+            kind = message["topic"].removeprefix("s.")
+            logs.append({**message, "topic": kind}, 2)
+        told.append([(row["mods"][0]["keys"], row["event"]["fault"]) for row in logs.tick()])
+    assert told[:3] == [[('{"id":1}', None)], [], [(f'{{"id":{key}}}', None) for key in (2, 3, 4)]]
+    assert all("has passed before" in fault for _, fault in told[3])
 
 
 def test_what_seems_to_have_passed_is_told(tmp_path: Path) -> None:
