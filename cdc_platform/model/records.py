@@ -3,6 +3,9 @@
 from enum import StrEnum
 from typing import Final
 
+AGAIN_SINCE: Final = "again_since_micros"
+"""Member of a report on a file: when the first was committed of transactions that seem to have come again."""
+
 
 class RecordKind(StrEnum):
     """What one row of `raw_change_records` is."""

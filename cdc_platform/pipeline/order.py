@@ -37,7 +37,7 @@ from cdc_platform.pipeline.addresses import call_waiting, tells_addresses, with_
 from cdc_platform.pipeline.evolve import between_positions, data_changes_between, evolve_tables, known_through
 from cdc_platform.pipeline.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.reported import has_texts, replayed_origins
+from cdc_platform.pipeline.reported import has_texts, repeated_from, replayed_origins
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
@@ -188,9 +188,10 @@ def _read_records(
     if pipeline.traits.repeats_within_s is None or not window.mark.next_ordinal:
         return records
     replayed = replayed_origins(pipeline, _reports(window))
-    log = _remembered(pipeline, spark, window, everything=bool(replayed))
+    repeated = repeated_from(pipeline, _reports(window))
+    log = _remembered(pipeline, spark, window, repeated, everything=bool(replayed))
     is_small = expected <= SINGLE_TASK_RECORDS
-    return without_repeated(records, log, pipeline.traits, replayed, is_small=is_small)
+    return without_repeated(records, log, pipeline.traits, replayed, repeated, is_small=is_small)
 
 
 def _order(pipeline: Pipeline, records: DataFrame, window: _Window, expected: int) -> DataFrame:
@@ -215,13 +216,16 @@ def _completed(
     return ordered
 
 
-def _remembered(pipeline: Pipeline, spark: SparkSession, window: _Window, *, everything: bool) -> DataFrame:
+def _remembered(
+    pipeline: Pipeline, spark: SparkSession, window: _Window, repeated: int | None, *, everything: bool
+) -> DataFrame:
     """Return the part of the log whose events may come again; the bound keeps older files unread."""
     log = spark.table(pipeline.lake.spark_system_table(LOG))
     if everything:
         return log
     oldest = (window.mark.position_micros or 0) - int((pipeline.traits.repeats_within_s or 0) * 1_000_000)
-    return log.where(F.col("commit_timestamp") >= F.lit(to_datetime(max(0, oldest))))
+    oldest = max(0, oldest if repeated is None else min(oldest, repeated))
+    return log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
 
 
 def _bury(pipeline: Pipeline, ordered: DataFrame, window: _Window, step: TickStep) -> None:

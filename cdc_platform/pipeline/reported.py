@@ -1,8 +1,12 @@
-"""What ticks have read by their own reports: of which files and topics events were asked for again."""
+"""What ticks have read by their own reports: which events come again, asked for or not."""
+
+import json
+from typing import Any
 
 from cdc_platform.lake.lake import RAW
 from cdc_platform.lake.ledger import REPLAY
 from cdc_platform.lake.quarantine import load_replays
+from cdc_platform.model.records import AGAIN_SINCE
 from cdc_platform.pipeline.pipeline import Pipeline
 
 
@@ -22,8 +26,28 @@ def replayed_origins(pipeline: Pipeline, reports: str) -> frozenset[str]:
     return asked if any(origin.startswith(REPLAY) for origin in reported) else asked & reported
 
 
+def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
+    """Return from when on the log is asked for what comes again, where that is known to be long ago.
+
+    Ticks report when a transaction was committed that had passed before, by its position, however long ago.
+    """
+    if not pipeline.traits.hands_out_events or not pipeline.traits.keeps_transactions:
+        return None
+    told = [json.loads(event["metadata"] or "{}") for event in _events(pipeline, reports)]
+    since = min((one[AGAIN_SINCE] for one in told if AGAIN_SINCE in one), default=None)
+    if since is None:
+        return None
+    # The log has moments of ticks, by another clock than the source's.
+    return max(0, int(since - (pipeline.traits.repeats_within_s or 0) * 1_000_000))
+
+
 def _origins(pipeline: Pipeline, reports: str) -> frozenset[str]:
+    return frozenset(event["origin"] for event in _events(pipeline, reports))
+
+
+def _events(pipeline: Pipeline, reports: str) -> list[dict[str, Any]]:
     scan = pipeline.lake.system_table(RAW).scan(
         reports, selected_fields=("kind", "record_timestamp", "event")
     )
-    return frozenset(event["origin"] for event in scan.to_arrow()["event"].to_pylist())
+    found: list[dict[str, Any]] = scan.to_arrow()["event"].to_pylist()
+    return found

@@ -1,8 +1,9 @@
 """Events as Arrow batches of `RAW_EVENT_RECORDS`, and the rows that report on a read."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -87,7 +88,7 @@ class EventBatches:
         counts: FileCounts,
         error: str | None = None,
         version: str | None = None,
-        waiting: Sequence[Mapping[str, Any]] = (),
+        further: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Take the report on a file; one with an error has not been read, and is read again.
 
@@ -97,12 +98,11 @@ class EventBatches:
             counts: what it held.
             error: why it could not be read.
             version: what the ledger has of it; None means the file's own version.
-            waiting: transactions that are held back, of which not everything has come.
+            further: what else it tells, by name; None and what is empty say nothing.
         """
         told = {"version": version or file.version, "is_read": error is None, "events": counts.events}
         told |= {"faults": counts.faults, "size_bytes": file.size_bytes, "error": error}
-        if waiting:
-            told["waiting"] = list(waiting)
+        told |= {name: one for name, one in further.items() if one not in (None, [])}
         row = self._row(RecordKind.FILE, piece)
         row["event"] = _event(origin=file.path, metadata=json.dumps(told))
         self._rows.append(row)

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.spark.event_order import IDENTITY, RECORD_ID
 
@@ -14,6 +15,7 @@ def without_repeated(
     log: DataFrame,
     traits: SourceTraits,
     replayed: Collection[str] = (),
+    repeated_from: int | None = None,
     *,
     is_small: bool = True,
 ) -> DataFrame:
@@ -24,12 +26,15 @@ def without_repeated(
         log: the change log.
         traits: the source's; `repeats_within_s` is the time, before the moment of each record's tick.
         replayed: origins whose events come again however late, since somebody has asked for it.
+        repeated_from: moment in microseconds from which on events may come again, if longer ago than that.
         is_small: whether there are few records. Of many it is asked first whether any came again, with as
             little of them as tells it: mostly none did, and then whole records need not meet the log.
     """
     window = F.expr(f"record_timestamp - make_dt_interval(0, 0, 0, {traits.repeats_within_s or 0:f})")
     logged = log.select(F.col("record_id").alias("logged_id"), F.col("commit_timestamp").alias("logged_at"))
     is_due = F.col("logged_at") >= window
+    if repeated_from is not None:
+        is_due = is_due | (F.col("logged_at") >= F.lit(to_datetime(repeated_from)))
     if replayed:
         is_due = is_due | F.col("event.origin").isin(*sorted(replayed))
     is_same = (F.expr(RECORD_ID) == F.col("logged_id")) & is_due

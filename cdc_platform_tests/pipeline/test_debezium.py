@@ -15,11 +15,12 @@ from cdc_platform.lake.markers import list_markers, markers_of
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.event_checks import check_values
+from cdc_platform.pipeline.invariants import check_nothing_lost
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.pipeline.status import read_status
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.pipeline.verdict import EVERYTHING, Scope
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings import FilesInput
@@ -185,6 +186,38 @@ def test_what_events_leave_in_doubt(
         assert texts(truth.rows, truth) == texts(rows_of(pipeline, f"public.{name}"), truth), name
     markers = markers_of(list_cuts(pipeline.lake), list_markers(pipeline.lake))
     assert [[marker.content for marker in found] for found in markers.values()][-1] == ["soon"]
+
+
+def test_what_comes_again_later_than_anybody_expects(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A transaction from before what has passed is looked for in all of the log, and changes nothing."""
+    columns = {**COLUMNS, "public.items": {"n": "integer"}}
+    told = settings_with(
+        input=FilesInput(str(tmp_path)), has_transaction_topic=True, columns=columns, dedup_window_s=0.001
+    )
+    pipeline = open_pipeline(PipelineSettings(f"debezium_{next(_serial)}", told, session_lake))
+    sent = Connector()
+    sent.begin()
+    sent.insert(1, 1)
+    sent.insert(None, 7)
+    sent.lines[-1] = sent.lines[-1].replace('"orders"', '"items"')
+    sent.end()
+    begun = len(sent.lines)
+    sent.begin()
+    sent.update(1, n=2)
+    sent.end()
+    lines = [f"{one}\n" for one in sent.lines]
+    until = None
+    for portion in (lines[:begun], lines[begun:], lines[:begun]):
+        until = read_status(pipeline).watermark_micros
+        append(tmp_path / "events.jsonl", portion)
+        pipeline = sync(pipeline, spark)
+    assert len(log_rows(pipeline)) == 3
+    assert [row["n"] for row in rows_of(pipeline, TABLE)] == [2]
+    assert [row["n"] for row in rows_of(pipeline, "public.items")] == [7]
+    assert failed_checks(pipeline, spark) == {}
+    assert check_nothing_lost(pipeline, spark, Scope(after_micros=until)).passed
 
 
 def test_changes_that_ticks_part(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:

@@ -27,23 +27,28 @@ class PassedUntil:
     """The last transaction that has passed: order key of its last event, and position of its commit.
 
     ``truncated`` has the order key of the last truncate that has passed of each table that has had one.
+    ``committed_ms`` is when the newest of those that have passed was committed; 0 where nothing tells.
     """
 
     order_key: str = ""
     commit_lsn: int = -1
     truncated: Mapping[str, str] = field(default_factory=dict)
+    committed_ms: int = 0
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
-        return f"{self.commit_lsn}#{self.order_key}#{json.dumps(dict(self.truncated), sort_keys=True)}"
+        truncated = json.dumps(dict(self.truncated), sort_keys=True)
+        return f"{self.commit_lsn}@{self.committed_ms}#{self.order_key}#{truncated}"
 
     @classmethod
     def of(cls, text: str | None) -> "PassedUntil":
         """Return what `to_text` made a text of; None is the beginning."""
         if text is None:
             return cls()
-        commit_lsn, order_key, *rest = text.split("#", 2)
-        return cls(order_key, int(commit_lsn), json.loads(rest[0]) if rest else {})
+        commit, order_key, *rest = text.split("#", 2)
+        commit_lsn, _, committed_ms = commit.partition("@")
+        truncated = json.loads(rest[0]) if rest else {}
+        return cls(order_key, int(commit_lsn), truncated, int(committed_ms or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,8 @@ class Passed:
     ``resume`` tells per origin from which position on it must be read again; the others have been read.
     ``until`` is how far transactions have passed, ever.
     ``waiting`` are the transactions that hold back what comes after them.
+    ``again_since_micros`` is when the first was committed of those that, by their positions, have passed
+    before; None where there are none.
     """
 
     events: tuple[tuple[Released, str], ...]
@@ -73,3 +80,4 @@ class Passed:
     until: PassedUntil
     messages: tuple[tuple[SourceMessage, str], ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    again_since_micros: int | None = None

@@ -81,7 +81,7 @@ _DECODERS: Final[Mapping[BinaryMode, Callable[[str], bytes]]] = {
 }
 
 
-_BAD: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+BAD: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 """What an event that is not as documented makes of the code that reads it; `Unreadable` is one of them."""
 
 Control = Tombstone | TransactionBegin | TransactionEnd | Checkpoint | Heartbeat | Signal | Notification
@@ -99,7 +99,7 @@ class Decoder:
         check_masks(settings)
         self.settings = settings
         self.state = state or DecoderState()
-        self._rows = RowDecoder(settings, Planner(settings), self.state)
+        self.rows = RowDecoder(settings, Planner(settings), self.state)
         self._names: dict[tuple[str, str, str], str] = {}
         self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
 
@@ -120,12 +120,12 @@ class Decoder:
             return [message]
         try:
             told = read_envelope(message) or read_flattened(message)
-        except _BAD as error:
-            return [_fault(message, error)]
+        except BAD as error:
+            return [fault_of(message, error)]
         try:
             return self._decode_told(told, message)
-        except _BAD as error:
-            return [_fault(message, error, told if isinstance(told, DataEvent) else None)]
+        except BAD as error:
+            return [fault_of(message, error, told if isinstance(told, DataEvent) else None)]
 
     def _decode_told(self, told: Told, message: Message) -> list[Decoded]:
         if isinstance(told, DataEvent):
@@ -159,7 +159,7 @@ class Decoder:
         event = self._with_key(event, table)
         self._check_identity(event, table)
         self.state.pairer.remember(event)
-        changes = list(self._rows.decode(event, table, self._is_full(event, table)))
+        changes = list(self.rows.decode(event, table, self._is_full(event, table)))
         check_key(self.state.keys, event, table)
         is_replaced = self.settings.snapshots == SnapshotPolicy.REPLACE or any(
             is_keyless(change.keys) for change in changes
@@ -222,7 +222,7 @@ class Decoder:
             Unreadable: it is one that nothing can be done with, or nothing tells the type of a column.
         """
         name = event.source.name
-        learn_identity(self.state, event, lambda: self._rows.planner.plan(event, table).columns)
+        learn_identity(self.state, event, lambda: self.rows.planner.plan(event, table).columns)
         if name in self.state.full or self._names_full(event):
             return
         if name in self.state.unusable and event.op is not Op.TRUNCATE:
@@ -261,7 +261,8 @@ class Decoder:
         )
 
 
-def _fault(message: Message, error: Exception, event: DataEvent | None = None) -> FaultyEvent:
+def fault_of(message: Message, error: Exception, event: DataEvent | None = None) -> FaultyEvent:
+    """Return what goes to quarantine of a message that cannot be used, with its reason."""
     known = isinstance(error, Unreadable)
     reason = str(error) if known else f"The event is not what Debezium documents: {error!r}."
     metadata = {"topic": message.topic, "partition": message.partition, "offset": message.offset}

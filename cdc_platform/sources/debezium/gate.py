@@ -7,52 +7,16 @@ Partitions of topics are read side by side, so that the end of a transaction may
 are: there it waits for these. It does so until it is plain that they will not come.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
-from cdc_platform.model.order_key import SEPARATOR
 from cdc_platform.sources.debezium.arrivals import Arrival, Passed, PassedUntil, Waiting
 from cdc_platform.sources.debezium.decoder import Checkpoint
 from cdc_platform.sources.debezium.envelope import Signal, TransactionBegin, TransactionEnd
-from cdc_platform.sources.debezium.positions import has_total_order
 from cdc_platform.sources.debezium.snapshots import is_held_snapshot
+from cdc_platform.sources.debezium.transactions import Boundaries, Transaction
 from cdc_platform.sources.event_batches import Released
-
-
-@dataclass(slots=True)
-class _Transaction:
-    """What has arrived of a transaction."""
-
-    members: list[tuple[SourceEvent | FaultyEvent, str]] = field(default_factory=list)
-    messages: set[str] = field(default_factory=set)
-    notes: list[tuple[SourceMessage, str]] = field(default_factory=list)
-    expected: int | None = None
-    since_micros: int | None = None
-    first_order: str | None = None
-    last_order: str = ""
-    commit_lsn: int | None = None
-    begun_at: tuple[str, int] | None = None
-    last_micros: int = 0
-    places: dict[str, int] = field(default_factory=dict)
-    has_metadata: bool = False
-    """Whether its boundaries, or its events' orders in it, were told: they are from a moment on, if ever."""
-
-    @property
-    def is_whole(self) -> bool:
-        return self.expected is not None and len(self.messages) >= self.expected
-
-    def take_place(self, arrival: Arrival) -> None:
-        known = self.places.setdefault(arrival.origin, arrival.position)
-        self.places[arrival.origin] = min(known, arrival.position)
-        self.last_micros = max(self.last_micros, arrival.micros)
-
-    def take_order(self, order_key: str) -> None:
-        self.has_metadata = self.has_metadata or has_total_order(order_key)
-        # The place of the message, which comes last, is another one when it is sent again.
-        place = order_key.rpartition(SEPARATOR)[0]
-        self.first_order = place if self.first_order is None else min(self.first_order, place)
-        self.last_order = max(self.last_order, place)
 
 
 class TransactionGate:
@@ -78,10 +42,11 @@ class TransactionGate:
         self._passed_until = passed_until or PassedUntil()
         self._patience_micros = patience_micros
         self._newest_micros = 0
-        self._transactions: dict[str, _Transaction] = {}
+        self._transactions: dict[str, Transaction] = {}
         self._free: list[tuple[SourceEvent | FaultyEvent, str, int]] = []
         self._free_notes: list[tuple[SourceMessage, str, int]] = []
         self._current = ""
+        self._taken = 0
 
     def take(self, arrivals: Iterable[Arrival]) -> None:
         """Take what has arrived."""
@@ -90,28 +55,32 @@ class TransactionGate:
 
     def _take(self, arrival: Arrival) -> None:
         told = arrival.told
+        self._taken += 1
         self._newest_micros = max(self._newest_micros, arrival.micros)
-        if isinstance(told, TransactionBegin):
-            self._current = told.transaction_id
-            begun = self._of(told.transaction_id)
-            begun.has_metadata = True
-            begun.take_place(arrival)
-            begun.begun_at = begun.begun_at or (arrival.origin, arrival.position)
-            begun.since_micros = told.micros
-        elif isinstance(told, TransactionEnd):
-            ended = self._of(told.transaction_id)
-            ended.expected = told.event_count
-            ended.has_metadata = True
-            ended.commit_lsn = told.lsn
-            ended.take_place(arrival)
-            if self._current == told.transaction_id:
-                self._current = ""
+        if isinstance(told, TransactionBegin | TransactionEnd):
+            self._take_boundary(told, arrival)
         elif isinstance(told, Checkpoint):
             self._take_note(told, arrival)
         elif isinstance(told, Signal):
             self._count(self._current, arrival)
         elif isinstance(told, SourceEvent | FaultyEvent):
             self._take_event(told, arrival)
+
+    def _take_boundary(self, told: TransactionBegin | TransactionEnd, arrival: Arrival) -> None:
+        bounded = self._of(told.transaction_id)
+        bounded.has_metadata = True
+        bounded.take_place(arrival, self._taken)
+        if not is_held_snapshot(told.transaction_id):
+            bounded.bounded_at = self._taken
+        if isinstance(told, TransactionBegin):
+            self._current = told.transaction_id
+            bounded.begun_at = bounded.begun_at or (arrival.origin, arrival.position)
+            bounded.since_micros = told.micros
+            return
+        bounded.expected = told.event_count
+        bounded.commit_lsn = told.lsn
+        if self._current == told.transaction_id:
+            self._current = ""
 
     def _take_note(self, told: Checkpoint, arrival: Arrival) -> None:
         note = told.as_message()
@@ -140,7 +109,7 @@ class TransactionGate:
         if not transaction:
             return
         found = self._of(transaction)
-        found.take_place(arrival)
+        found.take_place(arrival, self._taken)
         told = arrival.told
         if found.since_micros is None and isinstance(told, SourceEvent):
             found.since_micros = told.source_micros
@@ -149,8 +118,8 @@ class TransactionGate:
         if order_key is not None:
             found.take_order(order_key)
 
-    def _of(self, transaction: str) -> _Transaction:
-        return self._transactions.setdefault(transaction, _Transaction())
+    def _of(self, transaction: str) -> Transaction:
+        return self._transactions.setdefault(transaction, Transaction())
 
     @property
     def has_whole(self) -> bool:
@@ -168,7 +137,10 @@ class TransactionGate:
 
     def open_up(self) -> Passed:
         """Return what may pass, in no particular order, and from where on the rest is to be read again."""
-        waiting = {name: found for name, found in self._transactions.items() if self._waits(found)}
+        boundaries = Boundaries.of(self._transactions.values())
+        waiting = {
+            name: found for name, found in self._transactions.items() if self._waits(name, found, boundaries)
+        }
         orders = [found.first_order for found in waiting.values() if found.first_order is not None]
         limit = min(orders, default=None)
         begun = _earliest({origin: position} for origin, position in _beginnings(waiting.values()))
@@ -195,25 +167,43 @@ class TransactionGate:
                 fault = None if found.is_whole or not found.has_metadata else self._fault(name, found)
                 passed += _released(name, found, fault)
                 notes += found.notes
-                until = _later(until, found)
-        return Passed(tuple(passed), _earliest(held), until, tuple(notes), _told(waiting))
+                until = _later(until, found, committed_ms=0 if is_held_snapshot(name) else found.committed_ms)
+        again = self._again_since_micros(waiting)
+        return Passed(tuple(passed), _earliest(held), until, tuple(notes), _told(waiting), again)
 
-    def _waits(self, found: _Transaction) -> bool:
+    def _again_since_micros(self, waiting: Container[str]) -> int | None:
+        """Return when the first was committed of the transactions that seem to have passed before."""
+        repeated = (
+            found.since_micros or 0
+            for name, found in self._transactions.items()
+            if name not in waiting and self._is_repeated(name, found)
+        )
+        return min(repeated, default=None)
+
+    def _waits(self, name: str, found: Transaction, boundaries: Boundaries) -> bool:
         """Whether more of a transaction is to come."""
         if not found.has_metadata or self._is_given_up(found):
             return False
         if self._is_one_stream:
-            return found.expected is None
-        return not self._is_repeated(found) and not found.is_whole
+            has_ended = not is_held_snapshot(name) and boundaries.show_end_of(found)
+            return found.expected is None and not has_ended
+        return not self._is_repeated(name, found) and not found.is_whole
 
-    def _is_repeated(self, found: _Transaction) -> bool:
+    def _is_repeated(self, name: str, found: Transaction) -> bool:
+        """Whether a transaction has passed before: it is not behind the last one, nor committed later.
+
+        One that is committed later and stands before it is of a server whose positions have begun anew.
+        """
+        newest_ms = self._passed_until.committed_ms
+        if newest_ms and not is_held_snapshot(name) and found.committed_ms > newest_ms:
+            return False
         if found.commit_lsn is not None:
             return found.commit_lsn <= self._passed_until.commit_lsn
         return "" < found.last_order <= self._passed_until.order_key
 
-    def _fault(self, name: str, found: _Transaction) -> str | None:
+    def _fault(self, name: str, found: Transaction) -> str | None:
         """Return why a transaction that is not whole must not enter the log; None where it has entered."""
-        is_repeated = self._is_repeated(found)
+        is_repeated = self._is_repeated(name, found)
         if is_repeated and is_held_snapshot(name):
             return None  # rows that lag behind its end
         announced = "an unknown number of" if found.expected is None else str(found.expected)
@@ -224,28 +214,33 @@ class TransactionGate:
                 f"It comes again with a part of its transaction {name}, which has passed before: "
                 f"{len(found.messages)} of {announced} events have come"
             )
+        lost = "; its END is missing" if found.expected is None else ""
         return (
             f"Its transaction {name} has {announced} events by the connector's word, of which "
-            f"{len(found.messages)} have come"
+            f"{len(found.messages)} have come{lost}"
         )
 
-    def _is_given_up(self, found: _Transaction) -> bool:
+    def _is_given_up(self, found: Transaction) -> bool:
         if self._patience_micros is None:
             return False
         return self._newest_micros - found.last_micros > self._patience_micros
 
 
-def _later(until: PassedUntil, found: _Transaction) -> PassedUntil:
-    order_key = max(until.order_key, found.last_order)
-    return replace(until, order_key=order_key, commit_lsn=max(until.commit_lsn, found.commit_lsn or -1))
+def _later(until: PassedUntil, found: Transaction, committed_ms: int) -> PassedUntil:
+    return replace(
+        until,
+        order_key=max(until.order_key, found.last_order),
+        commit_lsn=max(until.commit_lsn, found.commit_lsn or -1),
+        committed_ms=max(until.committed_ms, committed_ms),
+    )
 
 
-def _beginnings(waiting: Iterable[_Transaction]) -> list[tuple[str, int]]:
+def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:
     """Return where those began of which nothing has come that tells their order."""
     return [found.begun_at for found in waiting if found.first_order is None and found.begun_at is not None]
 
 
-def _is_behind(found: _Transaction, limit: str | None, begun: Mapping[str, int]) -> bool:
+def _is_behind(found: Transaction, limit: str | None, begun: Mapping[str, int]) -> bool:
     """Whether a transaction was committed after one that waits."""
     if _is_held(found.first_order, limit):
         return True
@@ -259,7 +254,7 @@ def _is_held(order_key: str | None, limit: str | None) -> bool:
     return order_key is not None and limit is not None and order_key >= limit
 
 
-def _told(waiting: Mapping[str, _Transaction]) -> tuple[Waiting, ...]:
+def _told(waiting: Mapping[str, Transaction]) -> tuple[Waiting, ...]:
     return tuple(
         Waiting(name, found.since_micros, len(found.messages), found.expected)
         for name, found in waiting.items()
@@ -271,7 +266,7 @@ def _message_of(event_id: str | None) -> str | None:
     return event_id.removesuffix("+") if event_id is not None else None
 
 
-def _released(name: str, found: _Transaction, fault: str | None) -> list[tuple[Released, str]]:
+def _released(name: str, found: Transaction, fault: str | None) -> list[tuple[Released, str]]:
     distinct = {event.event_id: (event, origin) for event, origin in found.members if event.event_id}
     nameless = [(event, origin) for event, origin in found.members if not event.event_id]
     members = [*distinct.values(), *nameless]

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from cdc_platform.model.events import FaultyEvent
 from cdc_platform.model.files import SourceFile
+from cdc_platform.model.records import AGAIN_SINCE
 from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
 from cdc_platform.sources.debezium.arrivals import Passed
 from cdc_platform.sources.debezium.engine_settings import MARKER_PREFIX
@@ -52,7 +53,11 @@ def give_out(
     for origin, error in reading.failed.items():
         batches.report_file(piece, files[origin], counts[origin], error)
     state = SourceFile(STATE, "", 0, 0, reading.state.to_json())
-    batches.report_file(piece, state, FileCounts(), waiting=[asdict(one) for one in passed.waiting])
+    further = {
+        "waiting": [asdict(one) for one in passed.waiting],
+        AGAIN_SINCE: passed.again_since_micros,
+    }
+    batches.report_file(piece, state, FileCounts(), further=further)
     for name, text in reading.further.items():
         batches.report_file(piece, SourceFile(name, "", 0, 0, text), FileCounts())
     report = SliceReport(

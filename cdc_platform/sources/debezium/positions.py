@@ -58,6 +58,11 @@ def has_total_order(key: str) -> bool:
     return int(key.split(SEPARATOR)[2]) > 0
 
 
+def commit_of(key: str) -> int:
+    """Return the first part of an order key: the commit before that of the event, as far as it is known."""
+    return int(key.split(SEPARATOR, maxsplit=1)[0], 16)
+
+
 def snapshot_key(position: int) -> str:
     """Return the order key of what happens before all rows of a snapshot, and after what came before it."""
     parts = (f"{position:016x}", f"{0:016x}", f"{0:0{_ORDER_DIGITS}d}", "0", f"{0:0{_POSITION_DIGITS}d}")

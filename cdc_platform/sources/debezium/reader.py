@@ -20,6 +20,7 @@ from cdc_platform.sources.debezium.given_out import Reading, give_out
 from cdc_platform.sources.debezium.lines import FileDamaged, whole_lines
 from cdc_platform.sources.debezium.progress import PASSED, FileProgress
 from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.settling import settled
 from cdc_platform.sources.debezium.source import event_files
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.event_batches import EventBatches
@@ -116,7 +117,7 @@ class _Reading:
         self.ends[file.path] = len(lines)
 
     def _open_up(self) -> Passed:
-        return self.gate.open_up() if self.has_gate else self.gate.let_pass()
+        return settled(self.gate.open_up() if self.has_gate else self.gate.let_pass(), self.decoder)
 
     def _reading(self, passed: Passed) -> Reading:
         files = {file.path: file for file in self.unread}

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -12,10 +12,12 @@ from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
 from cdc_platform.sources.debezium.findings import Findings, completed, is_unavailable, metadata_of
 from cdc_platform.sources.debezium.identity import check_key_types
+from cdc_platform.sources.debezium.pairing import Identity, identity_of
 from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.positions import event_id, is_snapshot, order_key
 from cdc_platform.sources.debezium.settings import DebeziumSettings, Strategy
 from cdc_platform.sources.debezium.state import DecoderState
+from cdc_platform.sources.debezium.unavailable import Verdict
 from cdc_platform.sources.debezium.values import ValueRefused
 from cdc_platform.sources.json_codec import write
 
@@ -30,13 +32,30 @@ _NO_KEY: Final = "{}"
 _KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """An inserted row that may have had another key, which only a message that is yet to come tells.
+
+    ``event`` is None where that key says nothing about the row's values.
+    """
+
+    change: SourceEvent
+    plan: TablePlan
+    identity: Identity | None
+    event: DataEvent | None
+
+
 @dataclass(slots=True)
 class RowDecoder:
-    """Makes changes of data events."""
+    """Makes changes of data events.
+
+    ``unpaired`` are the inserted rows of which it is not certain that they are new, by their identities.
+    """
 
     settings: DebeziumSettings
     planner: Planner
     state: DecoderState
+    unpaired: dict[str, Unpaired] = field(default_factory=dict)
 
     def decode(self, event: DataEvent, table: str, is_full: bool) -> Iterator[SourceEvent]:
         """Yield the changes of an event: two for an update of a row without a key, which is replaced.
@@ -63,6 +82,18 @@ class RowDecoder:
             yield self._with_key(event, plan, change, is_full=is_full)
         else:
             yield from self._moved(event, plan, change, old_key)
+
+    def settle(self, one: Unpaired) -> SourceEvent:
+        """Return the change of an inserted row by what is known of its old key now.
+
+        Raises:
+            Unreadable: it has changed its key, and nobody has said what null means in it.
+        """
+        previous = None if one.identity is None else self.state.pairer.deleted_at(one.identity)
+        if one.event is None:
+            keys = _header_key(one.plan, previous)
+            return one.change if keys == one.change.keys else replace(one.change, previous_keys=keys)
+        return self._with_key(one.event, one.plan, one.change, is_full=False)
 
     def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
         """Return the change without its row and metadata."""
@@ -91,7 +122,7 @@ class RowDecoder:
             return replace(change, keys=keys, old_values=old_values, metadata=metadata)
         previous = self.state.pairer.old_key(event)
         new_values = self._new_values(event, plan, previous, findings, before)
-        return replace(
+        told = replace(
             change,
             keys=keys,
             new_values=new_values,
@@ -100,6 +131,18 @@ class RowDecoder:
             unavailable_columns=tuple(findings.unavailable),
             metadata=metadata_of(event, findings),
         )
+        if event.op is Op.CREATE and previous is None and not self.state.pairer.is_new(event):
+            self._take_note(event, plan, told)
+        return told
+
+    def _take_note(self, event: DataEvent, plan: TablePlan, told: SourceEvent) -> None:
+        values = [(plan.columns.get(name), value) for name, value in (event.after or {}).items()]
+        is_doubtful = any(
+            column is not None and column.detector.judge(value) is not Verdict.VALUE
+            for column, value in values
+        )
+        kept = event if is_doubtful else None
+        self.unpaired[told.event_id] = Unpaired(told, plan, identity_of(event), kept)
 
     def _moved(
         self, event: DataEvent, plan: TablePlan, change: SourceEvent, old_key: Mapping[str, Any]
@@ -118,16 +161,21 @@ class RowDecoder:
         findings: Findings,
         before: Mapping[str, Any] | None,
     ) -> str:
-        """Return the row after the change; INSERT always ships all values, unless a row got another key."""
+        """Return the row after the change; INSERT always ships all values, unless a row got another key.
+
+        Where that is not known, a marker is one, and null is NULL.
+        """
         if event.after is None:
             raise Unreadable(f"The event with the operation {event.op.value!r} has no `after`.")
         may_lack = event.op is Op.UPDATE or (event.op is Op.CREATE and previous is not None)
+        may_move = event.op is Op.CREATE and bool(plan.keys) and not self.state.pairer.is_new(event)
         values: dict[str, Any] = {}
         for name, value in event.after.items():
             column = plan.columns.get(name)
             if column is None or name in plan.keys:
                 continue
-            if may_lack and is_unavailable(column, value, before, findings):
+            is_unsent = may_move and not may_lack and column.detector.is_marker(value)
+            if is_unsent or (may_lack and is_unavailable(column, value, before, findings)):
                 findings.unavailable.append(name)
                 if self.settings.strategy == Strategy.VETO:
                     values[name] = None

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from cdc_platform.model.events import SourceEvent
-from cdc_platform.model.order_key import SEPARATOR
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.envelope import Notification, Source, TransactionEnd
-from cdc_platform.sources.debezium.positions import INCREMENTAL, is_snapshot, snapshot_key
+from cdc_platform.sources.debezium.positions import INCREMENTAL, commit_of, is_snapshot, snapshot_key
 
 LAST: Final = "last"
 _HELD: Final = "snapshot "
@@ -180,7 +179,7 @@ def _truncate(source: Source, change: SourceEvent, lsn: int) -> SourceEvent:
 
 def _emptied(source: Source, change: SourceEvent, table: str) -> SourceEvent:
     """Return what empties a table of which a snapshot has no row, before an event that comes after it."""
-    commit = int(change.order_key.split(SEPARATOR)[0], 16)
+    commit = commit_of(change.order_key)
     identity = [source.server, "snapshot", source.lsn, "", table]
     told = _truncate(source, change, commit)
     return replace(told, table=table, transaction_id="", event_id=json.dumps(identity, ensure_ascii=False))

@@ -15,6 +15,7 @@ from cdc_platform.sources.debezium.given_out import Reading, give_out
 from cdc_platform.sources.debezium.messages import RawMessage
 from cdc_platform.sources.debezium.progress import PASSED
 from cdc_platform.sources.debezium.settings import DebeziumSettings
+from cdc_platform.sources.debezium.settling import settled
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.debezium.topic_ranges import TopicProgress, TopicRange
 from cdc_platform.sources.debezium.truncates import refuse_truncated
@@ -61,7 +62,8 @@ class TopicsReading:
                 told = decoder.decode_raw([message])
                 micros = message.timestamp_micros or 0
                 gate.take(Arrival(one, origin, message.position, micros) for one in told)
-        passed = refuse_truncated(gate.open_up() if settings.tells_transactions else gate.let_pass())
+        passed = gate.open_up() if settings.tells_transactions else gate.let_pass()
+        passed = refuse_truncated(settled(passed, decoder))
         progress = {one.origin: _progress(one, passed.resume.get(one.origin)) for one in ranges}
         reading = Reading(
             {one.origin: one.as_file for one in ranges},

@@ -82,7 +82,8 @@ def test_a_value_alone_needs_its_keys_declared() -> None:
 
 def test_a_marker_is_one_only_where_a_value_can_be_unavailable() -> None:
     """INSERT ships all values: a marker in it is what somebody has written, unless the key has changed."""
-    literal = only_event(line(envelope("c", after=MARKED), KEY))
+    headers = {"__debezium.context.taskId": "0"}
+    literal = only_event(line(envelope("c", after=MARKED), KEY, headers=headers))
     assert not literal.unavailable_columns
     assert json.loads(literal.metadata or "{}")["literal_markers"] == ["big"]
     moved = only_event(line(envelope("c", after=MARKED), KEY, headers={"__debezium.oldkey": {"id": 9}}))
@@ -90,6 +91,22 @@ def test_a_marker_is_one_only_where_a_value_can_be_unavailable() -> None:
     assert expected == moved.unavailable_columns
     assert moved.previous_keys == '{"id":9}'
     assert moved.mod_type is ModType.INSERT
+
+
+@pytest.mark.parametrize(("order", "is_literal"), [(1, True), (2, True), (4, False), (None, False)])
+def test_without_headers_only_the_event_before_tells_that_a_row_is_new(
+    order: int | None, *, is_literal: bool
+) -> None:
+    """The other half of a key change would be that event; while it is not known, a marker is no value."""
+    place = {"id": "7", "total_order": 1}
+    first = line(envelope("c", after={**KEY, "n": 1}, transaction=place), KEY)
+    place = {"id": "7", "total_order": order}
+    lines = [first] if order != 1 else []
+    marked = envelope("c", after=MARKED, transaction=place, source={"lsn": 600})
+    *_, event = decode_all(*lines, line(marked, KEY))
+    assert isinstance(event, SourceEvent)
+    assert event.unavailable_columns == (() if is_literal else ("big",))
+    assert (DEFAULT_PLACEHOLDER in (event.new_values or "")) is is_literal
 
 
 def test_the_half_that_gives_its_key_up_says_where_it_went() -> None:

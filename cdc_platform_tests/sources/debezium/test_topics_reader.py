@@ -26,6 +26,7 @@ from cdc_platform_tests.sources.debezium.captures_read import (
 )
 from cdc_platform_tests.sources.debezium.folding import Lake, row_change_of, rows_of, true_rows
 from cdc_platform_tests.sources.debezium.topic_logs import Place, TopicLogs
+from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 
 KAFKA: Final = KafkaInput("localhost:9092", ".*")
 PATIENCE_MS: Final = int(KAFKA.transaction_patience_s * 1000)
@@ -38,9 +39,9 @@ def messages_of(capture: str) -> tuple[dict[str, Any], ...]:
         return tuple(json.loads(line) for line in lines)
 
 
-def logs_for(capture: str, kafka: KafkaInput = KAFKA) -> TopicLogs:
+def logs_for(capture: str, kafka: KafkaInput = KAFKA, *, tells_transactions: bool = True) -> TopicLogs:
     """Return logs without messages, for those of a capture."""
-    settings = settings_for(truth_of(capture), input=kafka, has_transaction_topic=True)
+    settings = settings_for(truth_of(capture), input=kafka, has_transaction_topic=tells_transactions)
     return TopicLogs(settings, kafka)
 
 
@@ -54,6 +55,7 @@ class Delivery:
         partitions: how many each table's topic has.
         numbers: of the messages, in the order of their sending.
         sent: of how many each tick but the last one knows, ascending.
+        has_headers: whether the connector's headers were kept.
     """
 
     capture: str
@@ -61,10 +63,12 @@ class Delivery:
     partitions: int = 1
     numbers: tuple[int, ...] = ()
     sent: tuple[int, ...] = ()
+    has_headers: bool = True
 
     def message(self, number: int) -> dict[str, Any]:
         """Return a message as it is sent."""
         message = messages_of(self.capture)[number]
+        message = message if self.has_headers else {**message, "headers": None}
         after = (message["value"] or {}).get("after")
         if number not in self.broken or not after:
             return message
@@ -83,7 +87,8 @@ def deliveries(draw: st.DrawFn) -> Delivery:
         numbers = [*range(crashed), *range(draw(st.integers(0, crashed)), total)]
     sent = sorted(draw(st.lists(st.integers(0, len(numbers)), max_size=4)))
     broken = draw(st.frozensets(st.integers(0, total - 1), max_size=2))
-    return Delivery(capture, broken, draw(st.integers(1, 4)), tuple(numbers), tuple(sent))
+    partitions, has_headers = draw(st.integers(1, 4)), draw(st.booleans())
+    return Delivery(capture, broken, partitions, tuple(numbers), tuple(sent), has_headers)
 
 
 def whole_delivery(capture: str, broken: frozenset[int] = frozenset()) -> Delivery:
@@ -134,7 +139,8 @@ def lake_of(ticks: Sequence[Rows]) -> tuple[list[Rows], Lake]:
 def test_ticks_have_whole_transactions_in_order(delivery: Delivery, dice: Random) -> None:
     """However partitions lag behind each other, and whatever comes again, or cannot be read, it is one lake.
 
-    Ticks add up to the stream, and no marker is anywhere, but the one that somebody has written.
+    So it is with the connector's headers and without. Ticks add up to the stream, and no marker is anywhere,
+    but the one that somebody has written.
     """
     _, expected = lake_of(ticks_of(whole_delivery(delivery.capture, delivery.broken)))
     ticks = ticks_of(delivery, dice)
@@ -169,6 +175,56 @@ def _assert_whole(new: Sequence[Sequence[dict[str, Any]]]) -> None:
 
 def _is_change(row: dict[str, Any]) -> bool:
     return json.loads(row["event"]["metadata"]).get("snapshot") is None
+
+
+@pytest.mark.parametrize("tells_transactions", [True, False])
+@pytest.mark.parametrize("partitions", [1, 2, 3, 4, 6])
+def test_either_half_of_a_key_change_may_be_read_first(partitions: int, *, tells_transactions: bool) -> None:
+    """Without headers the halves find each other in any order, and the log is that with headers."""
+    logs = []
+    for has_headers in (True, False):
+        delivery = Delivery("keys", has_headers=has_headers)
+        topics = logs_for("keys", tells_transactions=tells_transactions)
+        for number in range(len(messages_of("keys"))):
+            topics.append(delivery.message(number), partitions)
+        _, lake = lake_of([topics.tick()])
+        assert true_rows(truth_of("keys")["public.items"]) == rows_of(lake.tables, "public.items")
+        logs.append(lake.log)
+    assert logs[0] == logs[1]
+
+
+def test_halves_find_each_other_among_many() -> None:
+    """One statement gives many rows other keys: all that it deletes may be read before what it inserts."""
+    logs = TopicLogs(settings_with(input=KAFKA), KAFKA)
+    for key in range(3000):
+        source = {"lsn": 500 + key}
+        marked = {"id": key + 5000, "n": 1, "big": DEFAULT_PLACEHOLDER}
+        gone = line(envelope("d", source=source), {"id": key})
+        moved = line(envelope("c", after=marked, source=source), {"id": key + 5000})
+        for text, topic in ((gone, "1.public.orders"), (moved, "2.public.orders")):
+            logs.append({**json.loads(text), "topic": topic, "headers": None, "timestamp": 1}, 1)
+    rows = [row for row in logs.tick() if row["mod_type"] == "INSERT"]
+    assert [f'{{"id":{key}}}' for key in range(3000)] == [row["event"]["previous_keys"] for row in rows]
+
+
+def test_a_half_whose_other_half_comes_too_late_lacks_its_values() -> None:
+    """Without transactions and headers nothing waits for it: what was not sent is unresolved, and no text."""
+    gone, moved = (
+        {**json.loads(one), "headers": None, "timestamp": 1}
+        for one in (
+            line(envelope("d", before={"id": 1}), {"id": 1}),
+            line(envelope("c", after={"id": 9, "n": 1, "big": DEFAULT_PLACEHOLDER}), {"id": 9}),
+        )
+    )
+    logs = TopicLogs(settings_with(input=KAFKA), KAFKA)
+    ticks = []
+    for message in (moved, gone):
+        logs.append({**message, "topic": "s.public.orders"}, 4)
+        ticks.append(logs.tick())
+    _, lake = lake_of(ticks)
+    (unresolved,) = lake.unresolved
+    assert unresolved.columns == ("big",)
+    assert DEFAULT_PLACEHOLDER not in str(lake.log)
 
 
 @pytest.mark.parametrize("partitions", [1, 3])

@@ -1,0 +1,45 @@
+"""Changes that turn out to be others once all of a tick has been read: halves come in any order."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.debezium.arrivals import Passed
+from cdc_platform.sources.debezium.decoder import BAD, Decoder, fault_of
+from cdc_platform.sources.debezium.rows import RowDecoder, Unpaired
+from cdc_platform.sources.event_batches import Released
+
+
+def settled(passed: Passed, decoder: Decoder) -> Passed:
+    """Return what passes, with inserted rows as all messages of the tick tell them."""
+    others = dict(_others(decoder.rows))
+    if not others:
+        return passed
+    return replace(
+        passed,
+        events=tuple((_replaced(released, others), origin) for released, origin in passed.events),
+    )
+
+
+def _others(rows: RowDecoder) -> Iterator[tuple[str, SourceEvent | FaultyEvent]]:
+    """Yield the changes that are not as they were told, by their identities."""
+    for identity, one in list(rows.unpaired.items()):
+        told = _settled(rows, one)
+        if told != one.change:
+            yield identity, told
+
+
+def _settled(rows: RowDecoder, one: Unpaired) -> SourceEvent | FaultyEvent:
+    try:
+        return rows.settle(one)
+    except BAD as error:
+        if one.event is None:
+            raise
+        return fault_of(one.event.message, error, one.event)
+
+
+def _replaced(released: Released, others: dict[str, SourceEvent | FaultyEvent]) -> Released:
+    event = released.event
+    if not isinstance(event, SourceEvent) or event.event_id not in others:
+        return released
+    return replace(released, event=others[event.event_id])

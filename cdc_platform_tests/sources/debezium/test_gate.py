@@ -1,0 +1,92 @@
+"""What passes the gate, what is given up there, and what it tells of what seems to have passed before."""
+
+import json
+from pathlib import Path
+
+from cdc_platform.model.records import AGAIN_SINCE, RecordKind
+from cdc_platform.sources.debezium.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.progress import STATE
+from cdc_platform_tests.sources.debezium.test_redelivery import (
+    Connector,
+    faults_of,
+    feed,
+    keys_of,
+    ticks_over,
+)
+from cdc_platform_tests.sources.debezium.ticks import append
+from cdc_platform_tests.sources.debezium.topic_logs import TopicLogs
+from cdc_platform_tests.sources.debezium.written_events import settings_with
+
+
+def test_an_end_that_is_lost(tmp_path: Path) -> None:
+    """The next transaction shows that it has come and gone: its events are held, all others pass."""
+    sent = Connector()
+    sent.begin()
+    sent.insert(1)
+    sent.end()
+    sent.lines.pop()
+    ticks = feed(ticks_over(tmp_path), sent.lines)
+    assert [one["transaction_id"] for one in ticks.waiting] == ["701"]
+    first = len(sent.lines)
+    sent.whole(2)
+    sent.begin()
+    feed(ticks, sent.lines[first:])
+    assert keys_of(ticks) == [1, 2]
+    (fault,) = faults_of(ticks)
+    assert "Its transaction 701 has an unknown number of events" in fault
+    assert "its END is missing" in fault
+    assert [one["transaction_id"] for one in ticks.waiting] == ["703"]
+    first = len(sent.lines)
+    sent.insert(3)
+    sent.whole(4)
+    feed(ticks, sent.lines[first:])
+    assert [row["event"]["fault"] is None for row in ticks.log] == [False, True, False, True]
+
+
+def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:
+    """An earlier transaction that is sent again does not end the one in which the connector has crashed."""
+    sent = Connector()
+    sent.whole(1)
+    first = len(sent.lines)
+    sent.whole(2, 3)
+    ticks = feed(ticks_over(tmp_path), [*sent.lines[: first + 2], *sent.lines[:first]])
+    assert keys_of(ticks) == [1]
+    feed(ticks, sent.lines[first:])
+    assert keys_of(ticks) == [1, 2, 3]
+    assert faults_of(ticks) == []
+
+
+def test_a_server_whose_positions_begin_anew() -> None:
+    """What was committed later than all that has passed is new, however low its positions are."""
+    kafka = KafkaInput("localhost:9092", ".*")
+    logs = TopicLogs(settings_with(input=kafka, has_transaction_topic=True), kafka)
+    before, after = Connector(5000, 5000), Connector(100, 100, transaction=810)
+    before.whole(1)
+    after.whole(2, 3)
+    after.whole(4)
+    told = []
+    for lines in (before.lines, after.lines[:2], after.lines[2:], after.lines[1:3]):
+        for text in lines:
+            message = {"headers": None, "timestamp": 1, **json.loads(text)}
+            kind = message["topic"].removeprefix("s.")
+            logs.append({**message, "topic": kind}, 2)
+        told.append([(row["mods"][0]["keys"], row["event"]["fault"]) for row in logs.tick()])
+    assert told[:3] == [[('{"id":1}', None)], [], [(f'{{"id":{key}}}', None) for key in (2, 3, 4)]]
+    assert all("has passed before" in fault for _, fault in told[3])
+
+
+def test_what_seems_to_have_passed_is_told(tmp_path: Path) -> None:
+    """The report says when the first was committed of what comes again, so that all of it is looked for."""
+    sent = Connector()
+    sent.whole(1)
+    sent.whole(2)
+    again = len(sent.lines)
+    sent.whole(3)
+    ticks = ticks_over(tmp_path)
+    told = []
+    for lines in (sent.lines[:again], sent.lines[:again], sent.lines[again:]):
+        append(tmp_path / "events.jsonl", lines)
+        reports = [row["event"] for row in ticks.read() if row["kind"] == RecordKind.FILE]
+        states = [json.loads(report["metadata"]) for report in reports if report["origin"] == STATE]
+        told += [state.get(AGAIN_SINCE) for state in states]
+    assert told == [None, 1_700_000_000_701_000, None]
