@@ -72,6 +72,7 @@ class FaultyEvent:
     """An event that cannot be used, and why; it goes to quarantine with its text, so that it can be replayed.
 
     ``position`` is None where a whole file cannot be read; ``transaction_id`` is empty where it is not known.
+    ``message_id`` is what it shares with the same message that is sent again, where that is known.
     """
 
     reason: str
@@ -81,3 +82,4 @@ class FaultyEvent:
     event_id: str | None = None
     metadata: str | None = None
     transaction_id: str = ""
+    message_id: str | None = None

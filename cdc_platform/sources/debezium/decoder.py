@@ -274,6 +274,7 @@ def fault_of(message: Message, error: Exception, event: DataEvent | None = None)
         None,
         json.dumps(metadata, ensure_ascii=False),
         "" if event is None or _is_alone(event) else event.transaction_id,
+        None if event is None or event.total_order is None else f"{event.source.name}#{event.total_order}",
     )
 
 

@@ -97,10 +97,11 @@ class TransactionGate:
             # What comes between its boundaries belongs to it, where everything comes in one order.
             transaction = event.transaction_id or (self._current if self._is_one_stream else "")
             order_key = None
+        message_id = event.message_id if isinstance(event, FaultyEvent) else None
         if not transaction:
             self._free.append((event, arrival.origin, arrival.position))
             return
-        self._count(transaction, arrival, order_key, event.event_id)
+        self._count(transaction, arrival, order_key, event.event_id or message_id)
         self._of(transaction).members.append((event, arrival.origin))
 
     def _count(
