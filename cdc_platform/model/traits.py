@@ -49,6 +49,10 @@ class SourceTraits:
         policies = dict(self.schema_policies)
         return policies.get(table, policies.get("*", SchemaPolicy.EVOLVE))
 
+    def repeats_since_micros(self, micros: int) -> int:
+        """Return when an event may have come first that comes again at a moment, at the earliest."""
+        return max(0, micros - int((self.repeats_within_s or 0) * 1_000_000))
+
 
 CHANGE_STREAM = SourceTraits(
     hands_out_events=False,

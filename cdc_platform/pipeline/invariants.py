@@ -20,7 +20,7 @@ from cdc_platform.pipeline.event_checks import check_arrival, check_snapshots, c
 from cdc_platform.pipeline.evolve import between_positions
 from cdc_platform.pipeline.file_checks import check_files
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.reported import repeated_from
+from cdc_platform.pipeline.reported import remembered_from, repeated_from
 from cdc_platform.pipeline.source_checks import check_schema, check_source
 from cdc_platform.pipeline.table_checks import check_fold, check_histories, check_keys
 from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict
@@ -44,8 +44,7 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     logged = _log(pipeline, spark, around)
     if repeats_within_s is not None and scope.after_micros is not None and not has_late:
         repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, scope.after_micros, until))
-        oldest = max(0, scope.after_micros - int(repeats_within_s * 1_000_000))
-        oldest = oldest if repeated is None else min(oldest, repeated)
+        oldest = remembered_from(pipeline, scope.after_micros, repeated)
         logged = logged.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
     places = {
         "read": read,

@@ -50,7 +50,7 @@ def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> Da
 
 def _earlier(pipeline: Pipeline, transactions: Collection[str], before_micros: int) -> list[Half]:
     """Return the halves of transactions that ticks have read for as long as events may come again."""
-    since_micros = before_micros - int((pipeline.traits.repeats_within_s or 0) * 1_000_000)
+    since_micros = pipeline.traits.repeats_since_micros(before_micros)
     bounds = (to_datetime(micros).isoformat() for micros in (since_micros, before_micros - 1))
     near = between("record_timestamp", *bounds)
     of_them = is_any("server_transaction_id", set(transactions))

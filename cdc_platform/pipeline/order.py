@@ -37,7 +37,7 @@ from cdc_platform.pipeline.addresses import call_waiting, tells_addresses, with_
 from cdc_platform.pipeline.evolve import between_positions, data_changes_between, evolve_tables, known_through
 from cdc_platform.pipeline.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.reported import has_texts, repeated_from, replayed_origins
+from cdc_platform.pipeline.reported import has_texts, remembered_from, repeated_from, replayed_origins
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
@@ -223,8 +223,7 @@ def _remembered(
     log = spark.table(pipeline.lake.spark_system_table(LOG))
     if everything:
         return log
-    oldest = (window.mark.position_micros or 0) - int((pipeline.traits.repeats_within_s or 0) * 1_000_000)
-    oldest = max(0, oldest if repeated is None else min(oldest, repeated))
+    oldest = remembered_from(pipeline, window.mark.position_micros or 0, repeated)
     return log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
 
 

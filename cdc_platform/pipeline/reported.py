@@ -38,7 +38,13 @@ def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
     if since is None:
         return None
     # The log has moments of ticks, by another clock than the source's.
-    return max(0, int(since - (pipeline.traits.repeats_within_s or 0) * 1_000_000))
+    return pipeline.traits.repeats_since_micros(since)
+
+
+def remembered_from(pipeline: Pipeline, after_micros: int, repeated: int | None) -> int:
+    """Return from when on the log may have what comes again after a position; see `repeated_from`."""
+    oldest = pipeline.traits.repeats_since_micros(after_micros)
+    return oldest if repeated is None else min(oldest, repeated)
 
 
 def _origins(pipeline: Pipeline, reports: str) -> frozenset[str]:

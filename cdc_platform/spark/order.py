@@ -12,10 +12,10 @@ from cdc_platform.model.records import WHOLE_ROW_UPDATES
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 from cdc_platform.spark.faults import FAULT, fault_of, parsed_mods
-from cdc_platform.spark.ranges import sort_in_ranges
+from cdc_platform.spark.ranges import ROWS_PER_RANGE, sort_in_ranges
 
-SINGLE_TASK_RECORDS = 50_000
-"""Up to so many records one task orders them: a sort over several would first sample its input."""
+SINGLE_TASK_RECORDS = ROWS_PER_RANGE
+"""Up to so many records one task orders them: they are no more than one range of a sort over several."""
 
 TRANSACTION = ("record_timestamp", "server_transaction_id")
 COMMIT_ORDER = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
