@@ -3,7 +3,7 @@
 import base64
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -34,7 +34,7 @@ from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.settings import MaintenanceSettings, PipelineSettings
-from cdc_platform.sources.loading import load_with
+from cdc_platform.sources.loading import load_with, read_with
 from cdc_platform.sources.spanner.copy_pieces import columns_to_text
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
@@ -124,6 +124,10 @@ class FakeSource:
     def read(self, spark: SparkSession, tick: int, plan: ReadPlan, most_tasks: int) -> DataFrame:
         """Return the answers to a tick's slices."""
         return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+
+    def read_here(self, tick: int, plan: ReadPlan) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the answers to a tick's slices."""
+        return read_with(self.spark_format(), self.spark_options(tick, plan, 1))
 
     def spark_format(self) -> type[DataSource]:
         """Return the data source that hands the answers to Spark."""

@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import TICK, head
+from cdc_platform.lake.lake import COMPARE_AND_SET
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,39 @@ def commit_tick(
         writer = writer.option("validate-from-snapshot-id", str(base.snapshot_id))
     for key, value in {TICK: str(ticks.committed), **properties}.items():
         writer = writer.option(f"snapshot-property.{key}", value)
-    told = (
+    with conflicts_as(_conflict(target, ticks)):
+        # The filter covers every later tick, so that whichever of them another run has committed conflicts.
+        writer.overwrite(F.col("tick") > F.lit(ticks.before))
+
+
+def append_tick(rows: pa.Table, planned_on: Table, ticks: TickStep, properties: Mapping[str, str]) -> None:
+    """Commit one tick's rows without Spark, unless anything was committed since this one was planned.
+
+    Args:
+        rows: the rows, few; their column `tick` is the number of the tick.
+        planned_on: the version of the table that the tick was planned on; the table `compares_and_sets`.
+        ticks: the newest tick of that version, and the one to commit.
+        properties: further entries of the snapshot's summary.
+
+    Raises:
+        CommitConflict: another run was first; nothing was changed.
+    """
+    try:
+        planned_on.append(rows, snapshot_properties={TICK: str(ticks.committed), **properties})
+    except CommitFailedException as error:
+        raise CommitConflict(_conflict(".".join(planned_on.name()), ticks)) from error
+
+
+def compares_and_sets(table: Table) -> bool:
+    """Whether commits to a table fail, and are not repeated, where another one has come before them."""
+    return COMPARE_AND_SET.items() <= table.properties.items()
+
+
+def _conflict(target: str, ticks: TickStep) -> str:
+    return (
         f"Tick {ticks.committed} of {target} was not committed, because another run has "
         "committed since it was planned; the next tick goes on from there."
     )
-    with conflicts_as(told):
-        # The filter covers every later tick, so that whichever of them another run has committed conflicts.
-        writer.overwrite(F.col("tick") > F.lit(ticks.before))
 
 
 @contextmanager

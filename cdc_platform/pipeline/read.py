@@ -12,11 +12,12 @@ from cdc_platform.lake.commits import POSITION, read_mark
 from cdc_platform.lake.control import read_control
 from cdc_platform.lake.lake import RAW
 from cdc_platform.lake.ledger import read_ledger, waiting_texts
-from cdc_platform.lake.writes import TickStep, commit_tick
+from cdc_platform.lake.writes import TickStep, append_tick, commit_tick
 from cdc_platform.model.lineage import live, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.slices import ReadRequest, SliceOutcome, SliceReport
 from cdc_platform.model.stuck import find_stuck
+from cdc_platform.pipeline.near import read_near
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.replayed_texts import with_replayed
 from cdc_platform.pipeline.trace import trace_lineage
@@ -150,11 +151,15 @@ def read_slices(
         known_micros = newest_known_micros(pipeline)
         return ReadOutcome(mark.tick, (), {}, False, known_micros, known_micros)
     tick = mark.tick + 1
-    frame = pipeline.source.read(spark, tick, plan, _most_tasks(pipeline, spark))
-    if waiting:
-        frame = with_replayed(pipeline, spark, frame, tick, plan)
-    target = pipeline.lake.spark_system_table(RAW)
-    commit_tick(frame, target, raw, TickStep(mark.tick, tick), {POSITION: str(plan.end_micros)})
+    step, properties = TickStep(mark.tick, tick), {POSITION: str(plan.end_micros)}
+    near = read_near(pipeline, raw, tick, plan) if not waiting else None
+    if near is not None:
+        append_tick(near, raw, step, properties)
+    else:
+        frame = pipeline.source.read(spark, tick, plan, _most_tasks(pipeline, spark))
+        if waiting:
+            frame = with_replayed(pipeline, spark, frame, tick, plan)
+        commit_tick(frame, pipeline.lake.spark_system_table(RAW), raw, step, properties)
     control = read_control(pipeline.lake, tick)
     outcome = ReadOutcome(tick, control.slices, control.records, True, clock_micros, plan.end_micros)
     for stuck in find_stuck(lineage, control.slices, plan.end_micros):

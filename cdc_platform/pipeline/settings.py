@@ -69,6 +69,8 @@ class PipelineSettings:
         table_options: what is kept of some of them beyond their current rows, by source table.
         read_tasks: most Spark tasks that share the partitions of a read; each reads several at a time.
         max_slice_s: most source time that one tick reads; bounds a tick's size when catching up.
+        read_here_s: a tick that covers no more source time is read by the process that runs it, which is
+            quicker for a few thousand records; 0 leaves all reading to Spark's tasks.
         idle_interval_s: pause of continuous running after a tick that found nothing.
         check_every_s: pause between two looks of the checks at what continuous running has logged since the
             last one; None means that there is none.
@@ -86,6 +88,7 @@ class PipelineSettings:
     table_options: Mapping[str, TableOptions] = field(default_factory=dict)
     read_tasks: int = 8
     max_slice_s: float | None = 3600
+    read_here_s: float = 15.0
     idle_interval_s: float = 1.0
     check_every_s: float | None = 60.0
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
@@ -107,7 +110,7 @@ class PipelineSettings:
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        for name in ("max_slice_s", "copy_s", "idle_interval_s", "check_every_s"):
+        for name in ("max_slice_s", "copy_s", "read_here_s", "idle_interval_s", "check_every_s"):
             if not math.isfinite(getattr(self, name) or 0):
                 raise SettingError(name, f"must be a finite number: {getattr(self, name)}")
         if self.max_slice_s is not None and self.max_slice_s <= 0:
@@ -116,7 +119,7 @@ class PipelineSettings:
             raise SettingError("read_tasks", f"must be at least 1: {self.read_tasks}")
         if self.copy_piece_rows < 1:
             raise SettingError("copy_piece_rows", f"must be at least 1: {self.copy_piece_rows}")
-        for name in ("copy_s", "idle_interval_s", "check_every_s"):
+        for name in ("copy_s", "read_here_s", "idle_interval_s", "check_every_s"):
             if (getattr(self, name) or 0) < 0:
                 raise SettingError(name, f"must not be negative: {getattr(self, name)}")
 

@@ -1,6 +1,6 @@
 """The seam between the pipeline and its sources."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
@@ -93,6 +93,10 @@ class Source(Protocol):
 
     def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
         """Return the raw records of the slices of a plan, read in at most so many tasks."""
+        ...
+
+    def read_here(self, tick: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None] | None":
+        """Yield the same in this process; None where only Spark reads it."""
         ...
 
     def close(self) -> None:

@@ -1,12 +1,23 @@
 """Reading through a data source of our own."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from typing import cast
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
 
 
 def load_with(spark: SparkSession, source: type[DataSource], options: Mapping[str, str]) -> DataFrame:
     """Return what a data source reads by some options, after making it known to the session."""
     spark.dataSource.register(source)
     return spark.read.format(source.name()).options(**options).load()
+
+
+def read_with(source: type[DataSource], options: Mapping[str, str]) -> Generator[pa.RecordBatch, None, None]:
+    """Yield what a data source reads by some options, task after task, in this process."""
+    made = source(dict(options))
+    reader = made.reader(cast("StructType", made.schema()))
+    for partition in reader.partitions():
+        yield from cast("Generator[pa.RecordBatch, None, None]", reader.read(partition))

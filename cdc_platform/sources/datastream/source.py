@@ -160,6 +160,9 @@ class DatastreamSource(SourceOfArrivals):
 
         return DatastreamDataSource
 
+    def read_here(self, tick: int, plan: ReadPlan) -> None:
+        """Leave files to Spark's tasks."""
+
     def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
         """Return the raw records of the slices of a plan, read in at most so many tasks."""
         from cdc_platform.sources.loading import load_with

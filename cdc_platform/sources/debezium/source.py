@@ -147,6 +147,9 @@ class DebeziumSource(SourceOfArrivals):
         }
         Spool(Path(found.spool)).delete_read(lines, time.time() - found.keep_spool_s)
 
+    def read_here(self, tick: int, plan: ReadPlan) -> None:
+        """Leave files to Spark's tasks."""
+
     def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
         """Return the raw records of the files of a plan."""
         from cdc_platform.sources.debezium import reader

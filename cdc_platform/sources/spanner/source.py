@@ -1,7 +1,7 @@
 """A Spanner change stream as the pipeline sees it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -137,6 +137,12 @@ class SpannerSource:
         from cdc_platform.sources.loading import load_with
 
         return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+
+    def read_here(self, tick: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
+        """Yield the raw records of the slices of a plan, read by this process."""
+        from cdc_platform.sources.loading import read_with
+
+        return read_with(self.spark_format(), self.spark_options(tick, plan, 1))
 
     def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
         """Return the options with which Spark reads the slices of a plan, in at most so many tasks."""
