@@ -125,8 +125,12 @@ class FakeSource:
         """Return the answers to a tick's slices."""
         return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
 
-    def read_here(self, tick: int, plan: ReadPlan) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the answers to a tick's slices."""
+    def read_here(
+        self, tick: int, plan: ReadPlan, most_s: float
+    ) -> Generator[pa.RecordBatch, None, None] | None:
+        """Yield the answers to a tick's slices, unless one is long."""
+        if any(piece.duration_s > most_s for piece in plan.slices):
+            return None
         return read_with(self.spark_format(), self.spark_options(tick, plan, 1))
 
     def spark_format(self) -> type[DataSource]:
@@ -171,6 +175,10 @@ class FakeReader(DataSourceReader):
 
     def __init__(self, rows: str) -> None:
         self.rows = rows
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the only partition."""
+        return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  there is one
         """Yield Arrow batches."""

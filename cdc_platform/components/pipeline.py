@@ -51,6 +51,13 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
             "Spark takes no more than run at once; a cluster is kept busy by two to four times its cores."
         ),
     ] = 8
+    read_here_s: Annotated[
+        float,
+        says(
+            "A tick of no more seconds of a change stream, or of few small files, is read by the process "
+            "that runs it, which is quicker than a Spark task; 0 leaves all reading to Spark."
+        ),
+    ] = 15.0
     idle_interval_s: Annotated[float, says("Seconds of rest after a tick that found nothing new.")] = 1.0
     check_every_s: Annotated[
         float | None,
@@ -98,6 +105,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
                 name: TableOptions(**options.model_dump()) for name, options in self.table_options.items()
             },
             read_tasks=self.read_tasks,
+            read_here_s=self.read_here_s,
             idle_interval_s=self.idle_interval_s,
             check_every_s=self.check_every_s,
             maintenance=MaintenanceSettings(**self.maintenance.model_dump()),

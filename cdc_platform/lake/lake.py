@@ -254,8 +254,11 @@ def _unrepeated(identifier: str, schema: pa.Schema) -> list[str]:
 
 
 def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) -> None:
-    """Add the columns that tables of this format did not have from the beginning; all may be NULL."""
-    while not set(schema.names) <= set(table.schema().column_names):
+    """Add what tables of this format did not have from the beginning; all of the columns may be NULL."""
+    while not (
+        set(schema.names) <= set(table.schema().column_names)
+        and properties.items() <= table.properties.items()
+    ):
         try:
             with table.transaction() as transaction:
                 with transaction.update_schema() as update:

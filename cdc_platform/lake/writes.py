@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import TICK, head
-from cdc_platform.lake.lake import COMPARE_AND_SET
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def append_tick(rows: pa.Table, planned_on: Table, ticks: TickStep, properties: 
 
     Args:
         rows: the rows, few; their column `tick` is the number of the tick.
-        planned_on: the version of the table that the tick was planned on; the table `compares_and_sets`.
+        planned_on: the version that the tick was planned on, of a table whose commits are not retried.
         ticks: the newest tick of that version, and the one to commit.
         properties: further entries of the snapshot's summary.
 
@@ -72,11 +71,6 @@ def append_tick(rows: pa.Table, planned_on: Table, ticks: TickStep, properties: 
         planned_on.append(rows, snapshot_properties={TICK: str(ticks.committed), **properties})
     except CommitFailedException as error:
         raise CommitConflict(_conflict(".".join(planned_on.name()), ticks)) from error
-
-
-def compares_and_sets(table: Table) -> bool:
-    """Whether commits to a table fail, and are not repeated, where another one has come before them."""
-    return COMPARE_AND_SET.items() <= table.properties.items()
 
 
 def _conflict(target: str, ticks: TickStep) -> str:

@@ -13,6 +13,9 @@ MOST_FILES: Final = 10_000
 MOST_BYTES: Final = 2 * 1024**3
 READ_AGAIN: Final = ""
 """Version, in a ledger, of a file that has been read and is to be read once more; no file has it."""
+FILES_HERE: Final = 64
+BYTES_HERE: Final = 1024**2
+"""So few are read where a tick runs: a task of Spark takes longer to begin than they take to read."""
 RETRIED_SHARE: Final = 10
 """Of so many files of a tick, one at most has failed before, while there are others; and so with bytes."""
 
@@ -39,6 +42,11 @@ class SourceFile:
     def version(self) -> str:
         """Text that changes when the file is written anew."""
         return self.generation or f"{self.modified_micros}-{self.size_bytes}"
+
+
+def are_few(files: Sequence[SourceFile]) -> bool:
+    """Whether files are so few, and so small, that no task of Spark need read them."""
+    return len(files) <= FILES_HERE and sum(file.size_bytes for file in files) <= BYTES_HERE
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,11 @@ class Slice:
     start_exclusive_micros: int
     end_inclusive_micros: int
 
+    @property
+    def duration_s(self) -> float:
+        """How much of the source's time it covers."""
+        return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
+
 
 @dataclass(frozen=True)
 class ReadRequest:

@@ -1,6 +1,6 @@
-"""Reading a short tick in the process that runs it: a task of Spark costs more than some thousand records."""
+"""Reading a small tick in the process that runs it: a task of Spark takes longer to begin than to read it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from typing import Final
 
@@ -8,40 +8,51 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from cdc_platform.lake.commits import fact, ticks_between
-from cdc_platform.lake.writes import compares_and_sets
+from cdc_platform.lake.lake import RAW, own_tables
+from cdc_platform.lake.writes import TickStep, append_tick
 from cdc_platform.model.slices import ReadPlan
 from cdc_platform.pipeline.pipeline import Pipeline
 
-MOST_BYTES: Final = 16 * 1024 * 1024
+MOST_BYTES: Final = 16 * 1024**2
 """What this process holds at most of a tick, whatever cluster does the rest."""
 MOST_RECORDS: Final = 20_000
 """After a tick of more records the next one is not tried here."""
-MOST_SLICES: Final = 64
-"""This process reads a few at a time; Spark's tasks share more of them better."""
 
 
-def read_near(pipeline: Pipeline, raw: Table, tick: int, plan: ReadPlan) -> pa.Table | None:
-    """Return the raw records of a plan; None where it is for Spark's tasks to read.
+def commit_near(
+    pipeline: Pipeline,
+    raw: Table,
+    step: TickStep,
+    plan: ReadPlan,
+    properties: Mapping[str, str],
+    replayed: pa.Table | None = None,
+) -> bool:
+    """Read and commit a small plan, and tell whether it was one; the others are for Spark's tasks.
 
     Args:
         pipeline: the pipeline.
         raw: the version of the raw records that the tick is planned on.
-        tick: number of the tick.
+        step: the tick.
         plan: what the tick reads.
+        properties: further entries of the snapshot's summary.
+        replayed: raw records that are judged anew with it.
+
+    Raises:
+        CommitConflict: another run has committed the same tick; nothing was changed.
     """
-    if not compares_and_sets(raw) or not _is_short(pipeline, plan) or _was_large(raw, tick - 1):
-        return None
-    batches = pipeline.source.read_here(tick, plan)
+    if _was_large(raw, step.before):
+        return False
+    batches = pipeline.source.read_here(step.committed, plan, pipeline.settings.read_here_s)
     if batches is None:
-        return None
+        return False
     with closing(batches):
-        return _collect(batches)
-
-
-def _is_short(pipeline: Pipeline, plan: ReadPlan) -> bool:
-    most_micros = pipeline.settings.read_here_s * 1_000_000
-    spans = (piece.end_inclusive_micros - piece.start_exclusive_micros for piece in plan.slices)
-    return len(plan.slices) <= MOST_SLICES and all(span <= most_micros for span in spans)
+        rows = _collect(batches, own_tables(hands_out_events=pipeline.traits.hands_out_events)[RAW])
+    if rows is None:
+        return False
+    if replayed is not None:
+        rows = pa.concat_tables([rows, replayed])
+    append_tick(rows, raw, step, properties)
+    return True
 
 
 def _was_large(raw: Table, tick: int) -> bool:
@@ -49,7 +60,7 @@ def _was_large(raw: Table, tick: int) -> bool:
     return before is not None and int(fact(before, "added-records") or 0) > MOST_RECORDS
 
 
-def _collect(batches: Iterable[pa.RecordBatch]) -> pa.Table | None:
+def _collect(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table | None:
     found: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:
@@ -57,4 +68,4 @@ def _collect(batches: Iterable[pa.RecordBatch]) -> pa.Table | None:
         held_bytes += batch.nbytes
         if held_bytes > MOST_BYTES:
             return None
-    return pa.Table.from_batches(found)
+    return pa.Table.from_batches(found, schema)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import told_source_error
@@ -12,14 +13,14 @@ from cdc_platform.lake.commits import POSITION, read_mark
 from cdc_platform.lake.control import read_control
 from cdc_platform.lake.lake import RAW
 from cdc_platform.lake.ledger import read_ledger, waiting_texts
-from cdc_platform.lake.writes import TickStep, append_tick, commit_tick
+from cdc_platform.lake.writes import TickStep, commit_tick
 from cdc_platform.model.lineage import live, watermark_micros
 from cdc_platform.model.records import RecordKind
-from cdc_platform.model.slices import ReadRequest, SliceOutcome, SliceReport
+from cdc_platform.model.slices import ReadPlan, ReadRequest, SliceOutcome, SliceReport
 from cdc_platform.model.stuck import find_stuck
-from cdc_platform.pipeline.near import read_near
+from cdc_platform.pipeline.near import commit_near
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.replayed_texts import with_replayed
+from cdc_platform.pipeline.replayed_texts import replayed_records
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.spark.cores import local_cores
 
@@ -29,7 +30,9 @@ MAX_ROUNDS: Final = 20
 """Most rounds of one tick; each reads one more generation of partitions."""
 
 ROUND_WORTH_S: Final = 2.0
-"""How far an unread child must hold the watermark back for another round: about what a round takes."""
+"""How far an unread child must hold the watermark back for another round: about what a round takes Spark."""
+NEAR_ROUND_WORTH_S: Final = 0.5
+"""The same where this process reads."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class ReadOutcome:
     """What a tick has read; ``committed`` is False when there was nothing to read.
 
     ``planned_end_micros`` is where its slices were to end; those of partitions that finished end before.
+    ``is_near`` tells that this process has read them, not a task of Spark.
     """
 
     tick: int
@@ -45,6 +49,12 @@ class ReadOutcome:
     committed: bool
     clock_micros: int
     planned_end_micros: int
+    is_near: bool = False
+
+    @property
+    def another_is_worth_micros(self) -> int:
+        """How far the watermark must be held back for another round of reading."""
+        return round((NEAR_ROUND_WORTH_S if self.is_near else ROUND_WORTH_S) * 1_000_000)
 
     @property
     def interrupted(self) -> tuple[SliceReport, ...]:
@@ -93,7 +103,7 @@ def read_generations(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bo
         watermark = watermark_micros(trace_lineage(pipeline))
         if not outcome.committed or watermark is None or outcome.interrupted:
             break
-        if outcome.planned_end_micros - watermark < ROUND_WORTH_S * 1_000_000:
+        if outcome.planned_end_micros - watermark < outcome.another_is_worth_micros:
             break
         later = read_slices(pipeline, spark, end_limit_micros=outcome.planned_end_micros)
         if not later.committed:
@@ -150,18 +160,11 @@ def read_slices(
     if not plan.slices:
         known_micros = newest_known_micros(pipeline)
         return ReadOutcome(mark.tick, (), {}, False, known_micros, known_micros)
-    tick = mark.tick + 1
-    step, properties = TickStep(mark.tick, tick), {POSITION: str(plan.end_micros)}
-    near = read_near(pipeline, raw, tick, plan) if not waiting else None
-    if near is not None:
-        append_tick(near, raw, step, properties)
-    else:
-        frame = pipeline.source.read(spark, tick, plan, _most_tasks(pipeline, spark))
-        if waiting:
-            frame = with_replayed(pipeline, spark, frame, tick, plan)
-        commit_tick(frame, pipeline.lake.spark_system_table(RAW), raw, step, properties)
-    control = read_control(pipeline.lake, tick)
-    outcome = ReadOutcome(tick, control.slices, control.records, True, clock_micros, plan.end_micros)
+    step = TickStep(mark.tick, mark.tick + 1)
+    is_near = _commit_plan(pipeline, spark, raw, step, plan)
+    control = read_control(pipeline.lake, step.committed)
+    read = (step.committed, control.slices, control.records)
+    outcome = ReadOutcome(*read, True, clock_micros, plan.end_micros, is_near)
     for stuck in find_stuck(lineage, control.slices, plan.end_micros):
         LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
     failures = [told_source_error(report.error_name, report.error_message) for report in outcome.interrupted]
@@ -169,6 +172,19 @@ def read_slices(
     if lasting or len(failures) == len(plan.slices):
         raise (lasting or failures)[0]
     return outcome
+
+
+def _commit_plan(pipeline: Pipeline, spark: SparkSession, raw: Table, step: TickStep, plan: ReadPlan) -> bool:
+    """Read and commit a plan, and tell whether this process has read it."""
+    properties = {POSITION: str(plan.end_micros)}
+    replayed = replayed_records(pipeline, step.committed, plan)
+    if commit_near(pipeline, raw, step, plan, properties, replayed):
+        return True
+    frame = pipeline.source.read(spark, step.committed, plan, _most_tasks(pipeline, spark))
+    if replayed is not None:
+        frame = frame.unionByName(spark.createDataFrame(replayed))
+    commit_tick(frame, pipeline.lake.spark_system_table(RAW), raw, step, properties)
+    return False
 
 
 def _most_tasks(pipeline: Pipeline, spark: SparkSession) -> int:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.filters import all_of, equals, is_any
@@ -23,17 +22,13 @@ from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
 
 
-def with_replayed(
-    pipeline: Pipeline, spark: SparkSession, frame: DataFrame, tick: int, plan: ReadPlan
-) -> DataFrame:
-    """Return what a tick reads, with the events of the oldest replay that no tick has taken yet.
+def replayed_records(pipeline: Pipeline, tick: int, plan: ReadPlan) -> pa.Table | None:
+    """Return raw records of the oldest replay that no tick has taken yet, None where there is none.
 
     The tick's commit takes them and notes in the ledger that it has, so they are taken once.
     """
     waiting = waiting_texts(pipeline.lake)
-    if waiting is None:
-        return frame
-    return frame.unionByName(spark.createDataFrame(_Replay(pipeline, tick, plan).records(*waiting)))
+    return _Replay(pipeline, tick, plan).records(*waiting) if waiting is not None else None
 
 
 class _Replay:

@@ -95,8 +95,16 @@ class Source(Protocol):
         """Return the raw records of the slices of a plan, read in at most so many tasks."""
         ...
 
-    def read_here(self, tick: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None] | None":
-        """Yield the same in this process; None where only Spark reads it."""
+    def read_here(
+        self, tick: int, plan: ReadPlan, most_s: float
+    ) -> "Generator[pa.RecordBatch, None, None] | None":
+        """Yield the same, read by this process; None where a plan is for Spark's tasks.
+
+        Args:
+            tick: number of the tick.
+            plan: what is read.
+            most_s: most source time that a plan may cover, where it covers any.
+        """
         ...
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from cdc_platform.model.files import (
     SourceFile,
+    are_few,
     choose_files,
     deal_files,
     files_from_json,
@@ -100,6 +101,13 @@ def test_every_file_is_dealt_once(sizes: Sequence[int], most_tasks: int) -> None
     assert sorted(files, key=str) == sorted((file for task in tasks for file in task), key=str)
     assert max(1, min(most_tasks, len(files))) == len(tasks)
     assert not files or all(tasks)
+
+
+def test_few_files_are_few_in_number_and_in_bytes() -> None:
+    """Neither many small files nor one large one are read where the tick runs."""
+    assert are_few([made(number, size_bytes=100) for number in range(64)])
+    assert not are_few([made(number, size_bytes=100) for number in range(65)])
+    assert not are_few([made(1, size_bytes=2**20), made(2, size_bytes=1)])
 
 
 def test_files_survive_as_text() -> None:

@@ -1,6 +1,7 @@
 """Two runs of one pipeline at once: one commits, the other one changes nothing and says so."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,9 +53,13 @@ def interrupt_once(
     monkeypatch.setattr(module, name, interrupted)
 
 
-def test_two_reads_cannot_both_commit_a_tick(spark: "SparkSession", session_lake: LakeSettings) -> None:
+@pytest.mark.parametrize("read_here_s", [0.0, 15.0])
+def test_two_reads_cannot_both_commit_a_tick(
+    spark: "SparkSession", session_lake: LakeSettings, read_here_s: float
+) -> None:
     """The second of two runs that planned on the same lineage fails, and its records are read once."""
     pipeline = bank_pipeline(session_lake)
+    pipeline = replace(pipeline, settings=replace(pipeline.settings, read_here_s=read_here_s))
     source = source_of(pipeline)
     source.now_micros = START + SECOND
     rivals = [lambda: read_slices(pipeline, spark)]

@@ -1,7 +1,7 @@
 """Files of Debezium's events as a data source of Spark: one task, since a stream has one order."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -59,6 +59,10 @@ class DebeziumReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the only partition."""
+        return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is one
         """Yield the events of the files that may enter the log, and what reports on files and stream."""

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import SourceError
 from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.model.files import SourceFile, files_to_json
+from cdc_platform.model.files import SourceFile, are_few, files_from_json, files_to_json
 from cdc_platform.model.lineage import Lineage, plan_slices
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
@@ -27,6 +27,7 @@ from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
@@ -147,21 +148,34 @@ class DebeziumSource(SourceOfArrivals):
         }
         Spool(Path(found.spool)).delete_read(lines, time.time() - found.keep_spool_s)
 
-    def read_here(self, tick: int, plan: ReadPlan) -> None:
-        """Leave files to Spark's tasks."""
-
     def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
         """Return the raw records of the files of a plan."""
-        from cdc_platform.sources.debezium import reader
+        from cdc_platform.sources.debezium.reader import DebeziumDataSource
         from cdc_platform.sources.loading import load_with
 
-        options = {
+        return load_with(spark, DebeziumDataSource, self.spark_options(tick, plan))
+
+    def read_here(
+        self, tick: int, plan: ReadPlan, most_s: float
+    ) -> "Generator[pa.RecordBatch, None, None] | None":
+        """Yield the raw records of the files of a plan; None where they are large, or many."""
+        if not most_s or not are_few(files_from_json(json.loads(plan.inputs)["files"])):
+            return None
+        from cdc_platform.sources.debezium.reader import DebeziumDataSource
+        from cdc_platform.sources.loading import read_with
+
+        return read_with(DebeziumDataSource, self.spark_options(tick, plan))
+
+    def spark_options(self, tick: int, plan: ReadPlan) -> dict[str, str]:
+        """Return the options with which the files of a plan are read."""
+        from cdc_platform.sources.debezium import reader
+
+        return {
             reader.SETTINGS_OPTION: self.settings.without_password().to_options(),
             reader.TICK_OPTION: str(tick),
             reader.SLICE_OPTION: json.dumps(asdict(plan.slices[0])),
             reader.INPUTS_OPTION: plan.inputs,
         }
-        return load_with(spark, reader.DebeziumDataSource, options)
 
     def close(self) -> None:
         """Forget the connection, and end the engine."""

@@ -62,6 +62,9 @@ class TopicsSource(DebeziumSource):
         }
         return ReadPlan(slices, json.dumps(inputs))
 
+    def read_here(self, tick: int, plan: ReadPlan, most_s: float) -> None:
+        """Leave topics to Spark, which reads them."""
+
     def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
         """Return the raw records of the messages of a plan."""
         from pyspark.sql.pandas.types import from_arrow_schema

@@ -4,7 +4,7 @@ import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import (
     PartitionBoundsInvalid,
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from cdc_platform.sources.spanner.copy_plan import CopyPlanner
     from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
     from cdc_platform.sources.spanner.reader import ChangeStreamDataSource
+
+SLICES_HERE: Final = 64
+"""This process reads a few at a time; Spark's tasks share more of them better."""
 
 
 class SpannerSource:
@@ -138,8 +141,12 @@ class SpannerSource:
 
         return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
 
-    def read_here(self, tick: int, plan: ReadPlan) -> "Generator[pa.RecordBatch, None, None]":
-        """Yield the raw records of the slices of a plan, read by this process."""
+    def read_here(
+        self, tick: int, plan: ReadPlan, most_s: float
+    ) -> "Generator[pa.RecordBatch, None, None] | None":
+        """Yield the raw records of the slices of a plan; None where they are long, or many."""
+        if len(plan.slices) > SLICES_HERE or any(piece.duration_s > most_s for piece in plan.slices):
+            return None
         from cdc_platform.sources.loading import read_with
 
         return read_with(self.spark_format(), self.spark_options(tick, plan, 1))

@@ -6,8 +6,10 @@ import pytest
 
 from cdc_platform.demo.bank import open_database
 from cdc_platform.errors import RetentionExpired, SettingError, SourceNotFound, SourceUnreachable
+from cdc_platform.model.slices import ReadPlan, Slice
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.sources.spanner import snapshot
+from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.emulator_fixtures import BankStream, make_bank
 from cdc_platform_tests.sources.spanner.fake_server import Answer, fake_server
@@ -42,6 +44,14 @@ def test_start_is_the_present_of_the_source(source: SpannerSource) -> None:
     before = source.clock_micros()
 
     assert before <= source.start_micros() <= source.clock_micros()
+
+
+@pytest.mark.parametrize(("slices", "seconds"), [(65, 1), (1, 16)])
+def test_long_and_many_slices_are_for_spark(slices: int, seconds: int) -> None:
+    """Nothing is asked of Spanner before it is clear who reads."""
+    source = SpannerSource(SpannerSettings("project", "instance", "database", "stream"))
+    plan = ReadPlan(tuple(Slice(f"token {number}", 0, seconds * SECOND) for number in range(slices)))
+    assert source.read_here(1, plan, most_s=15) is None
 
 
 def test_start_may_be_set(source: SpannerSource) -> None:

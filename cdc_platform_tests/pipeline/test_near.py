@@ -1,0 +1,118 @@
+"""Small ticks are read by the process that runs them, and come to the same as those that Spark reads."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from cdc_platform.lake.commits import read_mark
+from cdc_platform.lake.lake import RAW
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.slices import Slice
+from cdc_platform.pipeline import near
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.read import read_slices
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, opening
+from cdc_platform_tests.pipelines import run_steps, slice_row, source_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NO_SPARK = cast("SparkSession", None)
+
+
+def busy(pipeline: Pipeline, accounts: int = 1) -> Pipeline:
+    """Let each tick of a pipeline bring some accounts, and return it."""
+
+    def answer(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+        moment = slices[0].end_inclusive_micros
+        opened = [opening(tick * 100 + number, 10, moment) for number in range(accounts)]
+        rows = [*opened, *(slice_row(planned, records=accounts) for planned in slices)]
+        return [{**row, "tick": tick} for row in rows]
+
+    source_of(pipeline).answer = answer
+    return pipeline
+
+
+def wait(pipeline: Pipeline, seconds: float) -> None:
+    """Let the source's clock go on."""
+    source_of(pipeline).now_micros += round(seconds * SECOND)
+
+
+def raw_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Return the raw records, in the order of their ticks."""
+    rows = pipeline.lake.system_table(RAW).scan().to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: (row["tick"], row["kind"], repr(row["mods"])))
+
+
+def test_a_short_tick_is_read_without_spark(tmp_path: Any) -> None:
+    """Reading a second takes no session, and commits the records with the reports and the mark."""
+    pipeline = busy(bank_pipeline(LakeSettings(str(tmp_path))))
+    wait(pipeline, 1)
+    outcome = read_slices(pipeline, NO_SPARK)
+    assert outcome.is_near
+    assert [row["kind"] for row in raw_rows(pipeline)] == ["data_change", "slice"]
+    assert read_mark(pipeline.lake.system_table(RAW)).tick == 1
+
+
+@pytest.mark.integration
+def test_both_ways_of_reading_come_to_the_same(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Raw records and tables do not tell who has read a tick; ticks of both kinds may follow each other."""
+    here = busy(bank_pipeline(session_lake), accounts=3)
+    by_spark = busy(bank_pipeline(session_lake), accounts=3)
+    by_spark = replace(by_spark, settings=replace(by_spark.settings, read_here_s=0))
+    for seconds in (1, 2, 3600, 3):
+        for pipeline in (here, by_spark):
+            wait(pipeline, seconds)
+            is_short = seconds < 60 and pipeline is here
+            assert is_short == read_slices(pipeline, spark).is_near
+            run_steps(pipeline, spark)
+    assert raw_rows(by_spark) == raw_rows(here)
+    assert len(balances(here)) == 12
+    assert balances(by_spark) == balances(here)
+
+
+@pytest.mark.integration
+def test_what_turns_out_to_be_large_is_left_to_spark(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short tick of many bytes is read anew by Spark, and none of its records is committed twice."""
+    pipeline = busy(bank_pipeline(session_lake), accounts=5)
+    monkeypatch.setattr(near, "MOST_BYTES", 10)
+    wait(pipeline, 1)
+    assert not read_slices(pipeline, spark).is_near
+    assert len(raw_rows(pipeline)) == 6
+
+
+@pytest.mark.integration
+def test_after_a_large_tick_the_next_one_is_not_tried_here(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While ticks are large the source is asked once for each; after a small one it is tried again."""
+    pipeline = busy(bank_pipeline(session_lake), accounts=5)
+    monkeypatch.setattr(near, "MOST_RECORDS", 5)
+    found = []
+    for accounts in (5, 1, 1):
+        busy(pipeline, accounts)
+        wait(pipeline, 1)
+        found.append(read_slices(pipeline, spark).is_near)
+    assert found == [True, False, True]
+
+
+def test_a_read_that_breaks_off_commits_nothing(tmp_path: Any) -> None:
+    """What a source raises reaches the caller, and the next read begins at the same place."""
+    pipeline = busy(bank_pipeline(LakeSettings(str(tmp_path))))
+    answer = source_of(pipeline).answer
+
+    def broken(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+        source_of(pipeline).answer = answer
+        raise RuntimeError(f"tick {tick} of {len(slices)} slices")
+
+    source_of(pipeline).answer = broken
+    wait(pipeline, 1)
+    with pytest.raises(RuntimeError, match="tick 1 of 1 slices"):
+        read_slices(pipeline, NO_SPARK)
+    assert read_slices(pipeline, NO_SPARK).is_near
+    assert len(raw_rows(pipeline)) == 2
