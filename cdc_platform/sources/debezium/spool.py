@@ -145,7 +145,8 @@ class Spool:
                 ) from error
             with told_as_unusable(self.folder):
                 self._check_identity(identity)
-                for leftover in self.folder.glob(f"*{PART}"):
+                # Only of its own: a reader may be writing down what it has deleted.
+                for leftover in self.folder.glob(f"*{SUFFIX}{PART}"):
                     leftover.unlink()
                 self.failure.unlink(missing_ok=True)
                 writer = SpoolWriter(self, identity, self.next_offset())

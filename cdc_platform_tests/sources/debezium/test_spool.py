@@ -82,6 +82,15 @@ def test_what_was_not_finished_is_no_file(tmp_path: Path) -> None:
     assert spool.next_offset() == 1
 
 
+def test_a_writer_leaves_alone_what_a_reader_writes(tmp_path: Path) -> None:
+    """A reader that writes down what it has deleted goes on while an engine starts."""
+    spool = filled(tmp_path, 1)
+    part = spool.folder / "deleted.json.part"
+    part.write_text("{}")
+    with spool.opened(SOURCE):
+        assert part.exists()
+
+
 def test_a_spool_has_one_writer(tmp_path: Path) -> None:
     """A second engine is refused while the first one runs, and only then."""
     spool = filled(tmp_path)
