@@ -15,6 +15,8 @@ LATE: Final = "cdc.late"
 """Of the log: the tables of which a tick has changes that belong before those of former ticks."""
 TAKEN: Final = "cdc.quarantine"
 """Of the log: the snapshot of quarantine whose replays have been taken."""
+BYTES: Final = "cdc.bytes"
+"""What the rows of a tick took in memory, where one process had them all there."""
 ATTEMPT: Final = "cdc.attempt"
 
 MAIN: Final = "main"
@@ -81,6 +83,21 @@ def ticks_between(table: Table, after_exclusive: int, until_inclusive: int) -> I
         if int(tick) <= after_exclusive:
             return
         yield snapshot
+
+
+def bytes_since(table: Table, position_micros: int | None) -> int | None:
+    """Return what the ticks that reach beyond a position took in memory, None where one does not tell."""
+    total = 0
+    for snapshot in ancestors_of(table, head(table)):
+        if fact(snapshot, TICK) is None:
+            continue
+        if position_micros is not None and int(fact(snapshot, POSITION) or 0) <= position_micros:
+            break
+        told = fact(snapshot, BYTES)
+        if told is None:
+            return None
+        total += int(told)
+    return total
 
 
 def count_rows(snapshot: Snapshot | None) -> int | None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits import TICK, head
+from cdc_platform.lake.commits import BYTES, TICK, head
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def append_tick(rows: pa.Table, planned_on: Table, ticks: TickStep, properties: 
         CommitConflict: another run was first; nothing was changed.
     """
     try:
-        planned_on.append(rows, snapshot_properties={TICK: str(ticks.committed), **properties})
+        told = {TICK: str(ticks.committed), BYTES: str(rows.nbytes), **properties}
+        planned_on.append(rows, snapshot_properties=told)
     except CommitFailedException as error:
         raise CommitConflict(_conflict(".".join(planned_on.name()), ticks)) from error
 

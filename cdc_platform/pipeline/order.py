@@ -6,12 +6,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.errors import CommitConflict, TransactionIncomplete
+from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.lake.commits import (
     LATE,
     NEXT_ORDINAL,
@@ -21,13 +20,14 @@ from cdc_platform.lake.commits import (
     TICK,
     Mark,
     ancestors_of,
+    bytes_since,
     fact,
     head,
     read_mark,
 )
 from cdc_platform.lake.lake import BURIED, LOG, QUARANTINED, RAW
 from cdc_platform.lake.quarantine import untaken_records
-from cdc_platform.lake.writes import TickStep, commit_tick
+from cdc_platform.lake.writes import TickStep, append_tick, commit_tick
 from cdc_platform.model.held import HeldRecord
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.records import RecordKind
@@ -36,6 +36,7 @@ from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.addresses import call_waiting, tells_addresses, with_found_keys
 from cdc_platform.pipeline.evolve import between_positions, data_changes_between, evolve_tables, known_through
 from cdc_platform.pipeline.key_shifts import with_shifted_keys
+from cdc_platform.pipeline.near import MOST_BYTES
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.reported import has_texts, remembered_from, repeated_from, replayed_origins
 from cdc_platform.pipeline.resolve import complete_changes
@@ -49,8 +50,10 @@ from cdc_platform.spark.order import (
     TRANSACTION,
     LogStats,
     measure,
+    measure_rows,
     order_records,
     sound_changes,
+    sound_rows,
     unsound_records,
 )
 from cdc_platform.spark.repeats import without_repeated
@@ -135,14 +138,8 @@ def _count_records(pipeline: Pipeline, window: _Window) -> int:
 def _commit_nothing(window: _Window) -> LogStats:
     """Move the watermark without Spark, in a tick that has no changes."""
     stats = LogStats({}, 0, 0, window.mark.next_ordinal, None)
-    try:
-        nothing = window.log.schema().as_arrow().empty_table()
-        window.log.append(nothing, snapshot_properties=_properties(window, stats, ()))
-    except CommitFailedException as error:
-        raise CommitConflict(
-            f"Tick {window.tick} of the change log was not committed, because another run has committed "
-            "since it was planned; the next tick goes on from there."
-        ) from error
+    step, nothing = TickStep(window.mark.tick, window.tick), window.log.schema().as_arrow().empty_table()
+    append_tick(nothing, window.log, step, _properties(window, stats, ()))
     return stats
 
 
@@ -157,14 +154,15 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
         records = with_found_keys(pipeline, records, raw, condition)
     if not pipeline.traits.comes_in_order:
         records = with_refusals(pipeline, records, condition, known_through(pipeline, window.mark.tick))
+    in_order = _order(pipeline, records, window, expected)
+    if _fits_here(pipeline, window) and (ordered_here := _commit_here(in_order, window)) is not None:
+        return ordered_here
     with ExitStack() as held:
-        persisted = hold(held, _order(pipeline, records, window, expected))
+        persisted = hold(held, in_order)
         ordered = _completed(pipeline, spark, persisted, window, held)
         measured = measure_events if pipeline.traits.hands_out_events else measure
         stats = _never_back(measured(ordered), window.mark)
-        if stats.incomplete is not None:
-            short = stats.incomplete
-            raise TransactionIncomplete(short.transaction_id, short.expected, short.seen)
+        _require_whole(stats)
         if stats.quarantined:
             unsound = unsound_records(ordered, window.tick)
             commit_tick(unsound, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
@@ -176,6 +174,33 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
     if has_addresses:
         call_waiting(pipeline, raw, _between(raw, window))
     return stats
+
+
+def _fits_here(pipeline: Pipeline, window: _Window) -> bool:
+    """Whether the records of a window are so few that this process holds them all."""
+    if pipeline.traits.hands_out_events or window.late:
+        return False
+    held_bytes = bytes_since(pipeline.lake.system_table(RAW), window.mark.position_micros)
+    return held_bytes is not None and held_bytes <= MOST_BYTES
+
+
+def _commit_here(in_order: DataFrame, window: _Window) -> LogStats | None:
+    """Commit few changes without a task that writes them; None where some belong in quarantine."""
+    rows = in_order.toArrow()
+    stats = _never_back(measure_rows(rows), window.mark)
+    if stats.quarantined:
+        return None
+    _require_whole(stats)
+    step = TickStep(window.mark.tick, window.tick)
+    changes = sound_rows(rows, window.tick, window.log.schema().as_arrow())
+    append_tick(changes, window.log, step, _properties(window, stats, ()))
+    return stats
+
+
+def _require_whole(stats: LogStats) -> None:
+    if stats.incomplete is not None:
+        short = stats.incomplete
+        raise TransactionIncomplete(short.transaction_id, short.expected, short.seen)
 
 
 def _read_records(
