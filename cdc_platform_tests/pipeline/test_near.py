@@ -4,18 +4,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 import pytest
 
+from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.lake import RAW
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.slices import Slice
-from cdc_platform.pipeline import near
+from cdc_platform.pipeline import near, order
+from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.read import read_slices
+from cdc_platform.spark.order import LogStats, measure_rows
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, opening
-from cdc_platform_tests.pipelines import run_steps, slice_row, source_of
+from cdc_platform_tests.pipelines import log_rows, quarantined_rows, run_steps, slice_row, source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,12 +27,14 @@ if TYPE_CHECKING:
 NO_SPARK = cast("SparkSession", None)
 
 
-def busy(pipeline: Pipeline, accounts: int = 1) -> Pipeline:
-    """Let each tick of a pipeline bring some accounts, and return it."""
+def busy(pipeline: Pipeline, accounts: int = 1, broken: int = 0) -> Pipeline:
+    """Let each tick of a pipeline bring some accounts, of which some are broken, and return it."""
 
     def answer(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
         moment = slices[0].end_inclusive_micros
         opened = [opening(tick * 100 + number, 10, moment) for number in range(accounts)]
+        for row in opened[:broken]:
+            row["mods"][0]["new_values"] = "no JSON"
         rows = [*opened, *(slice_row(planned, records=accounts) for planned in slices)]
         return [{**row, "tick": tick} for row in rows]
 
@@ -72,6 +78,43 @@ def test_both_ways_of_reading_come_to_the_same(spark: "SparkSession", session_la
     assert raw_rows(by_spark) == raw_rows(here)
     assert len(balances(here)) == 12
     assert balances(by_spark) == balances(here)
+
+
+@pytest.mark.integration
+def test_a_tick_with_an_unsound_record_is_as_spark_has_it(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """What cannot be used goes to quarantine, and the rest to log and tables, whoever read it."""
+    for most_s in (0.0, 15.0):
+        pipeline = busy(bank_pipeline(session_lake), accounts=3, broken=1)
+        pipeline = replace(pipeline, settings=replace(pipeline.settings, read_here_s=most_s))
+        wait(pipeline, 1)
+        read_slices(pipeline, spark)
+        run_steps(pipeline, spark)
+        assert [row["reason"][28:40] for row in quarantined_rows(pipeline)] == ["a mod is not"]
+        assert len(log_rows(pipeline)) == 2
+        assert len(balances(pipeline)) == 2
+
+
+@pytest.mark.integration
+def test_two_runs_cannot_both_order_what_they_hold(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of two runs that ordered the same window fails, and the log has it once."""
+    pipeline = busy(bank_pipeline(session_lake), accounts=2)
+    wait(pipeline, 1)
+    read_slices(pipeline, spark)
+    counting = measure_rows
+
+    def interrupted(rows: pa.Table) -> LogStats:
+        monkeypatch.setattr(order, "measure_rows", counting)
+        order_changes(pipeline, spark)
+        return counting(rows)
+
+    monkeypatch.setattr(order, "measure_rows", interrupted)
+    with pytest.raises(CommitConflict, match=r"Tick 1 of .*change_log was not committed"):
+        order_changes(pipeline, spark)
+    assert [row["ordinal"] for row in log_rows(pipeline)] == [0, 1]
 
 
 @pytest.mark.integration

@@ -9,7 +9,7 @@ from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.order import order_changes
-from cdc_platform.spark.order import SINGLE_TASK_RECORDS, measure, order_records
+from cdc_platform.spark.order import SINGLE_TASK_RECORDS, measure, measure_rows, order_records
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
 from cdc_platform_tests.pipelines import (
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.integration
+
+PATCH = ValueCaptureType.NEW_VALUES
 
 
 def insert(transaction: str, at: int, sequence: int = 0, records: int = 1, mods: int = 1) -> RawRow:
@@ -74,6 +76,26 @@ def test_changes_are_in_commit_order(spark: "SparkSession", expected_records: in
     # Commit timestamp, transaction, record sequence and mod, each padded where it is a number.
     assert f"001800000000000002 a {'0' * 30}10 0000000001" == changes[4]["order_key"]
     assert changes[0]["ordinal"] == 100
+
+
+COUNTED: list[list[RawRow]] = [
+    [],
+    [insert("a", 2, sequence=1, records=2, mods=3), insert("b", 1), insert("a", 2, records=2)],
+    # of two transactions records are missing, and one of another cannot be used
+    [insert("c", 3, records=2), insert("a", 2, records=3), insert("b", 1), {**insert("d", 0), "mods": None}],
+    [
+        data_change(
+            "visits", ModType.UPDATE, ({"id": "1"}, {}), at_micros=START, transaction="p", capture=PATCH
+        )
+    ],
+]
+
+
+@pytest.mark.parametrize("rows", COUNTED, ids=["nothing", "sound", "unsound and incomplete", "patch"])
+def test_few_changes_are_counted_as_many_are(spark: "SparkSession", rows: list[RawRow]) -> None:
+    """It does not matter whether Spark counts a window, or the process that holds all of it."""
+    ordered = order_records(spark.createDataFrame(raw_table(rows)), 100, len(rows))
+    assert measure(ordered) == measure_rows(ordered.toArrow())
 
 
 def test_records_that_came_twice_are_there_once(spark: "SparkSession") -> None:
