@@ -15,9 +15,10 @@ from cdc_platform.lake.filters import all_of, between, equals, is_any
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.quarantine import count_quarantined, has_replays
 from cdc_platform.model.changes import ChangeKind
+from cdc_platform.model.names import lake_table_name
 from cdc_platform.model.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
 from cdc_platform.model.row_story import LoggedChange, Step, Story, read_values, tell_story
-from cdc_platform.model.table_options import DELETED, DELETED_AT, ORDER_KEY, without_histories
+from cdc_platform.model.table_options import DELETED, DELETED_AT, ORDER_KEY
 from cdc_platform.model.table_schema import NANOSECONDS
 from cdc_platform.model.timestamps import from_datetime, to_rfc3339
 from cdc_platform.pipeline.copied_row import CopiedRow, find_copied_row
@@ -177,8 +178,8 @@ def _value_columns(pipeline: Pipeline, found: Table, table: str, key: RowKey) ->
 
 def _find_table(pipeline: Pipeline, table: str) -> Table:
     found = pipeline.lake.table(table)
-    known = without_histories(pipeline.lake.table_names())
-    if found is None or found.name()[-1] not in known:
+    known = pipeline.present_tables
+    if found is None or found.name()[-1] not in map(lake_table_name, known):
         names = ", ".join(known) or "none yet; run a tick first"
         raise TableNotFound(f"The lake has no table `{table}` of pipeline `{pipeline.name}`. It has: {names}")
     return found

@@ -9,7 +9,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.lake.lake import Lake
 from cdc_platform.lake.schema_history import load_history
 from cdc_platform.model.evolution import SchemaHistory
-from cdc_platform.model.names import find_clash
+from cdc_platform.model.names import find_clash, lake_table_name
 from cdc_platform.model.table_options import (
     PLAIN,
     TableOptions,
@@ -17,6 +17,7 @@ from cdc_platform.model.table_options import (
     history_schema,
     stored_schema,
     taken_names,
+    without_histories,
 )
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import SourceTraits
@@ -141,6 +142,14 @@ class Pipeline:
         """What a cut names: each table and each history, with the source table whose changes fill it."""
         tables = {table.name: table.name for table in self.tables}
         return tables | {history_name(table.name): table.name for table in self.histories}
+
+    @property
+    def present_tables(self) -> tuple[str, ...]:
+        """The source tables, sorted by name, of which the lake has a table; the source may be down."""
+        names = self.lake.table_names()
+        # The names alone do not tell a history from a source table that is called like one.
+        known = self.schema_history.tables or without_histories(names)
+        return tuple(sorted(table for table in known if lake_table_name(table) in names))
 
     def stored(self, name: str) -> TableSchema:
         """Return the columns that a table or a history has in the lake.

@@ -143,6 +143,22 @@ def test_what_is_not_known_is_said(
         explain_row(bank, name, key)
 
 
+def test_a_table_may_be_called_like_a_history(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """It is a table of the source where the source has it; what is told of a history is that it is none."""
+    columns: Any = ({"id": "INT64"}, {"v": "INT64"})
+    tables = (table("a.b", *columns), table("c", *columns), table("c__history", *columns))
+    pipeline = make_pipeline(session_lake, tables, options={"a.b": TableOptions(history=True)})
+    changes = (
+        data_change(named.name, ModType.INSERT, ({"id": "1"}, {}), at_micros=START, transaction=named.name)
+        for named in tables
+    )
+    feed(pipeline, START, *changes)
+    run_steps(pipeline, spark)
+    assert len(explain_row(pipeline, "c__history", "1").story.steps) == 1
+    with pytest.raises(TableNotFound, match=r"It has: a\.b, c, c__history$"):
+        explain_row(pipeline, "a.b__history", "1")
+
+
 def test_the_commands_find_the_lake(bank: Pipeline, tmp_path: Path) -> None:
     """`explain` and `cuts` print text and JSON, need no Spark, and exit with 1 where something is unknown."""
     attributes = bank_attributes(name=bank.name, lake={"path": bank.settings.lake.path})
