@@ -1,11 +1,11 @@
 """What a table's initial copy has of one row; no Spark."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Context, Decimal
-from math import isnan
+from math import isfinite, isnan
 from typing import Any, Final
 
 from pyiceberg.expressions import BooleanExpression
@@ -46,7 +46,7 @@ def find_copied_row(pipeline: Pipeline, table: str, key: RowKey) -> CopiedRow | 
     if not rows:
         return None
     values = {
-        name: _source_json(value)
+        name: source_json(value)
         for name, value in rows[0].items()
         if name not in {*keys, DELETED, DELETED_AT}
     }
@@ -85,16 +85,34 @@ def _scale(kind: str) -> int:
     return int(kind.removesuffix(")").split(",")[1])
 
 
-def _source_json(value: Any) -> Any:
-    """Return a value as the source's JSON has it."""
+def source_json(value: Any) -> Any:
+    """Return a value as the source's JSON has it, so that equal values are equal in copy and log."""
     if isinstance(value, bool) or value is None:
         return value
-    if isinstance(value, int | Decimal):
-        return f"{value:f}" if isinstance(value, Decimal) else str(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime):
-        return to_rfc3339(from_datetime(value))
-    if isinstance(value, date):
-        return value.isoformat()
-    return [_source_json(one) for one in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [source_json(one) for one in value]
+    return next((write(value) for kind, write in _TEXTS.items() if isinstance(value, kind)), value)
+
+
+def _float_json(value: float) -> float | str:
+    """Return a number, or the text of what JSON has no number for."""
+    if isnan(value):
+        return "NaN"
+    return value if isfinite(value) else f"{'-' if value < 0 else ''}Infinity"
+
+
+def _moment_text(value: datetime) -> str:
+    """Return the text without zeros at the end of its second, as Spanner writes it."""
+    whole, _, fraction = to_rfc3339(from_datetime(value)).removesuffix("Z").partition(".")
+    return f"{whole}.{fraction}".rstrip("0").rstrip(".") + "Z"
+
+
+_TEXTS: Final[Mapping[type, Callable[[Any], Any]]] = {
+    int: str,
+    float: _float_json,
+    Decimal: lambda value: f"{value.normalize(_EXACT):f}",
+    bytes: lambda value: base64.b64encode(value).decode(),
+    # A datetime is a date, too.
+    datetime: _moment_text,
+    date: date.isoformat,
+}

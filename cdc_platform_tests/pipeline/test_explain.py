@@ -1,11 +1,15 @@
 """Provenance: which change set which column, where it came from, and which cut first showed it."""
 
 import json
+import math
 import subprocess
 import sys
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -15,9 +19,11 @@ from cdc_platform.errors import RowNotFound, TableNotFound
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType
 from cdc_platform.model.table_options import TableOptions
+from cdc_platform.pipeline.copy import copy_tables
 from cdc_platform.pipeline.explain import explain_row
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.sources.spanner.snapshot import table_arrow_schema
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import SECOND, feed_tick
 from cdc_platform_tests.pipelines import (
@@ -28,6 +34,7 @@ from cdc_platform_tests.pipelines import (
     feed,
     make_pipeline,
     run_steps,
+    source_of,
 )
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
@@ -157,6 +164,28 @@ def test_a_table_may_be_called_like_a_history(spark: "SparkSession", session_lak
     assert len(explain_row(pipeline, "c__history", "1").story.steps) == 1
     with pytest.raises(TableNotFound, match=r"It has: a\.b, c, c__history$"):
         explain_row(pipeline, "a.b__history", "1")
+
+
+def test_equal_values_set_again_leave_the_copy_their_author(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """A value is the same in copy and log, however either spells it, and the JSON has no word of its own."""
+    values = {"n": "NUMERIC", "at": "TIMESTAMP", "f": "FLOAT64", "fs": "ARRAY<FLOAT64>"}
+    schema = table("t", {"id": "INT64"}, values)
+    pipeline = make_pipeline(session_lake, (schema,), copy_piece_rows=10)
+    at = datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC)
+    copied = {"id": 1, "n": Decimal("1.5"), "at": at, "f": math.nan, "fs": [1.0, math.inf]}
+    rows = [pa.RecordBatch.from_pylist([copied], table_arrow_schema(schema))]
+    source = source_of(pipeline)
+    source.now_micros, source.rows_at = START + SECOND, lambda _table, _micros: iter(rows)
+    copy_tables(pipeline, spark)
+    again: Any = {"n": "1.5", "at": "2024-02-29T01:02:03Z", "f": "NaN", "fs": [1, "Infinity"]}
+    change = data_change("t", ModType.UPDATE, ({"id": "1"}, again), at_micros=START + SECOND, transaction="a")
+    feed(pipeline, START + 2 * SECOND, change)
+    run_steps(pipeline, spark)
+    found = explain_row(pipeline, "t", "1")
+    assert dict.fromkeys(values, 0) == found.story.set_by
+    assert again == json.loads(json.dumps(found.to_dict(), allow_nan=False))["copied_values"]
 
 
 def test_the_commands_find_the_lake(bank: Pipeline, tmp_path: Path) -> None:
