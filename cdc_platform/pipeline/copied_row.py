@@ -1,7 +1,7 @@
 """What a table's initial copy has of one row; no Spark."""
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Context, Decimal
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.literals import FloatLiteral
+from pyiceberg.schema import Schema
 
 from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.filters import all_of, equals
@@ -29,28 +30,53 @@ class CopiedRow:
     values: Mapping[str, Any]
 
 
-def find_copied_row(pipeline: Pipeline, table: str, key: RowKey) -> CopiedRow | None:
-    """Return what the complete initial copy of a table has of a key; None where it has none, or was none."""
+def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> CopiedRow | None:
+    """Return what the complete initial copy of a table has of a key; None where it has none, or was none.
+
+    Args:
+        pipeline: the pipeline.
+        table: source table.
+        keys: the key in each way that its columns' types have spelled it.
+    """
     plan, found = load_plans(pipeline.lake).get(table), pipeline.lake.table(table)
     if plan is None or found is None:
         return None
     progress = read_progress(found, plan)
     if progress.head is None or progress.head.schema_id is None or not progress.is_complete:
         return None
-    keys = {column.name for column in key.columns}
-    if not keys <= set(found.schemas()[progress.head.schema_id].column_names):
+    copied = found.schemas()[progress.head.schema_id]
+    key = next((key for key in keys if _is_typed(key, copied)), None)
+    if key is None:
         # The table was made anew with another key since.
         return None
-    scan = found.scan(_is_key(key), snapshot_id=progress.head.snapshot_id)
-    rows = scan.to_arrow().to_pylist()
+    names = {column.name for column in key.columns}
+    snapshot_id = progress.head.snapshot_id
+    if key == keys[0]:
+        rows = found.scan(_is_key(key), snapshot_id=snapshot_id).to_arrow().to_pylist()
+    else:
+        # Another column bears the name now, whose type a filter would have to have.
+        every = found.scan(snapshot_id=snapshot_id).to_arrow_batch_reader()
+        rows = [row for batch in every for row in batch.to_pylist() if _has_key(row, key)]
     if not rows:
         return None
     values = {
         name: source_json(value)
         for name, value in rows[0].items()
-        if name not in {*keys, DELETED, DELETED_AT}
+        if name not in {*names, DELETED, DELETED_AT}
     }
     return CopiedRow(plan.position_micros, values)
+
+
+def _is_typed(key: RowKey, copied: Schema) -> bool:
+    """Whether the columns of a key are those of a copy, of the same types."""
+    types = {field.name: str(field.field_type) for field in copied.fields}
+    kinds = {column.name: column.kind for column in key.columns}
+    return all(types.get(name) == kind.replace(NANOSECOND_TEXT, "string") for name, kind in kinds.items())
+
+
+def _has_key(row: Mapping[str, Any], key: RowKey) -> bool:
+    pairs = zip(key.columns, key.values, strict=True)
+    return all(source_json(row[column.name]) == value for column, value in pairs)
 
 
 def _is_key(key: RowKey) -> BooleanExpression:

@@ -22,6 +22,7 @@ from cdc_platform.model.table_options import DELETED, DELETED_AT, ORDER_KEY
 from cdc_platform.model.table_schema import NANOSECONDS
 from cdc_platform.model.timestamps import from_datetime, to_rfc3339
 from cdc_platform.pipeline.copied_row import CopiedRow, find_copied_row
+from cdc_platform.pipeline.former_keys import former_keys
 from cdc_platform.pipeline.pipeline import Pipeline
 
 PRIMARY_KEY: Final = "primary key"
@@ -102,15 +103,16 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
     """
     found = _find_table(pipeline, table)
     key = parse_key(table, _key_columns(pipeline, found, table), key_text)
+    keys = (key, *_former_keys(pipeline, table, key))
     log = pipeline.lake.system_table(LOG)
     begun_micros = _begun_micros(pipeline, table)
     changes = [
         change
-        for change in _read_changes(log, table, _find_ordinals(log, table, key), _order(pipeline, table))
+        for change in _read_changes(log, table, _find_ordinals(log, table, keys), _order(pipeline, table))
         if change.commit_micros >= begun_micros
     ]
     changes = _in_order(pipeline, changes)
-    copied = find_copied_row(pipeline, table, key)
+    copied = find_copied_row(pipeline, table, keys)
     if copied is not None and copied.position_micros < begun_micros:
         copied = None
     if copied is not None:
@@ -185,18 +187,27 @@ def _find_table(pipeline: Pipeline, table: str) -> Table:
     return found
 
 
-def _find_ordinals(log: Table, table: str, key: RowKey) -> set[int]:
+def _former_keys(pipeline: Pipeline, table: str, key: RowKey) -> tuple[RowKey, ...]:
+    known = pipeline.schema_history.tables.get(table)
+    return former_keys(known, key) if known is not None and known.has_retyped_key else ()
+
+
+def _find_ordinals(log: Table, table: str, keys: Sequence[RowKey]) -> set[int]:
+    """Return the ordinals of the changes of a key, in each way that its columns' types spelled it."""
+    truncates = all_of(equals("table_name", table), equals("change_kind", ChangeKind.TRUNCATE.value))
+    emptied = set(log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist())
+    return emptied.union(*(_find_spelled(log, table, key) for key in keys))
+
+
+def _find_spelled(log: Table, table: str, key: RowKey) -> set[int]:
     """Return the ordinals of a key's changes: as the source spells keys, else however this one is spelled."""
     of_table = equals("table_name", table)
     likely = all_of(of_table, is_any("keys", key.spellings()))
-    truncates = all_of(of_table, equals("change_kind", ChangeKind.TRUNCATE.value))
-    emptied = set(log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist())
     found = log.scan(likely, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist()
     if found:
-        return set(found) | emptied
+        return set(found)
     every = log.scan(of_table, selected_fields=("ordinal", "keys")).to_arrow_batch_reader()
-    same = {row["ordinal"] for batch in every for row in batch.to_pylist() if key.is_same(row["keys"])}
-    return same | emptied
+    return {row["ordinal"] for batch in every for row in batch.to_pylist() if key.is_same(row["keys"])}
 
 
 def _order(pipeline: Pipeline, table: str) -> str:

@@ -17,7 +17,8 @@ from cdc_platform.cli import main
 from cdc_platform.commands.explain import describe_explanation
 from cdc_platform.errors import RowNotFound, TableNotFound
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ModType
+from cdc_platform.model.looks import Look
+from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.model.table_options import TableOptions
 from cdc_platform.pipeline.copy import copy_tables
 from cdc_platform.pipeline.explain import explain_row
@@ -33,6 +34,7 @@ from cdc_platform_tests.pipelines import (
     data_change,
     feed,
     make_pipeline,
+    rows_of,
     run_steps,
     source_of,
 )
@@ -186,6 +188,34 @@ def test_equal_values_set_again_leave_the_copy_their_author(
     found = explain_row(pipeline, "t", "1")
     assert dict.fromkeys(values, 0) == found.story.set_by
     assert again == json.loads(json.dumps(found.to_dict(), allow_nan=False))["copied_values"]
+
+
+def test_a_story_goes_on_across_another_type_of_the_key(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """The initial copy and the changes of before are told, under the key as it is spelled now."""
+    old, new = (table("t", {"id": code}, {"v": "STRING(9)"}) for code in ("STRING(9)", "BYTES(9)"))
+    pipeline = make_pipeline(session_lake, (old,), copy_piece_rows=10)
+    rows = [pa.RecordBatch.from_pylist([{"id": "k", "v": "copied"}], table_arrow_schema(old))]
+    source = source_of(pipeline)
+    source.now_micros, source.rows_at = START + SECOND, lambda _table, _micros: iter(rows)
+    later = START + 2 * SECOND
+    source.look_at = lambda micros: Look(micros, (old if micros < later else new,), {}, {})
+    copy_tables(pipeline, spark)
+    for until, schema, key in ((later - 1, old, "k"), (later + SECOND, new, "aw==")):
+        mod: Any = ({"id": key}, {"v": f"by {key}"})
+        change = data_change(
+            "t", ModType.UPDATE, mod, at_micros=until, transaction=key, schema=schema,
+            capture=ValueCaptureType.NEW_ROW,
+        )  # fmt: skip
+        feed(pipeline, until, change)
+        run_steps(pipeline, spark)
+    assert [row["id"] for row in rows_of(pipeline, "t")] == [b"k"]
+    found = explain_row(pipeline, "t", "aw==")
+    assert found.copied is not None
+    assert dict(found.copied.values) == {"v": "copied"}
+    assert [step.change.transaction_id for step in found.story.steps] == ["k", "aw=="]
+    assert [step.columns[0].before for step in found.story.steps] == ["copied", "by k"]
 
 
 def test_the_commands_find_the_lake(bank: Pipeline, tmp_path: Path) -> None:
