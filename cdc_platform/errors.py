@@ -19,6 +19,7 @@
     + PartitionModeUnsupported  the change stream uses MUTABLE_KEY_RANGE
     + RetentionExpired          the start lies before the change stream's retention
     + CopyExpired               the version of the source that a copy reads is gone
+    + KeyUnfit                  a key of the source would not stay itself in the lake
     + PartitionBoundsInvalid    the read began outside the partition's life
     + RecordUnreadable          a record has not the shape that the source documents
     + QueryRefused              the source refuses a query as it is written
@@ -134,6 +135,10 @@ class RetentionExpired(SourceError):
 
 class CopyExpired(SourceError):
     """The version of the source that a copy was reading is gone: the copy has to begin anew."""
+
+
+class KeyUnfit(SourceError):
+    """A key of the source has more digits than its column in the lake: two rows could become one."""
 
 
 class PartitionBoundsInvalid(SourceError):

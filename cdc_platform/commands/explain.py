@@ -1,6 +1,7 @@
 """`cdc-platform explain`: how a row came to be."""
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,12 +18,29 @@ WIDEST: Final = 60
 """Values that are longer do not move what stands behind the others."""
 
 
+_NUMBER: Final = re.compile(r"-(\.?\d|Infinity$)", re.ASCII)
+"""How a negative number begins, and no option."""
+
+
+class _CommandOfKey(click.Command):
+    """A command whose last argument is a key, which may be a negative number."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take negative numbers for arguments, and whatever else begins with a dash for an option."""
+        end = args.index("--") if "--" in args else len(args)
+        numbers = [text for text in args[:end] if _NUMBER.match(text)]
+        others = [text for text in args[:end] if text not in numbers]
+        return super().parse_args(ctx, [*others, "--", *numbers, *args[end + 1 :]])
+
+
 @click.command(
+    cls=_CommandOfKey,
     epilog=examples(
         "explain examples/my_bank/defs.yaml accounts 42",
+        "explain examples/my_bank/defs.yaml accounts -5",
         "explain examples/my_bank/defs.yaml orders '[\"eu\", 7]'",
         'explain examples/my_bank/defs.yaml orders \'{"region": "eu", "order_id": 7}\' --json',
-    )
+    ),
 )
 @DEFS
 @click.argument("table")
@@ -38,8 +56,11 @@ def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -
     initial copy, the story begins with what that had of the row.
 
     KEY is the value itself where the primary key has one column; else a JSON object of its columns, or a
-    JSON array in the order of the key. It reads the lake only: no Spark is started, and the source may be
-    down. The exit code is 1 where the table or the row is not known.
+    JSON array in the order of the key. One that begins with a dash and is no negative number comes last,
+    after `--`.
+
+    It reads the lake only: no Spark is started, and the source may be down. The exit code is 1 where the
+    table or the row is not known.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.pipeline.explain import explain_row

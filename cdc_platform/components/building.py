@@ -20,7 +20,7 @@ from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
 from cdc_platform.checks.invariants import build_checks, proofs, tick_checks
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError, PipelineNotFound
-from cdc_platform.model.table_options import PLAIN, without_histories
+from cdc_platform.model.table_options import PLAIN
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.resources import run_resource
@@ -116,4 +116,4 @@ def _known_tables(pipeline: Pipeline) -> tuple[str, ...]:
         pipeline.lake.require()
     except PipelineNotFound:
         return ()
-    return without_histories(pipeline.lake.table_names())
+    return pipeline.present_tables

@@ -22,7 +22,18 @@ class TickStep:
     committed: int
 
 
-CONFLICT_SIGNS = ("ValidationException", "Found conflicting files", "CommitFailedException")
+CONFLICT_SIGNS = (
+    "CommitFailedException",
+    # Iceberg's ValidationException tells of much else, too, such as of a name that no column can have.
+    "Found conflicting ",
+    "Found new conflicting ",
+    "Found concurrently added ",
+    "Cannot commit, ",
+    "Cannot determine history between ",
+    "Missing required files to delete",
+    "not an ancestor of ",
+)
+"""What Iceberg says where another commit was first."""
 
 
 def commit_tick(

@@ -6,6 +6,7 @@ from functools import reduce
 from typing import Final
 
 from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
+from cdc_platform.model.names import is_reserved_column
 from cdc_platform.model.timestamps import to_rfc3339
 
 
@@ -89,8 +90,16 @@ def describe_findings(history: SchemaHistory) -> tuple[str, ...]:
 
 def _table_findings(table: ColumnHistory) -> Iterable[str]:
     if table.unwatched and table.is_watched:
-        names = ", ".join(table.unwatched)
-        yield f"`{table.name}`: columns that the change stream does not watch are not in the lake: {names}."
+        reserved = [name for name in table.unwatched if is_reserved_column(name)]
+        others = [name for name in table.unwatched if name not in reserved]
+        told = f"`{table.name}`: columns"
+        if others:
+            yield f"{told} that the change stream does not watch are not in the lake: {', '.join(others)}."
+        if reserved:
+            yield (
+                f"{told} whose names no table of the lake can have are in the change log only; rename them "
+                f"at the source, and they are in the table: {', '.join(reserved)}."
+            )
     if table.has_gap:
         yield f"`{table.name}` was not watched for a while: what changed meanwhile is missing."
     for version in table.live_versions:

@@ -1,8 +1,9 @@
 """What the source says of its schema, now and at moments of the past."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from cdc_platform.model.names import is_reserved_column
 from cdc_platform.model.table_schema import TableSchema
 
 
@@ -21,6 +22,24 @@ class Look:
     options: Mapping[str, str]
     is_exact: bool = True
     watches_all: bool = True
+
+
+def storable(look: Look) -> Look:
+    """Return the look with the columns that no lake can have among those that are not watched."""
+    unwatched = {name: tuple(names) for name, names in look.unwatched.items()}
+    for table in look.tables:
+        kept = storable_columns(table).columns
+        if left_out := {column.name for column in table.columns if column not in kept}:
+            unwatched[table.name] = tuple(sorted({*unwatched.get(table.name, ()), *left_out}))
+    return replace(look, tables=tuple(map(storable_columns, look.tables)), unwatched=unwatched)
+
+
+def storable_columns(table: TableSchema) -> TableSchema:
+    """Return the table without the columns outside its key that no lake can have."""
+    kept = (
+        column for column in table.columns if column.is_primary_key or not is_reserved_column(column.name)
+    )
+    return replace(table, columns=tuple(kept))
 
 
 @dataclass

@@ -13,6 +13,20 @@ ROOT_TOKEN: Final = ""
 ROOT_KEY: Final = "root"
 """Partition key of that query."""
 
+RESERVED_COLUMNS: Final = frozenset(
+    {
+        # Columns that Iceberg gives every table: one of the same name cannot be made or read.
+        *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
+        # Columns that changes, patches and histories have on their way, beside those of their table.
+        *("__kind", "__ordinal", "__key_text", "__row", "__committed", "__transaction"),
+        *("__action", "__newest", "__born", "__row_event", "__more", "__is_back", "__back", "__unseen"),
+        *("__closed_at", "__gone", "__epoch", "__since", "__is_last", "__oldest", "__ended"),
+    }
+)
+"""Names, in lower case, that no column of a source table can have in the lake."""
+FLAG_PREFIX: Final = "__names_"
+"""Begins the names of the flags that tell which columns a change names."""
+
 _MOST_CHARACTERS: Final = 200
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]")
@@ -71,6 +85,11 @@ def find_clash(source_tables: Iterable[str]) -> tuple[str, str] | None:
         if other != name:
             return other, name
     return None
+
+
+def is_reserved_column(name: str) -> bool:
+    """Whether no column of a source table can have the name in the lake, which takes no notice of case."""
+    return name.lower() in RESERVED_COLUMNS or name.lower().startswith(FLAG_PREFIX)
 
 
 def quote_spanner(identifier: str) -> str:

@@ -1,15 +1,16 @@
 """What a table's initial copy has of one row; no Spark."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Context, Decimal
-from math import isnan
+from math import isfinite, isnan
 from typing import Any, Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.literals import FloatLiteral
+from pyiceberg.schema import Schema
 
 from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.filters import all_of, equals
@@ -29,28 +30,53 @@ class CopiedRow:
     values: Mapping[str, Any]
 
 
-def find_copied_row(pipeline: Pipeline, table: str, key: RowKey) -> CopiedRow | None:
-    """Return what the complete initial copy of a table has of a key; None where it has none, or was none."""
+def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> CopiedRow | None:
+    """Return what the complete initial copy of a table has of a key; None where it has none, or was none.
+
+    Args:
+        pipeline: the pipeline.
+        table: source table.
+        keys: the key in each way that its columns' types have spelled it.
+    """
     plan, found = load_plans(pipeline.lake).get(table), pipeline.lake.table(table)
     if plan is None or found is None:
         return None
     progress = read_progress(found, plan)
     if progress.head is None or progress.head.schema_id is None or not progress.is_complete:
         return None
-    keys = {column.name for column in key.columns}
-    if not keys <= set(found.schemas()[progress.head.schema_id].column_names):
+    copied = found.schemas()[progress.head.schema_id]
+    key = next((key for key in keys if _is_typed(key, copied)), None)
+    if key is None:
         # The table was made anew with another key since.
         return None
-    scan = found.scan(_is_key(key), snapshot_id=progress.head.snapshot_id)
-    rows = scan.to_arrow().to_pylist()
+    names = {column.name for column in key.columns}
+    snapshot_id = progress.head.snapshot_id
+    if key == keys[0]:
+        rows = found.scan(_is_key(key), snapshot_id=snapshot_id).to_arrow().to_pylist()
+    else:
+        # Another column bears the name now, whose type a filter would have to have.
+        every = found.scan(snapshot_id=snapshot_id).to_arrow_batch_reader()
+        rows = [row for batch in every for row in batch.to_pylist() if _has_key(row, key)]
     if not rows:
         return None
     values = {
-        name: _source_json(value)
+        name: source_json(value)
         for name, value in rows[0].items()
-        if name not in {*keys, DELETED, DELETED_AT}
+        if name not in {*names, DELETED, DELETED_AT}
     }
     return CopiedRow(plan.position_micros, values)
+
+
+def _is_typed(key: RowKey, copied: Schema) -> bool:
+    """Whether the columns of a key are those of a copy, of the same types."""
+    types = {field.name: str(field.field_type) for field in copied.fields}
+    kinds = {column.name: column.kind for column in key.columns}
+    return all(types.get(name) == kind.replace(NANOSECOND_TEXT, "string") for name, kind in kinds.items())
+
+
+def _has_key(row: Mapping[str, Any], key: RowKey) -> bool:
+    pairs = zip(key.columns, key.values, strict=True)
+    return all(source_json(row[column.name]) == value for column, value in pairs)
 
 
 def _is_key(key: RowKey) -> BooleanExpression:
@@ -85,16 +111,34 @@ def _scale(kind: str) -> int:
     return int(kind.removesuffix(")").split(",")[1])
 
 
-def _source_json(value: Any) -> Any:
-    """Return a value as the source's JSON has it."""
+def source_json(value: Any) -> Any:
+    """Return a value as the source's JSON has it, so that equal values are equal in copy and log."""
     if isinstance(value, bool) or value is None:
         return value
-    if isinstance(value, int | Decimal):
-        return f"{value:f}" if isinstance(value, Decimal) else str(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime):
-        return to_rfc3339(from_datetime(value))
-    if isinstance(value, date):
-        return value.isoformat()
-    return [_source_json(one) for one in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [source_json(one) for one in value]
+    return next((write(value) for kind, write in _TEXTS.items() if isinstance(value, kind)), value)
+
+
+def _float_json(value: float) -> float | str:
+    """Return a number, or the text of what JSON has no number for."""
+    if isnan(value):
+        return "NaN"
+    return value if isfinite(value) else f"{'-' if value < 0 else ''}Infinity"
+
+
+def _moment_text(value: datetime) -> str:
+    """Return the text without zeros at the end of its second, as Spanner writes it."""
+    whole, _, fraction = to_rfc3339(from_datetime(value)).removesuffix("Z").partition(".")
+    return f"{whole}.{fraction}".rstrip("0").rstrip(".") + "Z"
+
+
+_TEXTS: Final[Mapping[type, Callable[[Any], Any]]] = {
+    int: str,
+    float: _float_json,
+    Decimal: lambda value: f"{value.normalize(_EXACT):f}",
+    bytes: lambda value: base64.b64encode(value).decode(),
+    # A datetime is a date, too.
+    datetime: _moment_text,
+    date: date.isoformat,
+}

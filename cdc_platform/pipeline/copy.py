@@ -204,7 +204,7 @@ def _make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, C
     position_micros = pipeline.source.clock_micros() - 1
 
     planner = pipeline.copy_source.plan_copies(position_micros)
-    tables = [table for table in pipeline.source.look(position_micros).tables if table.name in names]
+    tables = [table for table in pipeline.look(position_micros).tables if table.name in names]
 
     def plan(table: TableSchema) -> CopyPlan | SourceError:
         try:

@@ -19,6 +19,7 @@ from cdc_platform.lake.schema_history import append_events, at_mark, load_histor
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.looks import PastLooks
+from cdc_platform.model.names import is_reserved_column
 from cdc_platform.model.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.model.schema_events import SchemaEvent
 from cdc_platform.model.schema_policy import SchemaPolicy
@@ -90,11 +91,11 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
         SourceError: the source does not tell its schema.
     """
     history = pipeline.schema_history
-    look = pipeline.source.look(pipeline.source.clock_micros())
+    look = pipeline.look(pipeline.source.clock_micros())
     return describe_findings(
         reduce(
             SchemaHistory.after,
-            find_events(history, history.tick, {}, look, look_back=PastLooks(pipeline.source.look)),
+            find_events(history, history.tick, {}, look, look_back=PastLooks(pipeline.look)),
             history,
         )
     )
@@ -137,7 +138,7 @@ def _find(
         and is_news(history, found.table, found.columns, is_whole=found.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
-    look = pipeline.source.look(mark.position_micros)
+    look = pipeline.look(mark.position_micros)
     if not widens:
         tables |= {name for name, _ in find_renewed(history, look)}
     kept = {name for name in tables if pipeline.traits.schema_policy_of(name) is not SchemaPolicy.EVOLVE}
@@ -149,7 +150,7 @@ def _find(
     for name in tables & copies.keys():
         told = [*sightings.get(name, ()), copies[name]]
         sightings[name] = sorted(told, key=lambda sighting: sighting.micros)
-    look_back = PastLooks(pipeline.source.look)
+    look_back = PastLooks(pipeline.look)
     return find_events(history, mark.tick, sightings, look, look_back=look_back, widens=widens)
 
 
@@ -190,7 +191,11 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
     columns = parse_column_types(text)
     if table is None or columns is None:
         return None
-    columns = {name: pipeline.source.as_stored(table, name, seen) for name, seen in columns.items()}
+    columns = {
+        name: pipeline.source.as_stored(table, name, seen)
+        for name, seen in columns.items()
+        if seen.is_primary_key or not is_reserved_column(name)
+    }
     is_update = mod_type == "UPDATE" and capture in WHOLE_ROW_UPDATES
     return _Shape(table, columns, is_whole=is_update or mod_type == "INSERT", is_sure=is_update)
 

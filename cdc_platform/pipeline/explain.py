@@ -15,12 +15,14 @@ from cdc_platform.lake.filters import all_of, between, equals, is_any
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.quarantine import count_quarantined, has_replays
 from cdc_platform.model.changes import ChangeKind
+from cdc_platform.model.names import lake_table_name
 from cdc_platform.model.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
 from cdc_platform.model.row_story import LoggedChange, Step, Story, read_values, tell_story
-from cdc_platform.model.table_options import DELETED, DELETED_AT, ORDER_KEY, without_histories
+from cdc_platform.model.table_options import DELETED, DELETED_AT, ORDER_KEY
 from cdc_platform.model.table_schema import NANOSECONDS
 from cdc_platform.model.timestamps import from_datetime, to_rfc3339
 from cdc_platform.pipeline.copied_row import CopiedRow, find_copied_row
+from cdc_platform.pipeline.former_keys import former_keys
 from cdc_platform.pipeline.pipeline import Pipeline
 
 PRIMARY_KEY: Final = "primary key"
@@ -101,15 +103,16 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
     """
     found = _find_table(pipeline, table)
     key = parse_key(table, _key_columns(pipeline, found, table), key_text)
+    keys = (key, *_former_keys(pipeline, table, key))
     log = pipeline.lake.system_table(LOG)
     begun_micros = _begun_micros(pipeline, table)
     changes = [
         change
-        for change in _read_changes(log, table, _find_ordinals(log, table, key), _order(pipeline, table))
+        for change in _read_changes(log, table, _find_ordinals(log, table, keys), _order(pipeline, table))
         if change.commit_micros >= begun_micros
     ]
     changes = _in_order(pipeline, changes)
-    copied = find_copied_row(pipeline, table, key)
+    copied = find_copied_row(pipeline, table, keys)
     if copied is not None and copied.position_micros < begun_micros:
         copied = None
     if copied is not None:
@@ -177,25 +180,34 @@ def _value_columns(pipeline: Pipeline, found: Table, table: str, key: RowKey) ->
 
 def _find_table(pipeline: Pipeline, table: str) -> Table:
     found = pipeline.lake.table(table)
-    known = without_histories(pipeline.lake.table_names())
-    if found is None or found.name()[-1] not in known:
+    known = pipeline.present_tables
+    if found is None or found.name()[-1] not in map(lake_table_name, known):
         names = ", ".join(known) or "none yet; run a tick first"
         raise TableNotFound(f"The lake has no table `{table}` of pipeline `{pipeline.name}`. It has: {names}")
     return found
 
 
-def _find_ordinals(log: Table, table: str, key: RowKey) -> set[int]:
+def _former_keys(pipeline: Pipeline, table: str, key: RowKey) -> tuple[RowKey, ...]:
+    known = pipeline.schema_history.tables.get(table)
+    return former_keys(known, key) if known is not None and known.has_retyped_key else ()
+
+
+def _find_ordinals(log: Table, table: str, keys: Sequence[RowKey]) -> set[int]:
+    """Return the ordinals of the changes of a key, in each way that its columns' types spelled it."""
+    truncates = all_of(equals("table_name", table), equals("change_kind", ChangeKind.TRUNCATE.value))
+    emptied = set(log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist())
+    return emptied.union(*(_find_spelled(log, table, key) for key in keys))
+
+
+def _find_spelled(log: Table, table: str, key: RowKey) -> set[int]:
     """Return the ordinals of a key's changes: as the source spells keys, else however this one is spelled."""
     of_table = equals("table_name", table)
     likely = all_of(of_table, is_any("keys", key.spellings()))
-    truncates = all_of(of_table, equals("change_kind", ChangeKind.TRUNCATE.value))
-    emptied = set(log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist())
     found = log.scan(likely, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist()
     if found:
-        return set(found) | emptied
+        return set(found)
     every = log.scan(of_table, selected_fields=("ordinal", "keys")).to_arrow_batch_reader()
-    same = {row["ordinal"] for batch in every for row in batch.to_pylist() if key.is_same(row["keys"])}
-    return same | emptied
+    return {row["ordinal"] for batch in every for row in batch.to_pylist() if key.is_same(row["keys"])}
 
 
 def _order(pipeline: Pipeline, table: str) -> str:

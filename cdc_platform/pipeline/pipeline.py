@@ -1,6 +1,6 @@
 """A pipeline: its settings, its source and its part of the lake, opened."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -9,7 +9,8 @@ from cdc_platform.errors import SettingError
 from cdc_platform.lake.lake import Lake
 from cdc_platform.lake.schema_history import load_history
 from cdc_platform.model.evolution import SchemaHistory
-from cdc_platform.model.names import find_clash
+from cdc_platform.model.looks import Look, storable, storable_columns
+from cdc_platform.model.names import find_clash, is_reserved_column, lake_table_name
 from cdc_platform.model.table_options import (
     PLAIN,
     TableOptions,
@@ -17,6 +18,7 @@ from cdc_platform.model.table_options import (
     history_schema,
     stored_schema,
     taken_names,
+    without_histories,
 )
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import SourceTraits
@@ -61,7 +63,15 @@ class Pipeline:
     @cached_property
     def watched(self) -> tuple[TableSchema, ...]:
         """All source tables that the change stream watches; asks the source once."""
-        return self.source.describe().tables
+        return tuple(map(storable_columns, self.source.describe().tables))
+
+    def look(self, micros: int) -> Look:
+        """Return the source's schema at a moment, as far as a lake can have it.
+
+        Raises:
+            SourceError: the source does not tell its schema.
+        """
+        return storable(self.source.look(micros))
 
     @cached_property
     def schema_history(self) -> SchemaHistory:
@@ -115,6 +125,8 @@ class Pipeline:
                 f"holds two that differ by case only, which a lake cannot tell apart: {clash[0]!r} and "
                 f"{clash[1]!r}. Name one of them here, and the other in a pipeline of its own.",
             )
+        if self.traits.can_be_compared:
+            _check_keys(watched[name] for name in names)
         # A column that is gone at the source is still there in the lake.
         whole = {name: found.whole_schema for name, found in self.schema_history.tables.items()}
         _check_room({name: self.options(name) for name in options if name in watched}, watched | whole)
@@ -141,6 +153,14 @@ class Pipeline:
         """What a cut names: each table and each history, with the source table whose changes fill it."""
         tables = {table.name: table.name for table in self.tables}
         return tables | {history_name(table.name): table.name for table in self.histories}
+
+    @property
+    def present_tables(self) -> tuple[str, ...]:
+        """The source tables, sorted by name, of which the lake has a table; the source may be down."""
+        names = self.lake.table_names()
+        # The names alone do not tell a history from a source table that is called like one.
+        known = self.schema_history.tables or without_histories(names)
+        return tuple(sorted(table for table in known if lake_table_name(table) in names))
 
     def stored(self, name: str) -> TableSchema:
         """Return the columns that a table or a history has in the lake.
@@ -193,6 +213,17 @@ def _check_room(options: Mapping[str, TableOptions], watched: Mapping[str, Table
                 f"table_options.{name}.history",
                 f"needs the name of another table that the change stream watches: {history_name(name)}",
             )
+
+
+def _check_keys(tables: Iterable[TableSchema]) -> None:
+    for table in tables:
+        for column in table.key_columns:
+            if is_reserved_column(column.name):
+                raise SettingError(
+                    "tables",
+                    f"holds one whose key has a name that no column of a lake can have: `{column.name}` of "
+                    f"`{table.name}`. Name the other tables here, or rename the column at the source",
+                )
 
 
 def open_pipeline(settings: PipelineSettings) -> Pipeline:

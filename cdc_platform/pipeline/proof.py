@@ -88,7 +88,7 @@ def prove_tables(pipeline: Pipeline, cut: Cut) -> tuple[list[Proof], tuple[str, 
         the proofs, and the tables of the cut that the change stream did not watch at that position.
     """
     history = schema_history_at(pipeline, cut.tick)
-    watched = {table.name: table for table in pipeline.source.look(cut.position_micros).tables}
+    watched = {table.name: table for table in pipeline.look(cut.position_micros).tables}
     named = [table for table in pipeline.tables if table.name in cut.tables]
     proofs = [
         prove_table(pipeline, history, table, watched[table.name], cut)

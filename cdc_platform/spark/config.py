@@ -20,6 +20,8 @@ EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExte
 SESSION: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
+    # Values of the source stand as literals in SQL: what looks like a variable in them is text.
+    "spark.sql.variable.substitute": "false",
     "spark.sql.shuffle.partitions": "4",
     # One task does what is little; what takes seconds is worth a task for every core.
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",

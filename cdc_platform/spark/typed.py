@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import ValueUnfit
 from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.names import quote_spark, quote_text
+from cdc_platform.model.names import FLAG_PREFIX, quote_spark, quote_text
 from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.model.table_schema import ColumnType, TableSchema, spark_type
 from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
@@ -66,7 +66,7 @@ PLAIN_WORDS = LogWords.of(CHANGE_STREAM)
 
 def named(column: str) -> str:
     """Return the name of the flag that tells whether a change names a column."""
-    return f"__names_{column}"
+    return f"{FLAG_PREFIX}{column}"
 
 
 def type_changes(

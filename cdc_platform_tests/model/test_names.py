@@ -1,6 +1,7 @@
 """Names: safe, distinct, and quoted so that nothing escapes."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,13 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.names import (
     check_identifier,
     find_clash,
+    is_reserved_column,
     lake_table_name,
     partition_key,
     quote_spanner,
     quote_spark,
 )
+from cdc_platform.spark import fold
 from cdc_platform_tests.strategies import micros, source_table_names
 
 YEAR_1970_MICROS = 0
@@ -23,6 +26,16 @@ YEAR_1970_MICROS = 0
 def test_root_has_a_fixed_key() -> None:
     """The query without a token is called root, whenever the stream began."""
     assert partition_key("", 5) == "root"
+
+
+def test_what_no_table_of_the_lake_can_have_is_known() -> None:
+    """Iceberg's own columns, whatever their case, and every column that changes have on their way."""
+    files = Path(fold.__file__).parent.glob("*.py")
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    ours = {word for text in texts for word in re.findall(r'"(__[a-z_]+)"', text)} - {"__pycache__"}
+    assert set() == {word for word in ours if not is_reserved_column(word)}
+    assert all(map(is_reserved_column, ("_file", "_DELETED", "__names_a")))
+    assert not any(map(is_reserved_column, ("deleted", "__deleted", "_names_a")))
 
 
 def test_partition_key_begins_with_the_start() -> None:

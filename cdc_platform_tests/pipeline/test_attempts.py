@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyiceberg.table.snapshots import Snapshot
+from pyspark.errors import PySparkException
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import ATTEMPT
@@ -50,4 +51,15 @@ def test_a_conflict_of_what_falls_back_is_our_own_error(spark: "SparkSession") -
         return str(spark.sql(f"SELECT raise_error('{CONFLICT_SIGNS[0]}')").collect())
 
     with pytest.raises(CommitConflict, match="nothing was published"):
+        run_attempts(spark, JOBS, believe, fall_back, is_small=True)
+
+
+def test_another_failure_of_iceberg_is_no_conflict(spark: "SparkSession") -> None:
+    """What would fail again is not called another run's doing."""
+
+    def fall_back(_attempt: Attempt, _build: str) -> str:
+        told = "org.apache.iceberg.exceptions.ValidationException: Table column names conflict"
+        return str(spark.sql(f"SELECT raise_error('{told}')").collect())
+
+    with pytest.raises(PySparkException, match="Table column names conflict"):
         run_attempts(spark, JOBS, believe, fall_back, is_small=True)

@@ -13,6 +13,7 @@ from cdc_platform.lake.lake import Lake
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.row_key import KeyColumn, parse_key
 from cdc_platform.pipeline import copied_row
+from cdc_platform.pipeline.copied_row import source_json
 
 VALUES: dict[str, tuple[pa.DataType, list[Any], list[str]]] = {
     "boolean": (pa.bool_(), [True, False], ["true", "false"]),
@@ -57,3 +58,29 @@ def test_a_copied_key_is_found(lake: Lake, name: str) -> None:
 
     assert [[row] for row in range(len(values))] == [find(text) for text in texts]
     assert find('{"id": null}') == [-1]
+
+
+@pytest.mark.parametrize(
+    ("value", "json_value"),
+    [
+        (True, True),
+        (-(2**63), "-9223372036854775808"),
+        (Decimal("1.500000000"), "1.5"),
+        (Decimal("1200.000000000"), "1200"),
+        (Decimal("0E-9"), "0"),
+        (Decimal("-" + "9" * 29 + "." + "9" * 9), f"-{'9' * 29}.{'9' * 9}"),
+        (0.5, 0.5),
+        (nan, "NaN"),
+        (inf, "Infinity"),
+        (-inf, "-Infinity"),
+        (datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC), "2024-02-29T01:02:03Z"),
+        (datetime(2024, 2, 29, 1, 2, 30, 120_000, tzinfo=UTC), "2024-02-29T01:02:30.12Z"),
+        (datetime(1, 1, 1, tzinfo=UTC), "0001-01-01T00:00:00Z"),
+        (date(2024, 2, 29), "2024-02-29"),
+        (b"\x00\xff", "AP8="),
+        ([1.0, inf, None], [1.0, "Infinity", None]),
+    ],
+)
+def test_a_copied_value_is_written_as_the_log_has_it(value: object, json_value: object) -> None:
+    """Numbers and moments are as short as Spanner's, and JSON has a word for each of them."""
+    assert json_value == source_json(value)

@@ -25,6 +25,7 @@ from cdc_platform_tests.pipelines import (
     START,
     feed,
     found_table,
+    log_rows,
     make_pipeline,
     rows_of,
     run_steps,
@@ -235,6 +236,29 @@ def test_tables_come_and_go_without_a_restart(spark: "SparkSession", session_lak
     verdict = check_schema(pipeline, spark, EVERYTHING)
     assert not verdict.passed
     assert (verdict.facts["table_added"], verdict.facts["table_dropped"]) == (2, 1)
+
+
+def test_a_column_that_no_lake_can_have_stops_nothing(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """It is left out and named, and its table goes on like the others; the log has its values."""
+    notes, tags = Source(), Source("tags", {"__ordinal": "STRING"})
+    pipeline = follow(session_lake, notes, tags)
+    for number in (1, 2):
+        notes.write("1", number, ValueCaptureType.NEW_ROW, tuple(notes.columns))
+        tags.write(str(number), number, ValueCaptureType.NEW_ROW, ("__ordinal",))
+        notes.end_step()
+        tags.end_step()
+        notes.alter("add", "_deleted", "STRING")
+    for end in (START, START + STEP):
+        read_until(pipeline, end, notes, tags)
+        run_steps(pipeline, spark)
+    assert rows_of(pipeline, "notes") == [{"id": 1, "a": "v2"}]
+    assert rows_of(pipeline, "tags") == [{"id": 1}, {"id": 2}]
+    assert "_deleted" in log_rows(pipeline)[-2]["new_values"] + log_rows(pipeline)[-1]["new_values"]
+    findings = " ".join(read_status(pipeline).findings)
+    assert "`notes`: columns whose names no table of the lake can have" in findings
+    assert check_fold(pipeline, spark, EVERYTHING).passed
 
 
 def test_what_the_stream_leaves_out_is_said_and_expected(

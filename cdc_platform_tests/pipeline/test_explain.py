@@ -1,11 +1,15 @@
 """Provenance: which change set which column, where it came from, and which cut first showed it."""
 
 import json
+import math
 import subprocess
 import sys
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -13,11 +17,14 @@ from cdc_platform.cli import main
 from cdc_platform.commands.explain import describe_explanation
 from cdc_platform.errors import RowNotFound, TableNotFound
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ModType
+from cdc_platform.model.looks import Look
+from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.model.table_options import TableOptions
+from cdc_platform.pipeline.copy import copy_tables
 from cdc_platform.pipeline.explain import explain_row
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.sources.spanner.snapshot import table_arrow_schema
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import SECOND, feed_tick
 from cdc_platform_tests.pipelines import (
@@ -27,7 +34,9 @@ from cdc_platform_tests.pipelines import (
     data_change,
     feed,
     make_pipeline,
+    rows_of,
     run_steps,
+    source_of,
 )
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
@@ -141,6 +150,72 @@ def test_what_is_not_known_is_said(
     """A wrong table or key is an error that names the right ones."""
     with pytest.raises(error, match=message):
         explain_row(bank, name, key)
+
+
+def test_a_table_may_be_called_like_a_history(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """It is a table of the source where the source has it; what is told of a history is that it is none."""
+    columns: Any = ({"id": "INT64"}, {"v": "INT64"})
+    tables = (table("a.b", *columns), table("c", *columns), table("c__history", *columns))
+    pipeline = make_pipeline(session_lake, tables, options={"a.b": TableOptions(history=True)})
+    changes = (
+        data_change(named.name, ModType.INSERT, ({"id": "1"}, {}), at_micros=START, transaction=named.name)
+        for named in tables
+    )
+    feed(pipeline, START, *changes)
+    run_steps(pipeline, spark)
+    assert len(explain_row(pipeline, "c__history", "1").story.steps) == 1
+    with pytest.raises(TableNotFound, match=r"It has: a\.b, c, c__history$"):
+        explain_row(pipeline, "a.b__history", "1")
+
+
+def test_equal_values_set_again_leave_the_copy_their_author(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """A value is the same in copy and log, however either spells it, and the JSON has no word of its own."""
+    values = {"n": "NUMERIC", "at": "TIMESTAMP", "f": "FLOAT64", "fs": "ARRAY<FLOAT64>"}
+    schema = table("t", {"id": "INT64"}, values)
+    pipeline = make_pipeline(session_lake, (schema,), copy_piece_rows=10)
+    at = datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC)
+    copied = {"id": 1, "n": Decimal("1.5"), "at": at, "f": math.nan, "fs": [1.0, math.inf]}
+    rows = [pa.RecordBatch.from_pylist([copied], table_arrow_schema(schema))]
+    source = source_of(pipeline)
+    source.now_micros, source.rows_at = START + SECOND, lambda _table, _micros: iter(rows)
+    copy_tables(pipeline, spark)
+    again: Any = {"n": "1.5", "at": "2024-02-29T01:02:03Z", "f": "NaN", "fs": [1, "Infinity"]}
+    change = data_change("t", ModType.UPDATE, ({"id": "1"}, again), at_micros=START + SECOND, transaction="a")
+    feed(pipeline, START + 2 * SECOND, change)
+    run_steps(pipeline, spark)
+    found = explain_row(pipeline, "t", "1")
+    assert dict.fromkeys(values, 0) == found.story.set_by
+    assert again == json.loads(json.dumps(found.to_dict(), allow_nan=False))["copied_values"]
+
+
+def test_a_story_goes_on_across_another_type_of_the_key(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """The initial copy and the changes of before are told, under the key as it is spelled now."""
+    old, new = (table("t", {"id": code}, {"v": "STRING(9)"}) for code in ("STRING(9)", "BYTES(9)"))
+    pipeline = make_pipeline(session_lake, (old,), copy_piece_rows=10)
+    rows = [pa.RecordBatch.from_pylist([{"id": "k", "v": "copied"}], table_arrow_schema(old))]
+    source = source_of(pipeline)
+    source.now_micros, source.rows_at = START + SECOND, lambda _table, _micros: iter(rows)
+    later = START + 2 * SECOND
+    source.look_at = lambda micros: Look(micros, (old if micros < later else new,), {}, {})
+    copy_tables(pipeline, spark)
+    for until, schema, key in ((later - 1, old, "k"), (later + SECOND, new, "aw==")):
+        mod: Any = ({"id": key}, {"v": f"by {key}"})
+        change = data_change(
+            "t", ModType.UPDATE, mod, at_micros=until, transaction=key, schema=schema,
+            capture=ValueCaptureType.NEW_ROW,
+        )  # fmt: skip
+        feed(pipeline, until, change)
+        run_steps(pipeline, spark)
+    assert [row["id"] for row in rows_of(pipeline, "t")] == [b"k"]
+    found = explain_row(pipeline, "t", "aw==")
+    assert found.copied is not None
+    assert dict(found.copied.values) == {"v": "copied"}
+    assert [step.change.transaction_id for step in found.story.steps] == ["k", "aw=="]
+    assert [step.columns[0].before for step in found.story.steps] == ["copied", "by k"]
 
 
 def test_the_commands_find_the_lake(bank: Pipeline, tmp_path: Path) -> None:

@@ -38,3 +38,13 @@ def test_tables_that_cannot_be_had_are_refused(tmp_path: Path, names: tuple[str,
     """A table that the stream does not watch, and two that one catalog would take for one, are errors."""
     with pytest.raises(SettingError, match=problem):
         _ = choosing(tmp_path, *names).tables
+
+
+def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
+    """The error names column and table, and the other tables go on once they are named."""
+    tables = (table("odd", {"_pos": "INT64"}, {}), table("plain", {"id": "INT64"}, {}))
+    pipeline = make_pipeline(LakeSettings(str(tmp_path)), tables)
+    with pytest.raises(SettingError, match="`_pos` of `odd`"):
+        _ = pipeline.tables
+    chosen = replace(pipeline, settings=replace(pipeline.settings, tables=("plain",)))
+    assert [found.name for found in chosen.tables] == ["plain"]

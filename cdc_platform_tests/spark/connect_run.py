@@ -9,6 +9,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.names import quote_text
 from cdc_platform.pipeline.maintain import maintain_lake
 from cdc_platform.pipeline.rebuild import rebuild_table
 from cdc_platform.pipeline.tick import run_tick
@@ -32,6 +33,8 @@ def main(lake_path: str, remote: str) -> None:
     lake = LakeSettings(lake_path)
     conf = spark_config(SparkSettings(remote=remote), lake)
     spark = SparkSession.builder.config(map={**conf}).getOrCreate()
+    text = "${env:HOME}"
+    assert spark.sql(f"SELECT {quote_text(text)}").first() == (text,)  # as it stands, in a key as anywhere
     pipeline = make_pipeline(lake, (ACCOUNTS, TRANSFERS), name="connect")
     for number in (1, 2):
         feed_tick(pipeline, number)

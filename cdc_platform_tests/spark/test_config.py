@@ -40,6 +40,7 @@ def test_a_remote_session_is_told_only_what_a_client_may_set(tmp_path: Path) -> 
     assert conf["spark.remote"] == "sc://spark:15002"
     assert conf["spark.sql.shuffle.partitions"] == "64"
     assert conf["spark.sql.session.timeZone"] == "UTC"
+    assert conf["spark.sql.variable.substitute"] == "false"
     assert {
         name for name in conf if name.startswith(("spark.jars", "spark.driver", "spark.sql.catalog"))
     } == set()

@@ -32,7 +32,7 @@ def server(spark: "SparkSession") -> str:
 
 @pytest.mark.integration
 def test_ticks_run_on_a_connect_server(server: str, session_lake: LakeSettings) -> None:
-    """Reading, ordering, merging, publishing, rebuilding and maintenance use nothing that Connect lacks."""
+    """All steps of ticks and maintenance use nothing that Connect lacks, and settings of a session count."""
     command = [sys.executable, "-m", "cdc_platform_tests.spark.connect_run", session_lake.path, server]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stderr[-5000:]

@@ -76,6 +76,15 @@ def test_born_keys_are_appended_and_existing_ones_merged(
     ]
 
 
+def test_a_key_that_looks_like_a_variable_is_text(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Spark puts nothing in its place, so that the merge finds the row."""
+    feeder = Feeder(spark, session_lake, table("t", {"id": "STRING(MAX)"}, {"v": "STRING(9)"}))
+    feeder.merge((ModType.INSERT, ({"id": "${spark.app.name}"}, {"v": "one"})))
+    outcome = feeder.merge((ModType.UPDATE, ({"id": "${spark.app.name}"}, {"v": "two"})))
+    assert (outcome.updated, outcome.fell_back) == (1, False)
+    assert feeder.rows() == [{"id": "${spark.app.name}", "v": "two"}]
+
+
 def test_a_merge_deletes_by_vectors_and_rewrites_nothing(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:

@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Final
 
 from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.names import is_reserved_column
 from cdc_platform.model.schema_policy import SchemaPolicy
 
 EVENT_ID: Final = "_event_id"
@@ -13,12 +14,11 @@ EVENT_ID: Final = "_event_id"
 ROW_HASH: Final = "_row_hash"
 """Key of a table without one whose rows are known by their values."""
 
-RESERVED: Final = frozenset(
+_TAKEN: Final = frozenset(
     {
-        *(EVENT_ID, ROW_HASH),
-        # Columns that Iceberg and Spark give every table; a column of the same name cannot be read.
-        *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_metadata", "_row_id"),
-        *("_last_updated_sequence_number", "_change_type", "_change_ordinal", "_commit_snapshot_id"),
+        *(EVENT_ID, ROW_HASH, "_metadata"),
+        # Columns of the views in which Spark shows a table's changes.
+        *("_change_type", "_change_ordinal", "_commit_snapshot_id"),
     },
 )
 _OWN: Final = "__"
@@ -49,7 +49,7 @@ def lake_names(names: Collection[str], keys: Collection[str], policy: SchemaPoli
 
 def _is_taken(name: str) -> bool:
     """Whether no column of the lake can have such a name."""
-    return not name or name.lower() in RESERVED or name.startswith(_OWN)
+    return not name or name.startswith(_OWN) or name.lower() in _TAKEN or is_reserved_column(name)
 
 
 def _with_digest(name: str) -> str:

@@ -1,5 +1,6 @@
 """Which stream of Datastream is asked for its state, and how patiently."""
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -38,8 +39,8 @@ class StreamSettings:
             problem = f"must look like localhost:9020, without a scheme, but is: {host!r}"
             raise SettingError("datastream_host", problem)
         for name in _POSITIVE:
-            if getattr(self, name) <= 0:
-                raise SettingError(name, f"must be positive, but is: {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise SettingError(name, f"must be positive and finite, but is: {getattr(self, name)}")
 
     @property
     def title(self) -> str:

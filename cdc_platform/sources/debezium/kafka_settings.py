@@ -1,5 +1,6 @@
 """Settings of topics of Kafka, and what the two clients that read them are told."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -62,9 +63,10 @@ class KafkaInput:
         if self.most_messages < 1:
             problem = f"must be at least 1, but is: {self.most_messages}"
             raise SettingError("input.kafka.most_messages", problem)
-        if self.transaction_patience_s <= 0:
-            problem = f"must be above 0, but is: {self.transaction_patience_s}"
-            raise SettingError("input.kafka.transaction_patience_s", problem)
+        for name in ("transaction_patience_s", "timeout_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                problem = f"must be above 0 and finite, but is: {getattr(self, name)}"
+                raise SettingError(f"input.kafka.{name}", problem)
         taken = sorted(OURS & self.options.keys())
         if taken:
             raise SettingError(f"input.kafka.options.{taken[0]}", "is the platform's own; leave it out")

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from cdc_platform.model.keyless import keyless_columns
+from cdc_platform.model.names import is_reserved_column
 from cdc_platform.model.table_schema import ColumnType, spark_type
 from cdc_platform.sources.debezium.encodings import (
     Encoding,
@@ -107,7 +108,7 @@ class Planner:
         told = {item["field"]: item for item in (*(event.key_fields or ()), *(event.fields or ()))}
         ignored = self.settings.ignored_columns.get(table, ())
         names = [name for name in (*keys, *(told or row)) if name not in ignored]
-        _check_cases(table, names)
+        _check_names(table, names)
         plans = {name: self._column(event, table, name, told.get(name)) for name in dict.fromkeys(names)}
         if not keys:
             return TablePlan(keys, plans, _keyless_types(plans.values()))
@@ -181,14 +182,19 @@ def _encoding(
     )
 
 
-def _check_cases(table: str, names: Sequence[str]) -> None:
-    """Refuse columns that only differ in case, which are one column to the lake.
+def _check_names(table: str, names: Sequence[str]) -> None:
+    """Refuse columns that only differ in case, which are one column to the lake, and what it cannot have.
 
     Raises:
         Unreadable: there are such columns.
     """
     seen: dict[str, str] = {}
     for name in names:
+        if is_reserved_column(name):
+            raise Unreadable(
+                f"No column of a lake can have the name of the column `{name}` of `{table}`. Name it in "
+                "`ignored_columns`, or rename it at the source."
+            )
         other = seen.setdefault(name.lower(), name)
         if other != name:
             raise Unreadable(

@@ -1,6 +1,7 @@
 """Settings of a Debezium stream, and their JSON form for Spark's workers."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -96,8 +97,9 @@ class EngineInput:
     keep_spool_s: float = 86_400.0
 
     def __post_init__(self) -> None:
-        if self.keep_spool_s < 0:
-            raise SettingError("input.engine.keep_spool_s", f"is below 0: {self.keep_spool_s}")
+        if not 0 <= self.keep_spool_s < math.inf:
+            problem = f"must be 0 or more and finite, but is: {self.keep_spool_s}"
+            raise SettingError("input.engine.keep_spool_s", problem)
 
     def engine_settings(self) -> EngineSettings:
         """Return what the engine is told."""

@@ -1,8 +1,9 @@
 """Values of ordinary query results as Arrow columns of the types that the lake's tables have."""
 
 import json
+import re
 from base64 import b64decode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final
@@ -13,6 +14,9 @@ from cdc_platform.model.schemas import TIMESTAMP
 from cdc_platform.model.table_schema import ARRAY, NANOSECONDS, PG_JSONB, PG_NUMERIC, ColumnType
 from cdc_platform.model.timestamps import from_rfc3339, to_nanosecond_text
 from cdc_platform.sources.spanner.wire import boolean, is_null, items, number, plain_value, required_text
+
+_BEYOND_MICROS: Final = re.compile(r"\.\d{6}\d*[1-9]")
+"""What a timestamp has that loses something as microseconds."""
 
 Reader = tuple[pa.DataType, Callable[[bytes], Any]]
 
@@ -52,6 +56,12 @@ def arrow_type(column_type: ColumnType) -> pa.DataType:
 def to_arrow(column_type: ColumnType, values: Sequence[bytes]) -> pa.Array:
     """Return the values of one column, which are protobuf values in bytes, as an Arrow array."""
     return pa.array(_decoded(column_type, values), arrow_type(column_type))
+
+
+def find_unfit_moment(values: Iterable[bytes]) -> str | None:
+    """Return the first timestamp of a column that `to_arrow` would cut off; None where there is none."""
+    texts = (required_text(value) for value in values if not is_null(value))
+    return next((text for text in texts if _BEYOND_MICROS.search(text)), None)
 
 
 def _decoded(column_type: ColumnType, values: Sequence[bytes]) -> list[Any]:

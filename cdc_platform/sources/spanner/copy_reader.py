@@ -6,10 +6,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.errors import CopyExpired, RetentionExpired, SourceError, SourceNotFound, SourceUnreachable
-from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.errors import (
+    CopyExpired,
+    KeyUnfit,
+    RetentionExpired,
+    SourceError,
+    SourceNotFound,
+    SourceUnreachable,
+)
+from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.sources.spanner.chunks import RowAssembler
 from cdc_platform.sources.spanner.client import SpannerClient
+from cdc_platform.sources.spanner.columns import find_unfit_moment
 from cdc_platform.sources.spanner.copy_pieces import Piece, piece_request
 from cdc_platform.sources.spanner.snapshot import ROWS_PER_BATCH, rows_to_batch
 
@@ -80,6 +88,7 @@ def read_piece(client: SpannerClient, table: TableSchema, piece: Piece) -> Itera
 
     Raises:
         CopyExpired: The source no longer keeps the version that the copy reads, or its partition tokens.
+        KeyUnfit: A key is a timestamp that would be cut off.
         SourceError: The read failed otherwise; with `SourceUnreachable` the piece may be read again.
     """
     attempts, held = client.attempts(), _Rows()
@@ -87,6 +96,7 @@ def read_piece(client: SpannerClient, table: TableSchema, piece: Piece) -> Itera
         before = held.token
         try:
             for rows in _read_on(client, piece, held):
+                _check_keys(table, rows)
                 yield rows_to_batch(table, rows)
         except SourceError as error:
             failure = _translated(error, piece)
@@ -98,6 +108,21 @@ def read_piece(client: SpannerClient, table: TableSchema, piece: Piece) -> Itera
             attempts.failed(failure)
         else:
             return
+
+
+def _check_keys(table: TableSchema, rows: list[list[bytes]]) -> None:
+    for place, column in enumerate(table.columns):
+        if not column.is_primary_key or spark_type(column.type) != "timestamp":
+            continue
+        unfit = find_unfit_moment(row[place] for row in rows)
+        if unfit is not None:
+            name = f"{table.name}.{column.name}"
+            raise KeyUnfit(
+                f"The initial copy of `{table.name}` holds a key whose last digits would be cut off, so that "
+                f"two rows could become one. Name `{name}` in `nanosecond_columns` of a pipeline with "
+                f"another `name`, or leave the table out by the setting `tables`. "
+                f"Value of `{column.name}`: {unfit}"
+            )
 
 
 def _read_on(client: SpannerClient, piece: Piece, held: _Rows) -> Iterator[list[list[bytes]]]:

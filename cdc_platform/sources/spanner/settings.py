@@ -1,6 +1,7 @@
 """Settings of a Spanner change stream, and their JSON form for Spark's workers."""
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -74,14 +75,11 @@ class SpannerSettings:
         if not HEARTBEAT_MS_MIN <= self.heartbeat_ms <= HEARTBEAT_MS_MAX:
             limits = f"{HEARTBEAT_MS_MIN} and {HEARTBEAT_MS_MAX}"
             raise SettingError("heartbeat_ms", f"must be between {limits}, but is: {self.heartbeat_ms}")
-        if self.stuck_after_s is not None and self.stuck_after_s * 1000 <= self.heartbeat_ms:
-            problem = (
-                f"must be longer than `heartbeat_ms`, {self.heartbeat_ms}, but is: {self.stuck_after_s} s"
-            )
-            raise SettingError("stuck_after_s", problem)
+        if self.stuck_after_s is not None:
+            _check_silence(self.stuck_after_s, self.heartbeat_ms)
         for name in ("deadline_s", "connect_deadline_s", "max_attempts"):
-            if getattr(self, name) <= 0:
-                raise SettingError(name, f"must be positive, but is: {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise SettingError(name, f"must be positive and finite, but is: {getattr(self, name)}")
         _check_timestamp("start_timestamp", self.start_timestamp)
         _check_host("emulator_host", self.emulator_host)
         for name in self.nanosecond_columns:
@@ -139,6 +137,12 @@ def _check_one_of(setting: str, value: str | None, allowed: tuple[str | None, ..
     if value not in allowed:
         known = ", ".join(str(item) for item in allowed if item is not None)
         raise SettingError(setting, f"must be one of {known}, but is: {value!r}")
+
+
+def _check_silence(stuck_after_s: float, heartbeat_ms: int) -> None:
+    if not heartbeat_ms / 1000 < stuck_after_s < math.inf:
+        problem = f"must be finite and longer than `heartbeat_ms`, {heartbeat_ms}, but is: {stuck_after_s} s"
+        raise SettingError("stuck_after_s", problem)
 
 
 def _check_timestamp(setting: str, value: str | None) -> None:

@@ -19,6 +19,8 @@ from cdc_platform_tests.sources.datastream.datastream_server import STREAM
         ("datastream_host", "localhost"),
         ("deadline_s", 0.0),
         ("call_deadline_s", -1.0),
+        ("deadline_s", float("nan")),
+        ("call_deadline_s", float("inf")),
         ("max_attempts", 0),
     ],
 )

@@ -52,6 +52,8 @@ def test_settings_survive_as_json(source: Input) -> None:
 
 
 ENGINE = {"host": "h", "database": "d", "user": "u", "spool": "s"}
+TOPICS = {"bootstrap_servers": "b:1", "topics_pattern": "t"}
+NAN = float("nan")
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"partitions": {"(": "public.a"}}, "partitions"),
     ({"partitions": {"x": "a"}}, "partitions"),
     ({"dedup_window_s": 0}, "dedup_window_s"),
+    ({"dedup_window_s": NAN}, "dedup_window_s"),
+    ({"input": {"kafka": TOPICS | {"transaction_patience_s": NAN}}}, "input.kafka.transaction_patience_s"),
+    ({"input": {"kafka": TOPICS | {"timeout_s": NAN}}}, "input.kafka.timeout_s"),
+    ({"input": {"engine": ENGINE | {"keep_spool_s": NAN}}}, "input.engine.keep_spool_s"),
     ({"tables": []}, "tables"),
 ]
 

@@ -1,10 +1,12 @@
 """Reading one piece of a copy: every row once, whatever breaks."""
 
 from base64 import b64encode
+from dataclasses import replace
 
 import pytest
 
-from cdc_platform.errors import CopyExpired, SourceUnreachable
+from cdc_platform.errors import CopyExpired, KeyUnfit, SourceUnreachable
+from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.sources.spanner import copy_reader
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.copy_pieces import PartitionToken, Piece
@@ -16,6 +18,14 @@ from cdc_platform_tests.sources.spanner.fake_server import Answer, FakeServer, f
 grpc = pytest.importorskip("grpc")
 
 TABLE = table("t", {"id": "INT64"}, {"v": "STRING(MAX)"})
+
+
+def with_nanoseconds(schema: TableSchema) -> TableSchema:
+    """Return the table with timestamps that keep all of their digits."""
+    columns = (replace(column, type=column.type.with_nanoseconds()) for column in schema.columns)
+    return replace(schema, columns=tuple(columns))
+
+
 RANGE = Piece(Query("SELECT id, v FROM t WHERE id > @a0", {"a0": Parameter(INT64, "0")}, 1_000_000))
 TOKEN = Piece(Query("SELECT id, v FROM t", {}, 1_000_000), PartitionToken("s/other", b"tx", b"part"))
 ROWS = [[str(number), "v"] for number in range(5)]
@@ -88,6 +98,38 @@ def test_long_answers_are_given_out_bit_by_bit(monkeypatch: pytest.MonkeyPatch) 
             batches = list(read_piece(SpannerClient(server.settings()), TABLE, RANGE))
         assert list(range(11)) == [key for batch in batches for key in batch["id"].to_pylist()]
         assert max(batch.num_rows for batch in batches) <= most
+
+
+EVENTS = table("events", {"at": "TIMESTAMP"}, {"seen": "TIMESTAMP"})
+FINE = "2024-01-01T00:00:00.123456001Z"
+
+
+@pytest.mark.parametrize(
+    ("schema", "row"),
+    [
+        (
+            EVENTS,
+            ["2024-01-01T00:00:00.123456000Z", FINE],
+        ),  # of a value digits may be cut off
+        (EVENTS, [None, None]),
+        (with_nanoseconds(EVENTS), [FINE, FINE]),  # as the setting asks
+    ],
+)
+def test_keys_that_stay_themselves_are_copied(schema: TableSchema, row: list[str | None]) -> None:
+    """A timestamp is a key where it has microseconds, or where the lake keeps all of its digits."""
+    with fake_server(Answer([row], columns=2)) as server:
+        batches = list(read_piece(SpannerClient(server.settings()), schema, RANGE))
+    assert [batch.num_rows for batch in batches] == [1]
+
+
+def test_keys_that_could_become_one_are_refused() -> None:
+    """The error names table, column, setting and value, and trying again would not help."""
+    with (
+        fake_server(Answer([[FINE, None]], columns=2)) as server,
+        pytest.raises(KeyUnfit, match=rf"`events\.at` in `nanosecond_columns`.*{FINE}") as caught,
+    ):
+        list(read_piece(SpannerClient(server.settings()), EVENTS, RANGE))
+    assert not caught.value.retryable
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,11 @@ def test_environment_names_an_emulator() -> None:
         ("priority", "high"),
         ("heartbeat_ms", 99),
         ("stuck_after_s", 2.0),  # no longer than the pause between two heartbeats
+        ("stuck_after_s", float("nan")),  # no comparison with it is ever true
+        ("stuck_after_s", float("inf")),
         ("deadline_s", 0.0),
+        ("deadline_s", float("nan")),
+        ("connect_deadline_s", float("inf")),
         ("start_timestamp", "yesterday"),
         ("start_timestamp", "2026-01-31T08:00:00"),  # no offset
         ("emulator_host", "http://localhost:9010"),
