@@ -161,7 +161,8 @@ class ColumnHistory:
             before = self._column(self.versions[version.before], tick)
         if since is None and until is None:
             return None
-        return ColumnLife(version.name, since, until, before)
+        was_key = version.is_primary_key and version.until is not None
+        return ColumnLife(version.name, since, until, before, was_key)
 
 
 def _plain_type(text: str) -> str:
