@@ -139,8 +139,14 @@ def _texts(mod: str, table: TableSchema) -> Column:
     # Several versions of a column have one name in the records.
     is_keys = mod == "keys"
     names = dict.fromkeys(column.source_name for column in table.columns if column.is_in_keys == is_keys)
-    fields = ", ".join(f"{quote_spark(name)}: string" for name in names)
-    return F.from_json(mod, f"struct<{fields or '`_`: string'}>")
+    named = ", ".join(f"{quote_spark(name)}: string" for name in names)
+    fields = ", ".join(f"{_field(name)}: string" for name in names)
+    return F.from_json(mod, f"struct<{named or '`_`: string'}>").cast(f"struct<{fields or '_: string'}>")
+
+
+def _field(name: str) -> str:
+    """Return a name that stays apart from others where Spark takes no notice of case."""
+    return f"_{name.encode().hex()}"
 
 
 def _names(words: LogWords) -> Column:
@@ -159,7 +165,7 @@ def _is_named(column: SourceColumn) -> Column:
 
 
 def _cast(table: TableSchema, column: SourceColumn) -> str:
-    text = quote_spark("k" if column.is_in_keys else "v", column.source_name)
+    text = f"{'k' if column.is_in_keys else 'v'}.{_field(column.source_name)}"
     told = {
         "table": quote_text(table.name),
         "column": quote_text(column.source_name),
