@@ -70,3 +70,25 @@ def test_a_column_comes_back_in_another_case(
         2: (None, 2),
     }
     assert_proven(pipeline, spark, source, now)
+
+
+@pytest.mark.parametrize("code", ["INT64", "STRING"])
+def test_a_new_column_has_the_name_of_what_was_set_aside(
+    spark: "SparkSession", session_lake: LakeSettings, code: str
+) -> None:
+    """It has its own values only, and those of before stand under a further name."""
+    source = Source(columns={"note": "STRING", "b": "STRING"})
+    pipeline = follow(session_lake, source)
+    write(source, 1)
+    catch_up(pipeline, spark, source)
+    alter(source, "drop", "note")
+    write(source, 2)
+    catch_up(pipeline, spark, source)
+    alter(source, "add", "note", code)
+    write(source, 3)
+    catch_up(pipeline, spark, source)
+    alter(source, "add", "note__string", "STRING")
+    write(source, 4)
+    now = catch_up(pipeline, spark, source)
+    assert [row["note__string_2"] for row in rows_of(pipeline, "notes")] == ["v1", None, None, None]
+    assert_proven(pipeline, spark, source, now)
