@@ -164,7 +164,7 @@ class ColumnHistory:
         before = None
         if is_young and version.before is not None:
             before = self._column(self.versions[version.before], tick)
-        if since is None and until is None:
+        if since is None and until is None and version.lake_name == version.name:
             return None
         was_key = version.is_primary_key and version.until is not None
         return ColumnLife(version.name, since, until, before, was_key)
