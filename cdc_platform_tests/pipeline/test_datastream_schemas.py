@@ -114,8 +114,10 @@ def test_columns_that_differ_in_case_only_have_their_own_values(
     for number in (2, 3):
         write(folder, "pairs", "b2", number, number, number)
         pipeline = sync(pipeline, spark)
-    assert [(1, "text", None), (2, None, 2), (3, None, 3)] == [
-        (row["id"], row["note"], row["Note__int64"]) for row in found_rows(pipeline, "pairs")
+    assert [(row["id"], row["note"], row["Note__int64"]) for row in found_rows(pipeline, "pairs")] == [
+        (1, "text", None),
+        (2, None, 2),
+        (3, None, 3),
     ]
     assert failed_checks(pipeline, spark) == {}
 
