@@ -30,6 +30,7 @@ class ColumnVersion:
     """A column of the lake's table; ``before`` is the position of the version that it was converted from.
 
     ``is_late`` tells that the column existed before it was watched, so that the lake lacks older values.
+    ``past_names`` are those that it had in the lake, oldest first, until others claimed them.
     """
 
     name: str
@@ -41,6 +42,15 @@ class ColumnVersion:
     until: Bound | None = None
     before: int | None = None
     is_late: bool = False
+    past_names: tuple[str, ...] = ()
+
+    def is_held_as(self, name: str, there: Container[str]) -> bool:
+        """Whether a table with these columns, in lower case, has the version under a name, if it has it.
+
+        A name that it is set aside under is a new one, so of its names the newest that is there tells.
+        """
+        names = (known.casefold() for known in (self.lake_name, *reversed(self.past_names)))
+        return next((known for known in names if known in there), None) == name.casefold()
 
     def is_over_at(self, micros: int) -> bool:
         """Whether the source no longer had this version at a moment; bounds are never too early."""
@@ -121,31 +131,26 @@ class ColumnHistory:
         )
 
     def version_held(
-        self, name: str, type_text: str, copied_micros: int | None, aside: Container[str] = ()
+        self, name: str, type_text: str, copied_micros: int | None, there: Container[str]
     ) -> ColumnVersion | None:
-        """Return the version whose values a column bears that has the source's name.
+        """Return the version whose values a column of the table bears.
 
         What was copied may be younger than the oldest version that the log tells of: the type decides,
         then the moment of the copy, after which the version must have ended.
 
         Args:
-            name: the column's name at the source.
+            name: the column's name in the table.
             type_text: the column's type as Spark writes it.
             copied_micros: the moment of the table's copy, None where there is none.
-            aside: names in lower case of what the table has set aside already.
+            there: names in lower case of all columns that the table has.
         """
-        named = [
-            version
-            for version in self.versions
-            if version.name.casefold() == name.casefold()
-            and (version.lake_name.casefold() == name.casefold() or version.lake_name.casefold() not in aside)
-        ]
+        named = [version for version in self.versions if version.is_held_as(name, there)]
         fitting = [found for found in named if _plain_type(spark_type(found.type)) == _plain_type(type_text)]
         candidates = fitting or named
-        there = [
+        living = [
             found for found in candidates if copied_micros is None or not found.is_over_at(copied_micros)
         ]
-        return next(iter(there or candidates), None)
+        return next(iter(living or candidates), None)
 
     def _column(self, version: ColumnVersion, after_tick: int | None = None) -> Column:
         is_key = version.is_primary_key and version.until is None
@@ -159,9 +164,10 @@ class ColumnHistory:
         before = None
         if is_young and version.before is not None:
             before = self._column(self.versions[version.before], tick)
-        if since is None and until is None:
+        if since is None and until is None and version.lake_name == version.name:
             return None
-        return ColumnLife(version.name, since, until, before)
+        was_key = version.is_primary_key and version.until is not None
+        return ColumnLife(version.name, since, until, before, was_key)
 
 
 def _plain_type(text: str) -> str:
@@ -349,12 +355,19 @@ def _claim_name(table: ColumnHistory, name: str, since: Bound) -> ColumnHistory:
     """Set the version aside that has the name in the lake, where names differ by more than case."""
     taken = {version.lake_name.casefold() for version in table.versions}
     versions = [
-        replace(version, until=version.until or since, lake_name=_aside_name(version, taken))
-        if version.lake_name.casefold() == name.casefold()
-        else version
+        _set_aside(version, since, taken) if version.lake_name.casefold() == name.casefold() else version
         for version in table.versions
     ]
     return replace(table, versions=tuple(versions))
+
+
+def _set_aside(version: ColumnVersion, since: Bound, taken: set[str]) -> ColumnVersion:
+    return replace(
+        version,
+        until=version.until or since,
+        lake_name=_aside_name(version, taken),
+        past_names=(*version.past_names, version.lake_name),
+    )
 
 
 def _aside_name(version: ColumnVersion, taken: set[str]) -> str:

@@ -6,7 +6,8 @@ A column is always added behind all others, and nothing but a drop of columns ah
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cdc_platform.model.evolution import ColumnHistory
+from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
+from cdc_platform.model.looks import Look
 from cdc_platform.model.table_schema import TableSchema
 
 
@@ -55,3 +56,15 @@ def _overtakers(known: ColumnHistory, passed: list[str], before: int) -> frozens
 def _may_be_old(known: ColumnHistory, name: str) -> bool:
     """Whether a column that the last look did not show may have stood there already."""
     return name in known.unwatched or known.live(name) is not None
+
+
+def find_renewed(history: SchemaHistory, look: Look | None) -> Mapping[tuple[str, str], Renewal]:
+    """Return table and name of the columns that were made anew as they were since the last look."""
+    if look is None or not look.is_exact:
+        return {}
+    return {
+        (schema.name, name): renewal
+        for schema in look.tables
+        if (known := history.tables.get(schema.name)) is not None and known.is_watched
+        for name, renewal in find_renewals(known, schema).items()
+    }

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.evolution import ColumnHistory, ColumnVersion, SchemaHistory, same_type
 from cdc_platform.model.looks import Look
-from cdc_platform.model.renewals import Renewal, find_renewals
+from cdc_platform.model.remade import has_other_key, tells_births
+from cdc_platform.model.renewals import Renewal, find_renewed
 from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
 from cdc_platform.model.table_schema import ColumnType, TableSchema
 from cdc_platform.model.widening import joined_type
@@ -72,6 +73,11 @@ def parse_column_types(text: str | None) -> Mapping[str, SeenColumn] | None:
     return seen if any(column.is_primary_key for column in seen.values()) else None
 
 
+def key_types(columns: Mapping[str, SeenColumn]) -> Mapping[str, ColumnType]:
+    """Return the types of those columns that are the primary key."""
+    return {name: column.type for name, column in columns.items() if column.is_primary_key}
+
+
 def is_news(
     history: SchemaHistory,
     table: str,
@@ -86,6 +92,8 @@ def is_news(
     """
     found = history.tables.get(table)
     if found is None or not found.is_watched:
+        return True
+    if not widens and has_other_key(found, key_types(columns)):
         return True
     differs = _is_wider if widens else _differs
     if any(differs(found.live(name), column) for name, column in columns.items()):
@@ -122,44 +130,17 @@ def find_events(
         widens: whether records come in no order, so that an older shape may be seen after a newer one. Then
             a column has the narrowest type that holds all values seen, and one that is lacking stays.
     """
-    births = _tells_births(history, look, look_back)
+    births = tells_births(history, look, look_back)
     renewals = {} if widens else dict(find_renewed(history, look))
-    finder = _Finder(history, tick, history, births, widens, look_back, renewals)
+    # Of files and topics, whose keys may change, a look tells nothing.
+    fixes_keys = not widens and look is not None and (look.is_exact or bool(look.tables))
+    finder = _Finder(history, tick, history, births, widens, fixes_keys, look_back, renewals)
     for table in sorted(sightings):
         for sighting in sightings[table]:
             finder.see(table, sighting)
     if look is not None:
         finder.look(look)
     return tuple(finder.events)
-
-
-def find_renewed(history: SchemaHistory, look: Look | None) -> Mapping[tuple[str, str], Renewal]:
-    """Return table and name of the columns that were made anew as they were since the last look."""
-    if look is None or not look.is_exact:
-        return {}
-    return {
-        (schema.name, name): renewal
-        for schema in look.tables
-        if (known := history.tables.get(schema.name)) is not None and known.is_watched
-        for name, renewal in find_renewals(known, schema).items()
-    }
-
-
-def _tells_births(history: SchemaHistory, look: Look | None, look_back: Callable[[int], Look] | None) -> bool:
-    """Whether a table that comes up was certainly made since the last look, and has been watched since then.
-
-    It may be a renamed one; and a stream that names its tables may have begun to watch one with rows.
-    """
-    if history.tick == 0 or look is None or not (look.is_exact and look.watches_all):
-        return False
-    exist = {*look.unwatched, *(schema.name for schema in look.tables)}
-    if not all(name in exist for name, known in history.tables.items() if known.is_watched):
-        return False
-    comes_up = any(schema.name not in history.tables for schema in look.tables)
-    if look_back is None or history.position_micros is None or not comes_up:
-        return True
-    before = look_back(history.position_micros)
-    return before.is_exact and before.watches_all
 
 
 @dataclass
@@ -169,6 +150,7 @@ class _Finder:
     before: SchemaHistory
     tells_births: bool
     widens: bool = False
+    fixes_keys: bool = False
     look_back: Callable[[int], Look] | None = None
     renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
     """Columns that a look has found to be made anew, and that no record has shown to be so far."""
@@ -185,14 +167,18 @@ class _Finder:
     """When a whole row, or a copy, was seen of each table in this window the last time."""
 
     def see(self, table: str, sighting: Sighting, *, may_retype: bool = True) -> None:
-        known = self._watched(table, sighting.micros)
+        is_remade = self._is_remade(table, sighting)
+        if is_remade and not may_retype:
+            # It is a later table, and when it was made the records up to then will tell.
+            return
+        known = self._remade(table, sighting) if is_remade else self._watched(table, sighting.micros)
         for name, seen in sighting.columns.items():
             version = known.live(name)
             if version is None:
                 self._add(table, name, seen, sighting.micros)
             elif self.widens:
                 self._widen(table, version, seen, sighting.micros)
-            elif self._is_renewed(table, name, sighting.columns):
+            elif self._is_renewed(table, name, sighting.columns) or self._joins_key(version, seen):
                 self._renew(table, version, seen, sighting.micros)
             elif _differs(version, seen) and may_retype:
                 self._retype(table, version, seen, sighting.micros)
@@ -201,6 +187,28 @@ class _Finder:
                 names.discard((table, name))
         if sighting.is_whole:
             self._miss(table, sighting)
+
+    def _is_remade(self, table: str, sighting: Sighting) -> bool:
+        known = self.history.tables.get(table)
+        return self.fixes_keys and known is not None and has_other_key(known, key_types(sighting.columns))
+
+    def _remade(self, table: str, sighting: Sighting) -> ColumnHistory:
+        """Let a table begin anew, without the columns of the key that it no longer has."""
+        was_dropped = self.history.tables[table].is_dropped
+        known = self._watched(table, sighting.micros)
+        if not was_dropped:
+            self._tell(
+                SchemaEvent(self.tick, SchemaChange.TABLE_DROPPED, table, since_micros=sighting.micros)
+            )
+            known = self._watched(table, sighting.micros)
+        for version in known.live_versions:
+            if version.is_primary_key and version.name not in sighting.columns:
+                self._drop(table, version, sighting.micros)
+        return self.history.tables[table]
+
+    def _joins_key(self, version: ColumnVersion, seen: SeenColumn) -> bool:
+        """Whether a column is in the key now, or no longer, as it can be of another table only."""
+        return self.fixes_keys and version.is_primary_key != seen.is_primary_key
 
     def _miss(self, table: str, sighting: Sighting) -> None:
         """Remember the columns that a whole row lacks."""

@@ -168,12 +168,14 @@ class ColumnLife:
     """When the source had a column, by commit timestamp, and how it calls it; None means without bound.
 
     ``before`` is the version of the column whose values it took over, converted to its own type.
+    ``was_key`` tells of one that the key no longer has: the changes of its life have it in their keys.
     """
 
     source_name: str
     since_micros_inclusive: int | None = None
     until_micros_exclusive: int | None = None
     before: "Column | None" = None
+    was_key: bool = False
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,11 @@ class Column:
     def source_name(self) -> str:
         """Name of the column in the source's records."""
         return self.name if self.life is None else self.life.source_name
+
+    @property
+    def is_in_keys(self) -> bool:
+        """Whether changes have the column in their keys, and not among their values."""
+        return self.is_primary_key or (self.life is not None and self.life.was_key)
 
 
 @dataclass(frozen=True)

@@ -107,10 +107,10 @@ def _missing_steps(
     if all(column.name.casefold() in there for column in whole.columns):
         return []
     steps = []
-    for version in _held_versions(pipeline, spark, known, target, there):
-        old, new = quote_spark(version.name), quote_spark(version.lake_name)
+    for name, version in _held_versions(pipeline, spark, known, target, there):
+        old, new = quote_spark(name), quote_spark(version.lake_name)
         steps.append(f"ALTER TABLE {target} RENAME COLUMN {old} TO {new}")
-        there = (there - {version.name.casefold()}) | {version.lake_name.casefold()}
+        there = (there - {name.casefold()}) | {version.lake_name.casefold()}
     added = [
         f"{quote_spark(column.name)} {spark_type(column.type)}"
         for column in whole.columns
@@ -123,15 +123,15 @@ def _missing_steps(
 
 def _held_versions(
     pipeline: Pipeline, spark: SparkSession, known: ColumnHistory, target: str, there: Container[str]
-) -> Iterator[ColumnVersion]:
-    """Yield the versions that are to be set aside, and whose values the table has under their old names."""
+) -> Iterator[tuple[str, ColumnVersion]]:
+    """Yield the versions that are to be set aside, each with the name under which the table has it."""
     plan = load_plans(pipeline.lake).get(known.name)
     copied_micros = plan.position_micros if plan is not None else None
     for field in spark.table(target).schema.fields:
         text = field.dataType.simpleString()
-        held = known.version_held(field.name, text, copied_micros, aside=there)
+        held = known.version_held(field.name, text, copied_micros, there)
         if held is not None and held.lake_name.casefold() != field.name.casefold():
-            yield held
+            yield field.name, held
 
 
 def convert_stored(

@@ -96,9 +96,16 @@ def find_beginning(
     remade = tuple(micros for micros in told if micros is not None and micros > copied_micros)
     if not remade:
         return found
-    if keeps_former and all(column.life is None for column in schema.key_columns):
+    if keeps_former and _has_kept_key(schema):
         return replace(found, remade_micros=remade)
     return replace(found, copy=None, since_micros=remade[-1])
+
+
+def _has_kept_key(schema: TableSchema) -> bool:
+    """Whether the key of a table is what it was before the table was made anew."""
+    names = {column.source_name for column in schema.key_columns}
+    has_lost = any(column.is_in_keys and column.source_name not in names for column in schema.value_columns)
+    return not has_lost and all(column.life is None for column in schema.key_columns)
 
 
 def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bool:

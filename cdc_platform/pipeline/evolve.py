@@ -11,23 +11,24 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.table import Table
 
 from cdc_platform.lake.commits import STATS, Mark, fact, read_mark, ticks_between
 from cdc_platform.lake.copies import load_plans_between
-from cdc_platform.lake.lake import LOG, RAW
+from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
 from cdc_platform.lake.schema_history import append_events, at_mark, load_history
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.looks import PastLooks
 from cdc_platform.model.names import is_reserved_column
 from cdc_platform.model.records import WHOLE_ROW_UPDATES, RecordKind
+from cdc_platform.model.renewals import find_renewed
 from cdc_platform.model.schema_events import SchemaEvent
 from cdc_platform.model.schema_policy import SchemaPolicy
 from cdc_platform.model.sightings import (
     SeenColumn,
     Sighting,
     find_events,
-    find_renewed,
     is_news,
     keep_ends,
     parse_column_types,
@@ -66,9 +67,8 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
     mark, history = read_mark(log), pipeline.schema_history
     if mark.position_micros is None or mark.tick <= history.tick:
         return ()
-    stats = [fact(snapshot, STATS) for snapshot in ticks_between(log, history.tick, mark.tick)]
     copies = _copies(pipeline, history, mark.position_micros)
-    if history.tick and not copies and all(told in {None, "{}"} for told in stats):
+    if history.tick and not copies and not _has_records(pipeline, log, history.tick, mark.tick):
         pipeline.know(at_mark(history, mark))
         return ()
     stored = load_history(pipeline.lake)
@@ -82,6 +82,15 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
         history = history.after(event)
     pipeline.know(at_mark(history, mark))
     return events
+
+
+def _has_records(pipeline: Pipeline, log: Table, after_exclusive: int, until_inclusive: int) -> bool:
+    """Whether ticks have changes in the log, or records in quarantine, which tell of their columns, too."""
+    stats = (fact(snapshot, STATS) for snapshot in ticks_between(log, after_exclusive, until_inclusive))
+    if any(told not in {None, "{}"} for told in stats):
+        return True
+    quarantine = pipeline.lake.system_table(QUARANTINED)
+    return any(True for _ in ticks_between(quarantine, after_exclusive, until_inclusive))
 
 
 def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:

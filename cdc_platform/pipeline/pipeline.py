@@ -118,19 +118,29 @@ class Pipeline:
                     f"{', '.join(sorted(watched))}.",
                 )
         names = sorted(watched if chosen is None else set(chosen) & watched.keys())
-        clash = find_clash(names)
-        if clash is not None:
-            raise SettingError(
-                "tables",
-                f"holds two that differ by case only, which a lake cannot tell apart: {clash[0]!r} and "
-                f"{clash[1]!r}. Name one of them here, and the other in a pipeline of its own.",
-            )
+        self._check_names(names)
         if self.traits.can_be_compared:
             _check_keys(watched[name] for name in names)
         # A column that is gone at the source is still there in the lake.
         whole = {name: found.whole_schema for name, found in self.schema_history.tables.items()}
         _check_room({name: self.options(name) for name in options if name in watched}, watched | whole)
         return tuple(watched[name] for name in names)
+
+    def _check_names(self, names: Iterable[str]) -> None:
+        clash = find_clash(names)
+        if clash is None:
+            return
+        known = self.schema_history.tables
+        one, other = sorted(clash, key=lambda name: name not in known or not known[name].is_dropped)
+        told = f"two that differ by case only, which a lake cannot tell apart: {one!r} and {other!r}"
+        advice = "Name one of them here, and the other in a pipeline of its own."
+        if one in known and known[one].is_dropped:
+            advice = (
+                f"The source has dropped {one!r}, whose last state the lake keeps. Name here all tables but "
+                f"{other!r}, and {other!r} in a pipeline of its own; or read all of them in a new pipeline, "
+                f"which knows nothing of {one!r}."
+            )
+        raise SettingError("tables", f"holds {told}. {advice}")
 
     def know(self, history: SchemaHistory) -> None:
         """Go on with a newer history of the source's schema."""

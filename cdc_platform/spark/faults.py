@@ -22,7 +22,7 @@ _HAS_SHAPE = (
 )
 _HAS_TRANSACTION = f"{_HAS_SHAPE} AND number_of_records_in_transaction IS NOT NULL"
 _DECLARED = (
-    "'array<struct<name:string,type:struct<code:string,type_annotation:string,"
+    "'array<struct<name:string,is_primary_key:boolean,type:struct<code:string,type_annotation:string,"
     "array_element_type:struct<code:string>>>>'"
 )
 
@@ -41,30 +41,44 @@ def fault_of(tables: Sequence[TableSchema], traits: SourceTraits = CHANGE_STREAM
     It lacks what the log is made of, holds what is not JSON, or a value that does not fit the type of its
     column, which would be NULL in the table.
     """
-    by_table = [(table.name, _table_faults(table, widens=not traits.comes_in_order)) for table in tables]
+    by_table = [(table.name, _table_faults(table, traits)) for table in tables]
     branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
     unfit = f" WHEN mod_type <> 'TRUNCATE' THEN CASE table_name {branches} END" if branches else ""
     shape = _HAS_TRANSACTION if traits.keeps_transactions else _HAS_SHAPE
     return F.expr(f"CASE WHEN NOT coalesce({shape}, false) THEN {quote_text(SHAPE_FAULT)}{unfit} END")
 
 
-def _table_faults(table: TableSchema, *, widens: bool) -> str | None:
+def _table_faults(table: TableSchema, traits: SourceTraits) -> str | None:
     """Return the SQL of the first fault of a change of the table; None where it can have none."""
-    faults = [
-        *(_key_fault(table, column, widens=widens) for column in table.key_columns),
-        *(_value_fault(table, column) for column in table.value_columns),
-    ]
+    of_key = [_key_fault(table, column) for column in table.key_columns]
+    if of_key and not traits.hands_out_events:
+        of_key = [_unless_remade(table, f"coalesce({', '.join([*of_key, 'NULL'])})")]
+    faults = [*of_key, *(_value_fault(table, column) for column in table.value_columns)]
     found = [fault for fault in faults if fault is not None]
     return f"coalesce({', '.join([*found, 'NULL'])})" if found else None
 
 
-def _key_fault(table: TableSchema, column: SourceColumn, *, widens: bool) -> str:
+def _unless_remade(table: TableSchema, fault: str) -> str:
+    """Return the SQL of a fault of the key, which is judged anew where the table has got another key."""
+    declared = f"filter(from_json(column_types, {_DECLARED}), c -> c.is_primary_key)"
+    names = f"transform({declared}, c -> c.name)"
+    known = ", ".join(quote_text(column.name) for column in table.key_columns)
+    is_other = f"coalesce(array_size({names}) > 0 AND NOT ({_same(names, known)}), false)"
+    lacks = quote_text(f"the keys lack a column that the record has in the key of `{table.name}`")
+    own = f"CASE WHEN exists({names}, c -> NOT map_contains_key({KEYS}, c)) THEN {lacks} END"
+    return f"CASE WHEN {fault} IS NOT NULL THEN CASE WHEN {is_other} THEN {own} ELSE {fault} END END"
+
+
+def _same(names: str, known: str) -> str:
+    return f"sort_array({names}) = sort_array(array({known}))"
+
+
+def _key_fault(table: TableSchema, column: SourceColumn) -> str:
     name, text = quote_text(column.name), f"{KEYS}[{quote_text(column.name)}]"
     lacks = quote_text(f"the keys lack `{column.name}` of `{table.name}`")
     unfit = key_unfit_expression(text, column.type)
-    if unfit and widens:
-        unfit = f"{unfit} AND NOT {_declares_other(column)}"
-    branch = f" WHEN {unfit} THEN {_told(table, column, text)}" if unfit else ""
+    told = _told(table, column, text)
+    branch = f" WHEN {unfit} AND NOT {_declares_other(column)} THEN {told}" if unfit else ""
     return f"CASE WHEN NOT map_contains_key({KEYS}, {name}) THEN {lacks}{branch} END"
 
 

@@ -98,8 +98,8 @@ def type_changes(
         F.col(words.position).alias(ORDINAL),
         F.col("keys").alias(KEY_TEXT),
         *(F.expr(told).alias(name) for name, told in origin.items()),
-        F.from_json("keys", _texts(table.key_columns)).alias("k"),
-        F.from_json("new_values", _texts(table.value_columns)).alias("v"),
+        _texts("keys", table).alias("k"),
+        _texts("new_values", table).alias("v"),
         *([_names(words).alias("names")] if has_patches else []),
         *([F.unix_micros("commit_timestamp").alias("committed")] if table.is_evolving else []),
     )
@@ -108,8 +108,8 @@ def type_changes(
         KIND,
         ORDINAL,
         *origin,
-        *(_typed("k", table, column) for column in table.key_columns),
-        *(_typed("v", table, column) for column in table.value_columns),
+        *(F.expr(_value(table, column)).alias(column.name) for column in table.key_columns),
+        *(F.expr(_value(table, column)).alias(column.name) for column in table.value_columns),
         *(flags if has_patches else []),
     )
 
@@ -125,20 +125,28 @@ def with_row(changes: DataFrame, table: TableSchema | None) -> DataFrame:
     if table is None:
         return changes.withColumn(ROW, F.col("keys"))
     parts = {
-        "k": F.from_json("keys", _texts(table.key_columns)),
+        "k": _texts("keys", table),
         KEY_TEXT: F.col("keys"),
         "committed": F.unix_micros("commit_timestamp"),
     }
-    values = (f"{_value('k', table, column)} as c{n}" for n, column in enumerate(table.key_columns))
+    values = (f"{_value(table, column)} as c{n}" for n, column in enumerate(table.key_columns))
     row = F.expr(f"to_json(struct({', '.join(values)}))")
     return changes.withColumns(parts).withColumn(ROW, row).drop(*parts)
 
 
-def _texts(columns: tuple[SourceColumn, ...]) -> str:
+def _texts(mod: str, table: TableSchema) -> Column:
+    """Return the texts that the keys or the new values of a change have of the columns of a table."""
     # Several versions of a column have one name in the records.
-    names = dict.fromkeys(column.source_name for column in columns)
-    fields = ", ".join(f"{quote_spark(name)}: string" for name in names)
-    return f"struct<{fields or '`_`: string'}>"
+    is_keys = mod == "keys"
+    names = dict.fromkeys(column.source_name for column in table.columns if column.is_in_keys == is_keys)
+    named = ", ".join(f"{quote_spark(name)}: string" for name in names)
+    fields = ", ".join(f"{_field(name)}: string" for name in names)
+    return F.from_json(mod, f"struct<{named or '`_`: string'}>").cast(f"struct<{fields or '_: string'}>")
+
+
+def _field(name: str) -> str:
+    """Return a name that stays apart from others where Spark takes no notice of case."""
+    return f"_{name.encode().hex()}"
 
 
 def _names(words: LogWords) -> Column:
@@ -156,12 +164,8 @@ def _is_named(column: SourceColumn) -> Column:
     return is_row_event | (names & F.expr(_within(column, with_former=True)))
 
 
-def _typed(struct: str, table: TableSchema, column: SourceColumn) -> Column:
-    return F.expr(_value(struct, table, column)).alias(column.name)
-
-
-def _cast(struct: str, table: TableSchema, column: SourceColumn) -> str:
-    text = quote_spark(struct, column.source_name)
+def _cast(table: TableSchema, column: SourceColumn) -> str:
+    text = f"{'k' if column.is_in_keys else 'v'}.{_field(column.source_name)}"
     told = {
         "table": quote_text(table.name),
         "column": quote_text(column.source_name),
@@ -187,14 +191,14 @@ def _within(column: SourceColumn, *, with_former: bool) -> str:
     return f"({' AND '.join(bounds)})"
 
 
-def _value(struct: str, table: TableSchema, column: SourceColumn) -> str:
-    own = _cast(struct, table, column)
+def _value(table: TableSchema, column: SourceColumn) -> str:
+    own = _cast(table, column)
     if column.life is None:
         return own
     cases = f"WHEN {_within(column, with_former=False)} THEN {own}"
     former = column.life.before
     if former is not None:
-        converted = convert_expression(_value(struct, table, former), former.type, column.type)
+        converted = convert_expression(_value(table, former), former.type, column.type)
         cases += f" WHEN committed < {column.life.since_micros_inclusive} THEN {converted}"
     return f"CASE {cases} END"
 

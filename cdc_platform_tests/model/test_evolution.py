@@ -344,9 +344,21 @@ def test_a_copied_column_is_the_version_of_its_moment(
     """The type tells, and where versions have one type, which of them was not over."""
     text, number = notes(text="STRING(9)"), notes(text="INT64")
     history, _ = follow(([sighting(5, text), sighting(8, number), sighting(11, text)], look(12, text)))
-    held = history.tables["notes"].version_held("text", type_text, copied_micros)
+    held = history.tables["notes"].version_held("text", type_text, copied_micros, {"id", "text"})
     assert held is not None
     assert lake_name == held.lake_name
+
+
+def test_a_name_that_is_claimed_again_tells_the_versions_apart() -> None:
+    """Of the names that a version has had, the newest one that the table has is where its values are."""
+    first, second = notes(note="STRING(9)"), notes(note="INT64")
+    claimed = notes(note="INT64", note__string="STRING(9)")
+    history, _ = follow(([sighting(5, first), sighting(8, second), sighting(9, claimed)], look(12, claimed)))
+    known = history.tables["notes"]
+    for name, there in (("note", {"note"}), ("note__string", {"note", "note__string"})):
+        held = known.version_held(name, "string", None, there)
+        assert held is not None
+        assert held.lake_name == "note__string_2"
 
 
 def test_a_copy_tells_columns_that_nothing_else_tells() -> None:

@@ -125,6 +125,14 @@ def test_names_that_differ_in_case_stand_beside_each_other() -> None:
     ]
 
 
+def test_a_column_beside_another_keeps_its_own_name_in_events() -> None:
+    """Also after the tick that found it: its values would not be found there under the lake's name."""
+    table = history_of([{"name": TEXT}, {"Name": INT}]).tables["t"]
+    for tick in (0, 9):
+        names = {column.name: column.source_name for column in table.schema_after(tick).columns}
+        assert names == {"id": "id", "name": "name", "Name__int64": "Name"}
+
+
 def test_equal_columns_of_the_lake_stay_as_they_are() -> None:
     """JSON that becomes text is text already."""
     table = history_of([{"a": ColumnType("JSON")}, {"a": TEXT}]).tables["t"]

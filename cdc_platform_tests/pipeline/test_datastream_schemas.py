@@ -36,6 +36,8 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
     "a2": {"id": "long", "amount": "long", "added": "string", "note": "string"},
     "a3": {"id": "long", "amount": PRICE, "note": "string"},
     "a4": {"id": "long", "amount": PRICE, "comment": "string"},
+    "b1": {"id": "long", "note": "string"},
+    "b2": {"id": "long", "Note": "long"},
 }
 
 
@@ -98,6 +100,25 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     )
     is_wider = "`amount` is DECIMAL(10,2), and in the table INT64"
     assert [("frozen", is_wider), ("held", "`added` is new"), ("held", is_wider)] == reasons
+    assert failed_checks(pipeline, spark) == {}
+
+
+def test_columns_that_differ_in_case_only_have_their_own_values(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """One stands beside the other, in the tick that finds it and in those after."""
+    folder = StreamFolder(tmp_path)
+    write_schemas(folder)
+    pipeline = make_pipeline(session_lake, tmp_path)
+    write(folder, "pairs", "b1", 1, 1, "text")
+    for number in (2, 3):
+        write(folder, "pairs", "b2", number, number, number)
+        pipeline = sync(pipeline, spark)
+    assert [(row["id"], row["note"], row["Note__int64"]) for row in found_rows(pipeline, "pairs")] == [
+        (1, "text", None),
+        (2, None, 2),
+        (3, None, 3),
+    ]
     assert failed_checks(pipeline, spark) == {}
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipelines import make_pipeline
@@ -48,3 +49,17 @@ def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
         _ = pipeline.tables
     chosen = replace(pipeline, settings=replace(pipeline.settings, tables=("plain",)))
     assert [found.name for found in chosen.tables] == ["plain"]
+
+
+def test_a_table_that_takes_the_name_of_a_dropped_one_is_refused_with_what_helps(tmp_path: Path) -> None:
+    """The last state of the dropped one stays in the lake, so the advice names which table goes elsewhere."""
+    pipeline = choosing(tmp_path)
+    dropped = ColumnHistory("accounts", is_watched=False, is_dropped=True)
+    others = {name: ColumnHistory(name) for name in ("transfers", "Accounts")}
+    pipeline.know(SchemaHistory(tick=1, tables={"accounts": dropped, **others}))
+    advice = "dropped 'accounts'.*all tables but 'Accounts', and 'Accounts' in a pipeline of its own"
+    with pytest.raises(SettingError, match=advice):
+        _ = pipeline.tables
+    told = replace(pipeline, settings=replace(pipeline.settings, tables=("accounts", "transfers")))
+    told.know(pipeline.schema_history)
+    assert [found.name for found in told.tables] == ["accounts", "transfers"]

@@ -13,6 +13,7 @@ from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.status import read_status
 from cdc_platform.pipeline.verdict import EVERYTHING, Verdict
+from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
 from cdc_platform_tests.pipelines import (
     ACCOUNTS,
@@ -115,3 +116,26 @@ def test_a_row_whose_deletion_is_quarantined_is_not_there_twice(
     assert sorted(versions) == [(50, True), (100, False)]
     assert verdict(pipeline, spark, "keys_unique").passed
     assert verdict(pipeline, spark, "histories_sound").passed
+
+
+def test_what_is_quarantined_tells_of_its_columns_all_the_same(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """The table has a column from the first record on that names it, though its tick brought no change."""
+    pipeline = bank_pipeline(session_lake)
+    feed(pipeline, START + SECOND, opening(1, 100, START + 1))
+    run_steps(pipeline, spark)
+    wider = table(
+        "accounts", {"id": "INT64"}, {"owner": "STRING(9)", "balance": "INT64", "note": "STRING(9)"}
+    )
+    source_of(pipeline).schemas = (wider, *source_of(pipeline).schemas[1:])
+    bad = data_change(
+        "accounts", ModType.INSERT, ({"id": "2"}, {"balance": "a lot", "note": "n"}),
+        at_micros=START + SECOND + 5, transaction="bad", schema=wider,
+    )  # fmt: skip
+    feed(pipeline, START + 2 * SECOND, bad)
+    order_changes(pipeline, spark)
+    assert len(quarantined_rows(pipeline)) == 1
+    note = pipeline.schema_history.tables["accounts"].live("note")
+    assert note is not None
+    assert note.since.micros == START + SECOND + 5

@@ -1,0 +1,76 @@
+"""Tables that are dropped and made anew between two looks, by what their keys tell."""
+
+from dataclasses import replace
+from functools import reduce
+
+import pytest
+
+from cdc_platform.model.evolution import SchemaHistory
+from cdc_platform.model.looks import Look
+from cdc_platform.model.remade import has_other_key
+from cdc_platform.model.schema_events import SchemaChange
+from cdc_platform.model.sightings import Sighting, find_events
+from cdc_platform.model.table_schema import ColumnType, TableSchema
+from cdc_platform_tests.example_tables import table
+
+NUMBER = table("notes", {"id": "INT64"}, {"v": "STRING(9)"})
+CODE = table("notes", {"code": "STRING(9)"}, {"v": "STRING(9)"})
+
+
+def seen(micros: int, schema: TableSchema) -> Sighting:
+    """Return what a whole row of a table tells."""
+    return Sighting.of_table(micros, schema, is_whole=True)
+
+
+def known_of(schema: TableSchema) -> SchemaHistory:
+    """Return the history of a table that was there from the beginning."""
+    events = find_events(SchemaHistory(), 1, {"notes": [seen(5, schema)]}, Look(6, (schema,), {}, {}))
+    return replace(reduce(SchemaHistory.after, events, SchemaHistory()), tick=1, position_micros=6)
+
+
+@pytest.mark.parametrize(
+    ("is_other", "known", "key"),
+    [
+        (False, "STRING", {"id": ColumnType("STRING")}),
+        # Spanner changes a key so in place.
+        (False, "STRING", {"id": ColumnType("BYTES")}),
+        # The setting `nanosecond_columns` does so.
+        (False, "TIMESTAMP", {"id": ColumnType("TIMESTAMP").with_nanoseconds()}),
+        (True, "INT64", {"id": ColumnType("STRING")}),
+        (True, "INT64", {"id": ColumnType("INT64"), "part": ColumnType("INT64")}),
+        (True, "INT64", {"code": ColumnType("INT64")}),
+        # Nothing is told of the key.
+        (False, "INT64", {}),
+    ],
+)
+def test_a_key_tells_another_table(*, is_other: bool, known: str, key: dict[str, ColumnType]) -> None:
+    """Another name, another number of columns or a type that no column changes to is another table's key."""
+    schema = table("notes", {"id": known}, {"v": "STRING(9)"})
+    assert is_other == has_other_key(known_of(schema).tables["notes"], key)
+
+
+def test_a_table_is_made_anew_where_a_record_has_another_key_first() -> None:
+    """It begins with that record, and no further record or look begins it again."""
+    history = known_of(NUMBER)
+    sightings = {"notes": [seen(7, NUMBER), seen(8, CODE), seen(9, CODE)]}
+    events = find_events(history, 2, sightings, Look(10, (CODE,), {}, {}))
+    assert [(event.change, event.name, event.since_micros) for event in events if event.since_micros] == [
+        (SchemaChange.TABLE_DROPPED, None, 8),
+        (SchemaChange.TABLE_ADDED, None, 8),
+        (SchemaChange.COLUMN_DROPPED, "id", 8),
+        (SchemaChange.COLUMN_ADDED, "code", 8),
+    ]
+    after = reduce(SchemaHistory.after, events, history).tables["notes"]
+    assert after.begun is not None
+    assert after.begun.micros == 8
+    assert [column.name for column in after.schema.key_columns] == ["code"]
+
+
+def test_a_look_at_another_moment_begins_no_table() -> None:
+    """Which records are of the table before, only these tell then."""
+    history = known_of(NUMBER)
+    look = Look(10, (CODE,), {}, {}, is_exact=False)
+    events = find_events(history, 2, {"notes": [seen(7, NUMBER)]}, look)
+    assert SchemaChange.TABLE_DROPPED not in {event.change for event in events}
+    after = reduce(SchemaHistory.after, events, history).tables["notes"]
+    assert [column.name for column in after.schema.key_columns] == ["id"]

@@ -1,0 +1,94 @@
+"""Names that come up again at the source: in another case, or as those of what the lake has set aside."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.records import ValueCaptureType
+from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.rebuild import rebuild_table
+from cdc_platform.pipeline.table_checks import check_fold
+from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform_tests.pipeline.evolving import STEP, Source
+from cdc_platform_tests.pipeline.test_evolve import follow, live_rows, read_until
+from cdc_platform_tests.pipelines import START, rows_of, run_steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+WHOLE = ValueCaptureType.NEW_ROW
+
+
+def write(source: Source, number: int) -> None:
+    """Let a row be written with all columns that the table has, and a step end."""
+    source.write(str(number), number, WHOLE, tuple(source.columns))
+    source.end_step()
+
+
+def alter(source: Source, kind: str, name: str, code: str = "") -> None:
+    """Let a column be altered, and a step end."""
+    source.alter(kind, name, code)
+    source.end_step()
+
+
+def catch_up(pipeline: Pipeline, spark: "SparkSession", source: Source) -> int:
+    """Let a tick read all that has happened, and return its moment."""
+    now = START + (source.step - 1) * STEP
+    read_until(pipeline, now, source)
+    run_steps(pipeline, spark)
+    return now
+
+
+def assert_proven(pipeline: Pipeline, spark: "SparkSession", source: Source, now: int) -> None:
+    """Assert that the table equals the source and the log, and goes on to do so when it is made anew."""
+    assert source.typed_rows_at(now) == live_rows(pipeline, source, now)
+    verdict = check_fold(pipeline, spark, EVERYTHING)
+    assert verdict.passed, verdict.summary
+    rebuild_table(pipeline, spark, source.name)
+    assert source.typed_rows_at(now) == live_rows(pipeline, source, now)
+
+
+@pytest.mark.parametrize("has_tick_between", [True, False], ids=["two ticks", "one tick"])
+def test_a_column_comes_back_in_another_case(
+    spark: "SparkSession", session_lake: LakeSettings, *, has_tick_between: bool
+) -> None:
+    """It is another column without the values of before, which are set aside."""
+    source = Source(columns={"Note": "STRING", "b": "STRING"})
+    pipeline = follow(session_lake, source)
+    write(source, 1)
+    if has_tick_between:
+        catch_up(pipeline, spark, source)
+    alter(source, "drop", "Note")
+    alter(source, "add", "note", "INT64")
+    write(source, 2)
+    now = catch_up(pipeline, spark, source)
+    assert {row["id"]: (row["Note__string"], row["note"]) for row in rows_of(pipeline, "notes")} == {
+        1: ("v1", None),
+        2: (None, 2),
+    }
+    assert_proven(pipeline, spark, source, now)
+
+
+@pytest.mark.parametrize("code", ["INT64", "STRING"])
+def test_a_new_column_has_the_name_of_what_was_set_aside(
+    spark: "SparkSession", session_lake: LakeSettings, code: str
+) -> None:
+    """It has its own values only, and those of before stand under a further name."""
+    source = Source(columns={"note": "STRING", "b": "STRING"})
+    pipeline = follow(session_lake, source)
+    write(source, 1)
+    catch_up(pipeline, spark, source)
+    alter(source, "drop", "note")
+    write(source, 2)
+    catch_up(pipeline, spark, source)
+    alter(source, "add", "note", code)
+    write(source, 3)
+    catch_up(pipeline, spark, source)
+    alter(source, "add", "note__string", "STRING")
+    write(source, 4)
+    now = catch_up(pipeline, spark, source)
+    assert [row["note__string_2"] for row in rows_of(pipeline, "notes")] == ["v1", None, None, None]
+    assert_proven(pipeline, spark, source, now)
