@@ -33,9 +33,17 @@ ROWS: Final[dict[str, list[tuple[Any, ...]]]] = {
     "flags": [(a, b) for a in (None, False, True) for b in range(3)],
     "nothing": [],
 }
+
+
+def with_nanoseconds(schema: TableSchema) -> TableSchema:
+    """Return a table whose first column keeps its nanoseconds, as a key of them must."""
+    first, *others = schema.columns
+    return replace(schema, columns=(replace(first, type=first.type.with_nanoseconds()), *others))
+
+
 SCHEMAS: Final = {
     "numbers": table("numbers", {"a": "INT64", "b": "STRING(9)"}, {"v": "INT64"}),
-    "moments": table("moments", {"a": "TIMESTAMP"}, {"v": "INT64"}),
+    "moments": with_nanoseconds(table("moments", {"a": "TIMESTAMP"}, {"v": "INT64"})),
     "flags": table("flags", {"a": "BOOL", "b": "INT64"}, {}),
     "nothing": table("nothing", {"a": "INT64"}, {}),
 }
