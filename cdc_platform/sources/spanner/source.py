@@ -3,7 +3,7 @@
 import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import (
@@ -147,9 +147,10 @@ class SpannerSource:
         """Yield the raw records of the slices of a plan; None where they are long, or many."""
         if len(plan.slices) > SLICES_HERE or any(piece.duration_s > most_s for piece in plan.slices):
             return None
-        from cdc_platform.sources.loading import read_with
+        from cdc_platform.sources.spanner.slice_pool import read_together
+        from cdc_platform.sources.spanner.slice_reader import read_slice
 
-        return read_with(self.spark_format(), self.spark_options(tick, plan, 1))
+        return read_together(partial(read_slice, self.client, tick), plan.slices)
 
     def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
         """Return the options with which Spark reads the slices of a plan, in at most so many tasks."""
