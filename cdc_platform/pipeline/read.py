@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
@@ -153,15 +154,16 @@ def read_slices(
     mark = read_mark(raw)
     lineage = trace_lineage(pipeline)
     clock_micros = pipeline.source.clock_micros()
-    waiting = waiting_texts(pipeline.lake) is not None
+    waiting = waiting_texts(pipeline.lake)
     limits = (pipeline.settings.max_slice_s, partition_keys, end_limit_micros)
-    request = ReadRequest(clock_micros, *limits, has_replay=waiting, ends_pauses=ends_pauses)
+    request = ReadRequest(clock_micros, *limits, has_replay=waiting is not None, ends_pauses=ends_pauses)
     plan = pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake))
     if not plan.slices:
         known_micros = newest_known_micros(pipeline)
         return ReadOutcome(mark.tick, (), {}, False, known_micros, known_micros)
     step = TickStep(mark.tick, mark.tick + 1)
-    is_near = _commit_plan(pipeline, spark, raw, step, plan)
+    replayed = replayed_records(pipeline, step.committed, plan, *waiting) if waiting is not None else None
+    is_near = _commit_plan(pipeline, spark, raw, step, plan, replayed)
     control = read_control(pipeline.lake, step.committed)
     read = (step.committed, control.slices, control.records)
     outcome = ReadOutcome(*read, True, clock_micros, plan.end_micros, is_near)
@@ -174,10 +176,16 @@ def read_slices(
     return outcome
 
 
-def _commit_plan(pipeline: Pipeline, spark: SparkSession, raw: Table, step: TickStep, plan: ReadPlan) -> bool:
+def _commit_plan(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    raw: Table,
+    step: TickStep,
+    plan: ReadPlan,
+    replayed: pa.Table | None,
+) -> bool:
     """Read and commit a plan, and tell whether this process has read it."""
     properties = {POSITION: str(plan.end_micros)}
-    replayed = replayed_records(pipeline, step.committed, plan)
     if commit_near(pipeline, raw, step, plan, properties, replayed):
         return True
     frame = pipeline.source.read(spark, step.committed, plan, _most_tasks(pipeline, spark))

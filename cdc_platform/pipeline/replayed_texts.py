@@ -10,7 +10,7 @@ import pyarrow as pa
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.filters import all_of, equals, is_any
 from cdc_platform.lake.lake import RAW
-from cdc_platform.lake.ledger import replay_path, waiting_texts
+from cdc_platform.lake.ledger import replay_path
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import SourceFile
 from cdc_platform.model.held import HeldRecord
@@ -22,13 +22,14 @@ from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
 
 
-def replayed_records(pipeline: Pipeline, tick: int, plan: ReadPlan) -> pa.Table | None:
-    """Return raw records of the oldest replay that no tick has taken yet, None where there is none.
+def replayed_records(
+    pipeline: Pipeline, tick: int, plan: ReadPlan, micros: int, asked: Sequence[HeldRecord]
+) -> pa.Table:
+    """Return raw records of a replay that was asked for at a moment, and that no tick has taken yet.
 
     The tick's commit takes them and notes in the ledger that it has, so they are taken once.
     """
-    waiting = waiting_texts(pipeline.lake)
-    return _Replay(pipeline, tick, plan).records(*waiting) if waiting is not None else None
+    return _Replay(pipeline, tick, plan).records(micros, asked)
 
 
 class _Replay:

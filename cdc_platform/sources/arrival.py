@@ -1,12 +1,23 @@
 """What all sources have in common whose events belong to the tick that reads them."""
 
+import json
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from typing import TYPE_CHECKING
 
+from cdc_platform.model.files import are_few, files_from_json
 from cdc_platform.model.looks import Look
 from cdc_platform.model.sightings import SeenColumn
+from cdc_platform.model.slices import ReadPlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
 
 
-class SourceOfArrivals:
+class SourceOfArrivals(ABC):
     """A source that tells no time and no schema of its own: its clock is this machine's."""
 
     def look(self, micros: int) -> Look:
@@ -24,3 +35,27 @@ class SourceOfArrivals:
     def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
         """Return a column as it is."""
         return column
+
+    @abstractmethod
+    def spark_format(self) -> "type[DataSource]":
+        """Return the data source to register with a Spark session."""
+
+    @abstractmethod
+    def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
+        """Return the options with which Spark reads the files of a plan, in at most so many tasks."""
+
+    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+        """Return the raw records of the files of a plan, read in at most so many tasks."""
+        from cdc_platform.sources.loading import load_with
+
+        return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+
+    def read_here(
+        self, tick: int, plan: ReadPlan, most_s: float
+    ) -> "Generator[pa.RecordBatch, None, None] | None":
+        """Yield the raw records of the files of a plan; None where they are large, or many."""
+        if not most_s or not are_few(files_from_json(json.loads(plan.inputs)["files"])):
+            return None
+        from cdc_platform.sources.loading import read_with
+
+        return read_with(self.spark_format(), self.spark_options(tick, plan, 1))

@@ -1,7 +1,7 @@
 """Files that Datastream writes, as the pipeline sees them."""
 
 import json
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -11,9 +11,7 @@ from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import (
     FileChoice,
     SourceFile,
-    are_few,
     choose_files,
-    files_from_json,
     files_to_json,
     find_settled,
 )
@@ -37,9 +35,6 @@ from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-
     from cdc_platform.sources.datastream.reader import DatastreamDataSource
 
 
@@ -168,22 +163,6 @@ class DatastreamSource(SourceOfArrivals):
         from cdc_platform.sources.datastream.reader import DatastreamDataSource
 
         return DatastreamDataSource
-
-    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
-        """Return the raw records of the slices of a plan, read in at most so many tasks."""
-        from cdc_platform.sources.loading import load_with
-
-        return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
-
-    def read_here(
-        self, tick: int, plan: ReadPlan, most_s: float
-    ) -> "Generator[pa.RecordBatch, None, None] | None":
-        """Yield the raw records of the files of a plan; None where they are large, or many."""
-        if not most_s or not are_few(files_from_json(json.loads(plan.inputs)["files"])):
-            return None
-        from cdc_platform.sources.loading import read_with
-
-        return read_with(self.spark_format(), self.spark_options(tick, plan, 1))
 
     def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
         """Return the options with which Spark reads the files of a plan, in at most so many tasks."""

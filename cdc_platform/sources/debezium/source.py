@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cdc_platform.errors import SourceError
 from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.model.files import SourceFile, are_few, files_from_json, files_to_json
+from cdc_platform.model.files import SourceFile, files_to_json
 from cdc_platform.model.lineage import Lineage, plan_slices
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
@@ -27,8 +27,7 @@ from cdc_platform.sources.event_tables import table_of
 from cdc_platform.sources.file_store import FileStore
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from cdc_platform.sources.debezium.reader import DebeziumDataSource
 
 SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
 DESCRIBED_MESSAGES: Final = 10_000
@@ -148,26 +147,14 @@ class DebeziumSource(SourceOfArrivals):
         }
         Spool(Path(found.spool)).delete_read(lines, time.time() - found.keep_spool_s)
 
-    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
-        """Return the raw records of the files of a plan."""
+    def spark_format(self) -> "type[DebeziumDataSource]":
+        """Return the data source to register with a Spark session."""
         from cdc_platform.sources.debezium.reader import DebeziumDataSource
-        from cdc_platform.sources.loading import load_with
 
-        return load_with(spark, DebeziumDataSource, self.spark_options(tick, plan))
+        return DebeziumDataSource
 
-    def read_here(
-        self, tick: int, plan: ReadPlan, most_s: float
-    ) -> "Generator[pa.RecordBatch, None, None] | None":
-        """Yield the raw records of the files of a plan; None where they are large, or many."""
-        if not most_s or not are_few(files_from_json(json.loads(plan.inputs)["files"])):
-            return None
-        from cdc_platform.sources.debezium.reader import DebeziumDataSource
-        from cdc_platform.sources.loading import read_with
-
-        return read_with(DebeziumDataSource, self.spark_options(tick, plan))
-
-    def spark_options(self, tick: int, plan: ReadPlan) -> dict[str, str]:
-        """Return the options with which the files of a plan are read."""
+    def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:  # noqa: ARG002  a stream has one order
+        """Return the options with which one task reads the files of a plan."""
         from cdc_platform.sources.debezium import reader
 
         return {
