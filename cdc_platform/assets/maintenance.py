@@ -5,7 +5,7 @@ from pydantic import Field
 
 from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.pipeline.maintain import MaintenanceOutcome, is_due, maintain_lake
+from cdc_platform.pipeline.maintain import maintain_lake
 from cdc_platform.resources import find_run
 
 
@@ -31,10 +31,8 @@ def build_maintenance(assets: PipelineAssets) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, config: MaintenanceConfig
     ) -> dg.MaterializeResult[None]:
         run = find_run(context, assets.run_key)
-        outcome = MaintenanceOutcome(0, 0, 0)
         is_asked_alone = context.run.asset_selection == {assets.maintenance}
-        if config.force or is_asked_alone or is_due(run.pipeline):
-            outcome = maintain_lake(run.pipeline, run.spark, thorough=config.force or is_asked_alone)
+        outcome = maintain_lake(run.pipeline, run.spark, thorough=config.force or is_asked_alone)
         return dg.MaterializeResult(metadata=metadata.describe_maintenance(outcome))
 
     return maintenance

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
@@ -47,6 +48,14 @@ def cuts_since_moment(lake: Lake, micros: int) -> tuple[Cut, ...]:
     later = _scan(table, f"published_at >= '{to_datetime(max(0, micros)).isoformat()}'")
     first = later[0].cut - 1 if later else newest.cut
     return (*_scan(table, f"cut = {first}"), *later)
+
+
+def tick_published_by(lake: Lake, micros: int) -> int | None:
+    """Return the newest tick of which a cut had been published at a moment, None where there was no cut."""
+    before = f"published_at <= '{to_datetime(max(0, micros)).isoformat()}'"
+    ticks = lake.system_table(CUT).scan(row_filter=before, selected_fields=("tick",)).to_arrow()["tick"]
+    newest: int | None = pc.max(ticks).as_py()
+    return newest
 
 
 def _scan(table: Table, row_filter: str) -> tuple[Cut, ...]:

@@ -1,8 +1,10 @@
 """Maintenance between ticks: small commits would slow everything down within tens of them."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from math import ceil
 from typing import Final
 
 from pyiceberg.table import Table
@@ -11,40 +13,29 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import BRANCH, TICK, ancestors_of, count_rows, fact, head, read_mark
-from cdc_platform.lake.cuts import Cut, cuts_since_moment
+from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.lake import BURIED, CUT, LINEAGE, LOG, RAW, READ
-from cdc_platform.lake.maintenance import (
-    compact_all_files,
-    compact_small_files,
-    expire_snapshots,
-    find_expendable,
-)
+from cdc_platform.lake.maintenance import compact_all_files, compact_small_files
 from cdc_platform.model.names import lake_table_name
-from cdc_platform.model.retention import kept_moments
 from cdc_platform.pipeline.branch import load_table
+from cdc_platform.pipeline.expire import (
+    expire_merged,
+    expire_own,
+    find_old,
+    forget_tombstones,
+    kept_cuts,
+    worth_expiring,
+)
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.settings import KEPT_SNAPSHOTS_MIN
+from cdc_platform.pipeline.settings import MaintenanceSettings
 
-ROLLING_TABLES = (RAW, LOG, CUT)
+ROLLING_TABLES: Final = (RAW, LOG, CUT)
 """The platform's own tables that grow by a few files each tick."""
 
-EVENT_ROLLING_TABLES = (READ, BURIED)
+EVENT_ROLLING_TABLES: Final = (READ, BURIED)
 """The same of a source that hands out events."""
 
-READING_S: Final = 600
-"""How long every snapshot of the platform's own tables stays: what is being read must not be deleted."""
-GLANCED_TABLES: Final = (CUT, LINEAGE)
-"""Own tables that are small, and read at a glance."""
-GLANCE_S: Final = 60
-"""The same of these."""
-GLANCED_SNAPSHOTS: Final = 30
-"""So many old snapshots of such a table are expired at once: pyiceberg, which writes these tables, handles
-all snapshots of a table some twenty times in each commit."""
-
-MOST_EXPIRED: Final = 2000
-"""So many snapshots of one table expire at once, and the others the next time."""
-
-ROLLING_PATIENCE = 4
+ROLLING_PATIENCE: Final = 4
 """How many times as many ticks these wait for a compaction: they are read less than merged tables."""
 
 
@@ -52,47 +43,106 @@ ROLLING_PATIENCE = 4
 class MaintenanceOutcome:
     """How many files were rewritten by each kind of compaction, and deleted by expiry."""
 
-    minor_files: int
-    major_files: int
-    expired_files: int
+    minor_files: int = 0
+    major_files: int = 0
+    expired_files: int = 0
+
+    def __add__(self, other: "MaintenanceOutcome") -> "MaintenanceOutcome":
+        """Return what both did."""
+        return MaintenanceOutcome(
+            self.minor_files + other.minor_files,
+            self.major_files + other.major_files,
+            self.expired_files + other.expired_files,
+        )
 
 
-def is_due(pipeline: Pipeline) -> bool:
-    """Whether some table has taken so many ticks since its last compaction that another one pays."""
-    return any(_is_fragmented(pipeline, name) for name in pipeline.lake_tables)
+@dataclass(frozen=True)
+class Upkeep:
+    """One maintenance of a lake; a thorough one does what is not due yet, too."""
+
+    pipeline: Pipeline
+    spark: SparkSession
+    is_thorough: bool
+    now_micros: int
+
+    @cached_property
+    def kept_cuts(self) -> tuple[Cut, ...]:
+        """The cuts whose snapshots stay."""
+        return kept_cuts(self.pipeline, self.now_micros)
+
+    def at_least(self, enough: int) -> int:
+        """Return how many old snapshots are expired, where so many pay for it."""
+        return 1 if self.is_thorough else enough
+
+
+@dataclass(frozen=True)
+class Chore:
+    """The maintenance of one table.
+
+    ``urgency`` is the ticks since the last one beside those that it may wait for: at 1 it is due.
+    """
+
+    table: str
+    urgency: float
+    run: Callable[[Upkeep], MaintenanceOutcome]
 
 
 def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = False) -> MaintenanceOutcome:
-    """Compact what small commits have left, and expire old snapshots where that is due.
+    """Compact what small commits have left, and expire old snapshots.
+
+    After a tick only the most urgent tables are maintained of those that are due, as many as keep up with
+    what becomes due, so that no tick waits for all of them.
 
     Args:
         pipeline: the pipeline; no tick of it may run meanwhile.
         spark: session that does the work.
-        thorough: compact large files and expire now, due or not.
+        thorough: maintain all tables, due or not, and rewrite all files with deleted rows.
 
     Raises:
         LakeError: a compaction has changed the number of rows; it should be reported.
     """
-    tables = [name for name in pipeline.lake_tables if _is_published(pipeline, name)]
-    minor = sum(
-        _compact_table(pipeline, spark, table)
-        for table in tables
-        if thorough or _is_fragmented(pipeline, table)
-    )
-    minor += sum(
-        _compact_rolling(pipeline, spark, name, thorough=thorough) for name in _rolling_tables(pipeline)
-    )
-    major = sum(_compact_deleted(pipeline, spark, table, thorough=thorough) for table in tables)
-    return MaintenanceOutcome(minor, major, _expire(pipeline, spark, tables, thorough=thorough))
+    upkeep = Upkeep(pipeline, spark, thorough, time.time_ns() // 1000)
+    chores = _list_chores(upkeep)
+    chosen = chores if thorough else choose_chores(pipeline.settings.maintenance, chores)
+    return sum((chore.run(upkeep) for chore in chosen), start=MaintenanceOutcome())
+
+
+def choose_chores(settings: MaintenanceSettings, chores: Sequence[Chore]) -> Sequence[Chore]:
+    """Return the most urgent chores, so many that each one's turn comes before it is due again."""
+    at_once = ceil(len(chores) / settings.minor_every_ticks)
+    due = [chore for chore in chores if chore.urgency >= 1]
+    return sorted(due, key=lambda chore: -chore.urgency)[:at_once]
+
+
+def _list_chores(upkeep: Upkeep) -> list[Chore]:
+    pipeline, due_after = upkeep.pipeline, upkeep.pipeline.settings.maintenance.minor_every_ticks
+    merged = {name: pipeline.lake.table(name) for name in pipeline.lake_tables}
+    return [
+        *(
+            Chore(name, _ticks_since(table) / due_after, partial(_maintain_merged, name))
+            for name, table in merged.items()
+            if table is not None and _is_published(table)
+        ),
+        *(
+            Chore(name, _urgency(upkeep, name), partial(_maintain_own, name))
+            for name in (*_rolling_tables(pipeline), LINEAGE)
+        ),
+    ]
 
 
 def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
     return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.traits.hands_out_events else ()))
 
 
-def _is_fragmented(pipeline: Pipeline, table: str) -> bool:
-    found = pipeline.lake.table(table)
-    return found is not None and _ticks_since(found) >= pipeline.settings.maintenance.minor_every_ticks
+def _urgency(upkeep: Upkeep, name: str) -> float:
+    pipeline = upkeep.pipeline
+    table = pipeline.lake.system_table(name)
+    aged = len(find_old(pipeline, name, table, upkeep.now_micros)) / worth_expiring(pipeline, name)
+    return max(aged, _fragmentation(pipeline, table)) if name != LINEAGE else aged
+
+
+def _fragmentation(pipeline: Pipeline, table: Table) -> float:
+    return _ticks_since(table) / (pipeline.settings.maintenance.minor_every_ticks * ROLLING_PATIENCE)
 
 
 def _ticks_since(table: Table) -> int:
@@ -105,19 +155,37 @@ def _ticks_since(table: Table) -> int:
     return len(ticks - {None})
 
 
-def _compact_table(pipeline: Pipeline, spark: SparkSession, table: str) -> int:
-    small_file_bytes = pipeline.settings.maintenance.small_file_bytes
-    rewritten = compact_small_files(spark, _spark_name(pipeline, table), small_file_bytes)
+def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
+    pipeline, spark, settings = upkeep.pipeline, upkeep.spark, upkeep.pipeline.settings.maintenance
+    minor = compact_small_files(spark, _spark_name(pipeline, table), settings.small_file_bytes)
     _compare_rows(pipeline, table)
-    return rewritten
+    return MaintenanceOutcome(
+        minor_files=minor,
+        major_files=_compact_deleted(pipeline, spark, table, thorough=upkeep.is_thorough),
+        expired_files=expire_merged(
+            pipeline,
+            spark,
+            table,
+            upkeep.kept_cuts,
+            upkeep.now_micros,
+            at_least=upkeep.at_least(settings.expire_every_ticks),
+        ),
+    )
 
 
-def _compact_rolling(pipeline: Pipeline, spark: SparkSession, name: str, *, thorough: bool) -> int:
-    settings = pipeline.settings.maintenance
-    due_after = settings.minor_every_ticks * ROLLING_PATIENCE
-    if not thorough and _ticks_since(pipeline.lake.system_table(name)) < due_after:
-        return 0
-    return compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", settings.small_file_bytes)
+def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
+    pipeline, spark = upkeep.pipeline, upkeep.spark
+    if name == BURIED:
+        forget_tombstones(pipeline, spark, upkeep.now_micros)
+    minor = 0
+    is_fragmented = _fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
+    # The lineage is written anew each time, so it has one file.
+    if name != LINEAGE and (upkeep.is_thorough or is_fragmented):
+        small_file_bytes = pipeline.settings.maintenance.small_file_bytes
+        minor = compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", small_file_bytes)
+    at_least = upkeep.at_least(worth_expiring(pipeline, name))
+    expired = expire_own(pipeline, spark, name, upkeep.now_micros, at_least=at_least)
+    return MaintenanceOutcome(minor_files=minor, expired_files=expired)
 
 
 def _compact_deleted(pipeline: Pipeline, spark: SparkSession, table: str, *, thorough: bool) -> int:
@@ -132,13 +200,12 @@ def _compact_deleted(pipeline: Pipeline, spark: SparkSession, table: str, *, tho
     return rewritten
 
 
-def _is_published(pipeline: Pipeline, table: str) -> bool:
+def _is_published(table: Table) -> bool:
     """Whether the branch holds nothing that `main` lacks, so that compaction cannot come between them."""
-    found = pipeline.lake.table(table)
-    if found is None or head(found) is None:
-        return False
-    branch = head(found, BRANCH)
-    return branch is None or read_mark(found, BRANCH).tick <= read_mark(found).tick
+    branch = head(table, BRANCH)
+    return head(table) is not None and (
+        branch is None or read_mark(table, BRANCH).tick <= read_mark(table).tick
+    )
 
 
 def _compare_rows(pipeline: Pipeline, table: str) -> None:
@@ -155,60 +222,6 @@ def _compare_rows(pipeline: Pipeline, table: str) -> None:
                 f"from the log, and report this with the table's snapshot {snapshot.snapshot_id}."
             )
         return
-
-
-def _expire(pipeline: Pipeline, spark: SparkSession, tables: list[str], *, thorough: bool) -> int:
-    settings = pipeline.settings.maintenance
-    if pipeline.traits.tombstones_s is not None and thorough:
-        _forget_deleted(pipeline, spark, pipeline.traits.tombstones_s)
-    now_micros = time.time_ns() // 1000
-    expired = sum(
-        _expire_own(pipeline, spark, name, now_micros, thorough=thorough)
-        for name in (*_rolling_tables(pipeline), LINEAGE)
-    )
-    before_micros = now_micros - int(min(settings.keep_every_cut_s, settings.keep_snapshots_s) * 1_000_000)
-    cuts = _kept_cuts(pipeline, now_micros)
-    for table in tables:
-        found = load_table(pipeline, table)
-        named = [cut.tables[table] for cut in cuts if table in cut.tables]
-        old = find_expendable(found, before_micros, settings.keep_snapshots, named)
-        expired += _expire_old(spark, found, old, 1 if thorough else settings.expire_every_ticks)
-    return expired
-
-
-def _expire_own(
-    pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, thorough: bool
-) -> int:
-    settings = pipeline.settings.maintenance
-    whole_s, newest, enough = READING_S, settings.keep_snapshots, settings.expire_every_ticks
-    if name in GLANCED_TABLES:
-        whole_s, newest, enough = GLANCE_S, KEPT_SNAPSHOTS_MIN, min(GLANCED_SNAPSHOTS, enough)
-    found = pipeline.lake.system_table(name)
-    old = find_expendable(found, now_micros - whole_s * 1_000_000, newest)
-    return _expire_old(spark, found, old, 1 if thorough else enough)
-
-
-def _expire_old(spark: SparkSession, table: Table, old: Sequence[int], enough: int) -> int:
-    return expire_snapshots(spark, ".".join(table.name()), old[:MOST_EXPIRED]) if len(old) >= enough else 0
-
-
-def _kept_cuts(pipeline: Pipeline, now_micros: int) -> list[Cut]:
-    settings = pipeline.settings.maintenance
-    last_s = settings.keep_snapshots_s
-    cuts = cuts_since_moment(pipeline.lake, now_micros - int(last_s * 1_000_000))
-    # A cut gets old when the next one takes its place: until then, readers are given it.
-    ends = [later.published_micros for later in cuts[1:]]
-    kept = kept_moments(ends, now_micros, settings.keep_every_cut_s, last_s)
-    return [*(cut for cut, end in zip(cuts, ends, strict=False) if end in kept), *cuts[-1:]]
-
-
-def _forget_deleted(pipeline: Pipeline, spark: SparkSession, after_s: float) -> None:
-    """Take away tombstones of which no older event can come any more."""
-    before_micros = time.time_ns() // 1000 - int(after_s * 1_000_000)
-    spark.sql(
-        f"DELETE FROM {pipeline.lake.spark_system_table(BURIED)} "
-        f"WHERE commit_timestamp < timestamp_micros({before_micros})"
-    )
 
 
 def _spark_name(pipeline: Pipeline, table: str) -> str:

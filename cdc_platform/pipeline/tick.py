@@ -11,7 +11,7 @@ from cdc_platform.lake.cuts import Cut
 from cdc_platform.pipeline.copy import NOTHING_COPIED, CopyOutcome, copy_tables
 from cdc_platform.pipeline.guard import Guard
 from cdc_platform.pipeline.history import extend_histories
-from cdc_platform.pipeline.maintain import is_due, maintain_lake
+from cdc_platform.pipeline.maintain import maintain_lake
 from cdc_platform.pipeline.merge import MergeOutcome, merge_tables
 from cdc_platform.pipeline.order import OrderOutcome, order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -83,6 +83,5 @@ def run_tick(
     with watch.measure("publish"):
         cut = publish_cut(pipeline, spark)
     with watch.measure("maintain"):
-        if is_due(pipeline):
-            maintain_lake(pipeline, spark)
+        maintain_lake(pipeline, spark)
     return TickOutcome(read, order, merges, cut, watch.seconds, copy)

@@ -1,9 +1,12 @@
 """Maintenance makes the lake smaller and changes nothing that it says."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import SettingError
@@ -13,7 +16,7 @@ from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.maintenance import compact_small_files
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.pipeline.maintain import is_due, maintain_lake
+from cdc_platform.pipeline.maintain import Chore, MaintenanceOutcome, choose_chores, maintain_lake
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -153,11 +156,45 @@ def test_settings_that_would_lose_progress_are_refused(changes: dict[str, int]) 
 def test_maintenance_is_due_after_some_ticks(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """The ticks since the last compaction decide, whatever their numbers."""
     pipeline = with_maintenance(bank_pipeline(session_lake), minor_every_ticks=4)
-    due = []
+    rewritten = []
     for number in (1, 2, 3, 4):
         feed_tick(pipeline, number)
         run_steps(pipeline, spark)
-        due.append(is_due(pipeline))
-    assert due == [False, False, False, True]
-    maintain_lake(pipeline, spark)
-    assert not is_due(pipeline)
+        rewritten.append(maintain_lake(pipeline, spark).minor_files)
+    assert rewritten[:3] == [0, 0, 0]
+    assert rewritten[3] > 0
+    assert maintain_lake(pipeline, spark) == MaintenanceOutcome()
+
+
+def make_chores(urgencies: Iterable[float]) -> list[Chore]:
+    """Return chores of tables named by number, which do nothing."""
+    return [
+        Chore(str(number), urgency, lambda _: MaintenanceOutcome())
+        for number, urgency in enumerate(urgencies)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "urgencies"),
+    [
+        ([], [0.2, 0.9]),
+        (["2"], [0.2, 1, 1.5, 0, 1.2, 0.9]),
+        (["3", "1"], [1, 1.2, 1, 1.5, 1, 0, 1]),  # seven tables need two in each of six ticks
+    ],
+)
+def test_a_tick_takes_the_most_urgent_chores(chosen: list[str], urgencies: list[float]) -> None:
+    """Of what is due one is done at a time, as long as all have their turn that way."""
+    found = choose_chores(MaintenanceSettings(minor_every_ticks=6), make_chores(urgencies))
+    assert chosen == [chore.table for chore in found]
+
+
+@given(tables=st.integers(1, 60), every=st.integers(1, 20))
+def test_no_table_waits_for_twice_its_time(tables: int, every: int) -> None:
+    """However many tables there are, each is maintained before it is due for the second time."""
+    settings = MaintenanceSettings(minor_every_ticks=every)
+    waited = [0] * tables
+    for _ in range(4 * every):
+        waited = [ticks + 1 for ticks in waited]
+        for chore in choose_chores(settings, make_chores(ticks / every for ticks in waited)):
+            waited[int(chore.table)] = 0
+        assert max(waited) < 2 * every
