@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CheckFailed
-from cdc_platform.lake.commits import read_mark
+from cdc_platform.lake.commits import Mark, read_mark
 from cdc_platform.lake.cuts import cuts_since_moment, newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.pipeline.invariants import checks_of
@@ -18,42 +18,45 @@ Heard = Callable[[Check, Verdict, int], None]
 
 
 class Guard:
-    """Looks, every so often, at the part of the log that no look has passed.
+    """Looks with each check, every so often, at the part of the log that it has not passed.
 
-    The first look is due at once. It begins where the last one of the run before may have ended, so that what
-    that one did not look at, or what has stopped it, is looked at.
+    The first look, with all of them, is due at once. It begins where the last one of the run before may have
+    ended, so that what that one did not look at, or what has stopped it, is looked at. From then on they take
+    turns, so that no tick waits for all of them.
     """
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession, heard: Heard | None = None) -> None:
         self._pipeline, self._spark, self._heard = pipeline, spark, heard
         self._every_s = pipeline.settings.check_every_s
-        self._passed = EVERYTHING if self._every_s is None else _passed_before(pipeline, self._every_s)
-        self._due = time.monotonic()
+        checks = tuple(check for check in checks_of(pipeline.traits) if check.every_tick)
+        before = EVERYTHING if self._every_s is None else _passed_before(pipeline, self._every_s)
+        self._passed = dict.fromkeys(checks, before)
+        self._due = dict.fromkeys(checks, time.monotonic())
 
     def look(self) -> None:
-        """Make the checks, if it is time.
+        """Make the checks for which it is time.
 
         Raises:
-            CheckFailed: one that does not only warn has failed; all have been made.
+            CheckFailed: one that does not only warn has failed; all that were due have been made.
         """
-        if self._every_s is None or time.monotonic() < self._due:
+        due = [check for check, moment in self._due.items() if moment <= time.monotonic()]
+        if self._every_s is None or not due:
             return
         mark = read_mark(self._pipeline.lake.system_table(LOG))
-        has_news = mark.tick > self._passed.after_tick
         with checking(self._pipeline, self._spark):
-            found = {check: self._make(check, mark.tick) for check in self._checks(has_news=has_news)}
+            found = {check: self._make(check, mark.tick) for check in due if self._has_news(check, mark)}
         failed = [check for check, verdict in found.items() if not (verdict.passed or check.is_warning)]
         if failed:
             raise CheckFailed({check.name: found[check].summary for check in failed})
-        self._passed = Scope(mark.tick, mark.position_micros)
-        self._due = time.monotonic() + self._every_s
+        for turn, check in enumerate(due, 1):
+            self._passed[check] = Scope(mark.tick, mark.position_micros)
+            self._due[check] = time.monotonic() + self._every_s * turn / len(due)
 
-    def _checks(self, *, has_news: bool) -> tuple[Check, ...]:
-        checks = (check for check in checks_of(self._pipeline.traits) if check.every_tick)
-        return tuple(check for check in checks if has_news or check.asset != LOG)
+    def _has_news(self, check: Check, mark: Mark) -> bool:
+        return check.asset != LOG or mark.tick > self._passed[check].after_tick
 
     def _make(self, check: Check, tick: int) -> Verdict:
-        verdict = check.run(self._pipeline, self._spark, self._passed)
+        verdict = check.run(self._pipeline, self._spark, self._passed[check])
         if self._heard is not None:
             self._heard(check, verdict, tick)
         return verdict

@@ -1,6 +1,7 @@
 """Checks on what continuous running is about to publish."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.pipeline import guard as guard_module
 from cdc_platform.pipeline.follow import follow_source
 from cdc_platform.pipeline.guard import Guard
 from cdc_platform.pipeline.merge import merge_tables
@@ -61,6 +63,27 @@ def test_each_look_is_at_what_is_new(spark: "SparkSession", session_lake: LakeSe
     assert {(name, tick) for name in TICK_CHECKS for tick in (1, 2)} == {found[:2] for found in heard}
     assert 3 * len(TICK_CHECKS) == len(heard)
     assert [changes for name, _, changes in heard if name == "exactly_once"] == [3, 5, 8]
+
+
+def test_checks_take_turns(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are made at first, then each once in a pause, no two at one moment."""
+    clock = SimpleNamespace(now_s=0)
+    monkeypatch.setattr(guard_module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    names = ("one", "two", "three", "four")
+    verdict = Verdict(True, "fine", {})
+    checks = tuple(Check(name, "cut", "", True, lambda *_: verdict) for name in names)
+    monkeypatch.setattr(guard_module, "checks_of", lambda _: checks)
+    heard: list[str] = []
+    paused = with_pause(bank_pipeline(session_lake), 40)
+    guard = Guard(paused, spark, lambda check, *_: heard.append(check.name))
+    looks = []
+    for clock.now_s in range(0, 90, 10):
+        guard.look()
+        looks.append(tuple(heard))
+        heard.clear()
+    assert [names, *((name,) for name in 2 * names)] == looks
 
 
 @pytest.mark.parametrize("damaged", [2, 3])
