@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
+from cdc_platform.model.column_versions import ColumnHistory
+from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.names import is_reserved_column
 from cdc_platform.model.timestamps import to_rfc3339
 

@@ -6,7 +6,8 @@ way round.
 
 from collections.abc import Callable, Mapping
 
-from cdc_platform.model.evolution import ColumnHistory, SchemaHistory, is_convertible, same_type
+from cdc_platform.model.column_versions import ColumnHistory
+from cdc_platform.model.evolution import SchemaHistory, is_convertible, same_type
 from cdc_platform.model.looks import Look
 from cdc_platform.model.table_schema import ColumnType
 

@@ -6,7 +6,8 @@ A column is always added behind all others, and nothing but a drop of columns ah
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
+from cdc_platform.model.column_versions import ColumnHistory
+from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.looks import Look
 from cdc_platform.model.table_schema import TableSchema
 

@@ -207,7 +207,7 @@ SCHEMA_CHANGES: Final = pa.schema(
         ("tick", pa.int64()),
         # order within the tick
         ("number", pa.int64()),
-        # model/evolution.py, SchemaChange
+        # model/schema_events.py, SchemaChange
         ("change", pa.string()),
         # null for what concerns the change stream as a whole
         ("table_name", pa.string()),

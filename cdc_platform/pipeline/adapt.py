@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import BRANCH, head
 from cdc_platform.lake.copies import load_plans
-from cdc_platform.model.evolution import Bound, ColumnHistory, ColumnVersion
+from cdc_platform.model.column_versions import Bound, ColumnHistory, ColumnVersion
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import DELETED, history_schema, source_schema, stored_schema
 from cdc_platform.model.table_schema import TableSchema, spark_type

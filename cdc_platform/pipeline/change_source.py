@@ -10,7 +10,8 @@ from cdc_platform.lake.copies import COPY_BRANCH, CopyProgress
 from cdc_platform.lake.lake import BURIED, LOG
 from cdc_platform.lake.quarantine import may_lack_changes
 from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
+from cdc_platform.model.column_versions import ColumnHistory
+from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.exclusions import may_lack_rows
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import keeps_deleted

@@ -24,15 +24,9 @@ from cdc_platform.model.names import is_reserved_column
 from cdc_platform.model.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.model.renewals import find_renewed
 from cdc_platform.model.schema_events import SchemaEvent
+from cdc_platform.model.schema_finder import find_events, is_news
 from cdc_platform.model.schema_policy import SchemaPolicy
-from cdc_platform.model.sightings import (
-    SeenColumn,
-    Sighting,
-    find_events,
-    is_news,
-    keep_ends,
-    parse_column_types,
-)
+from cdc_platform.model.sightings import SeenColumn, Sighting, keep_ends, parse_column_types
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.key_shapes import Shape, find_foreign
 from cdc_platform.pipeline.pipeline import Pipeline

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Iterator
 from itertools import product
 
-from cdc_platform.model.evolution import ColumnHistory, ColumnVersion
+from cdc_platform.model.column_versions import ColumnHistory, ColumnVersion
 from cdc_platform.model.row_key import KeyColumn, RowKey
 
 STRING_KIND, BYTES_KIND = "string", "binary"

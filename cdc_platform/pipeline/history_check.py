@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.cuts import Cut
-from cdc_platform.model.evolution import ColumnHistory
+from cdc_platform.model.column_versions import ColumnHistory
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import (
     DELETED,

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc_platform.lake.commits import BRANCH, fact, has_at_most, head, read_mark
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.evolution import ColumnVersion
+from cdc_platform.model.column_versions import ColumnVersion
 from cdc_platform.model.table_options import keeps_deleted, source_schema, stored_schema
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import convert_stored, ensure_table, mark_living

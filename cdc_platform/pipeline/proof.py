@@ -14,7 +14,8 @@ from pyiceberg.table import Table
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.filters import equals
 from cdc_platform.lake.schema_history import list_schema_events
-from cdc_platform.model.evolution import ColumnHistory, SchemaHistory, fold_history, same_type
+from cdc_platform.model.column_versions import ColumnHistory
+from cdc_platform.model.evolution import SchemaHistory, fold_history, same_type
 from cdc_platform.model.exclusions import NOTHING, Exclusion, late_columns, table_exclusions
 from cdc_platform.model.table_options import DELETED, keeps_deleted
 from cdc_platform.model.table_schema import TableSchema

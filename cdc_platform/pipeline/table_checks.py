@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.evolution import ColumnHistory
+from cdc_platform.model.column_versions import ColumnHistory
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import (
     history_name,

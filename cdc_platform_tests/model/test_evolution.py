@@ -6,7 +6,8 @@ from functools import reduce
 
 import pytest
 
-from cdc_platform.model.evolution import ColumnHistory, SchemaHistory, fold_history, is_convertible, same_type
+from cdc_platform.model.column_versions import ColumnHistory
+from cdc_platform.model.evolution import SchemaHistory, fold_history, is_convertible, same_type
 from cdc_platform.model.exclusions import (
     Exclusion,
     describe_findings,
@@ -17,7 +18,8 @@ from cdc_platform.model.exclusions import (
 )
 from cdc_platform.model.looks import Look
 from cdc_platform.model.schema_events import SchemaChange, SchemaEvent, describe_event
-from cdc_platform.model.sightings import SeenColumn, Sighting, find_events, is_news, parse_column_types
+from cdc_platform.model.schema_finder import find_events, is_news
+from cdc_platform.model.sightings import SeenColumn, Sighting, parse_column_types
 from cdc_platform.model.table_schema import ColumnType, TableSchema
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.history import column_types_json

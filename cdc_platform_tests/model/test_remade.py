@@ -9,7 +9,8 @@ from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.looks import Look
 from cdc_platform.model.remade import has_other_key
 from cdc_platform.model.schema_events import SchemaChange
-from cdc_platform.model.sightings import Sighting, find_events
+from cdc_platform.model.schema_finder import find_events
+from cdc_platform.model.sightings import Sighting
 from cdc_platform.model.table_schema import ColumnType, TableSchema
 from cdc_platform_tests.example_tables import table
 

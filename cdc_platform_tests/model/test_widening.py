@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
+from cdc_platform.model.column_versions import ColumnHistory
+from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
-from cdc_platform.model.sightings import SeenColumn, Sighting, find_events, is_news
+from cdc_platform.model.schema_finder import find_events, is_news
+from cdc_platform.model.sightings import SeenColumn, Sighting
 from cdc_platform.model.table_schema import DECIMAL, ColumnType, spark_type
 from cdc_platform.model.widening import DIGITS, TEXT, joined_type
 

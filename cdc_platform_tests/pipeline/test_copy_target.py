@@ -8,7 +8,8 @@ import pytest
 from cdc_platform.lake.copies import COPY_BRANCH, CopyPlan, save_plans
 from cdc_platform.lake.cuts import Cut, append_cut
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
+from cdc_platform.model.column_versions import ColumnHistory
+from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.pipeline.copy_target import remove_orphans
 from cdc_platform_tests.pipelines import START, make_pipeline
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdc_platform.model.evolution import Bound, ColumnHistory, ColumnVersion
+from cdc_platform.model.column_versions import Bound, ColumnHistory, ColumnVersion
 from cdc_platform.model.row_key import KeyColumn, RowKey
 from cdc_platform.model.table_schema import ColumnType
 from cdc_platform.pipeline.former_keys import former_keys

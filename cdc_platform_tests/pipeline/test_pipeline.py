@@ -7,7 +7,8 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.evolution import ColumnHistory, SchemaHistory
+from cdc_platform.model.column_versions import ColumnHistory
+from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipelines import make_pipeline

@@ -16,7 +16,8 @@ from cdc_platform.model.keyless import keyless_keys
 from cdc_platform.model.looks import Look
 from cdc_platform.model.records import ModType
 from cdc_platform.model.schema_events import SchemaChange
-from cdc_platform.model.sightings import Sighting, find_events, parse_column_types
+from cdc_platform.model.schema_finder import find_events
+from cdc_platform.model.sightings import Sighting, parse_column_types
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.decoder import Checkpoint, Decoded, Decoder
 from cdc_platform.sources.debezium.envelope import TransactionBegin, TransactionEnd
