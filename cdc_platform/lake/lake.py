@@ -14,10 +14,12 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationError,
 )
+from pyiceberg.io import PY_IO_IMPL
 from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.access import reaching
+from cdc_platform.lake.files import LakeFiles
 from cdc_platform.lake.settings import CATALOG, LakeSettings, local_folder
 from cdc_platform.model.names import lake_table_name, quote_spark
 from cdc_platform.model.schemas import (
@@ -153,7 +155,8 @@ class Lake:
             raise LakeDamaged(f"its catalog {file}", "it is not there any more, and the tables are")
 
     def _connect(self) -> Catalog:
-        return load_catalog(CATALOG, **self.settings.pyiceberg_properties())
+        own_files = {PY_IO_IMPL: f"{LakeFiles.__module__}.{LakeFiles.__qualname__}"}
+        return load_catalog(CATALOG, **own_files | self.settings.pyiceberg_properties())
 
     def require(self) -> None:
         """Make sure that the pipeline is in the lake already; whoever only reads must not make a new one.

@@ -8,7 +8,7 @@ import pytest
 from cdc_platform.errors import LakeDamaged, LakeFormatUnknown
 from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.control import load_lineage
-from cdc_platform.lake.cuts import list_cuts
+from cdc_platform.lake.cuts import Cut, append_cut, list_cuts
 from cdc_platform.lake.lake import (
     CUT,
     DICTIONARY,
@@ -92,7 +92,11 @@ def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("p__cdc/change_log/metadata/*.metadata.json", None, "table `p__cdc.change_log`: .*No such file"),
+        (
+            "p__cdc/change_log/metadata/*.metadata.json",
+            None,
+            "file .*metadata.json: it is not there any more",
+        ),
         ("p__cdc/change_log/metadata/*.metadata.json", "{", "table `p__cdc.change_log`: .*Invalid JSON"),
         ("catalog.db", None, "its catalog .*: it is not there any more"),
         ("catalog.db", "", "its catalog .*: it is not there any more"),
@@ -110,6 +114,17 @@ def test_a_damaged_lake_names_its_damage(tmp_path: Path, name: str, content: str
     for is_reader in (True, False):
         with pytest.raises(LakeDamaged, match=told):
             Lake(settings, "p", is_reader=is_reader).system_table(LOG)
+
+
+@pytest.mark.parametrize("missing", ["metadata/snap-*.avro", "data/*.parquet"])
+def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
+    """Where a manifest list or data has gone, whoever reads them is told which file, and what can be done."""
+    lake = Lake(LakeSettings(str(tmp_path)), "p")
+    append_cut(lake, Cut(1, START, 1, {}, START))
+    (file,) = tmp_path.glob(f"*/cuts/{missing}")
+    file.unlink()
+    with pytest.raises(LakeDamaged, match=f"file .*{file.name}: it is not there any more. Bring back"):
+        list_cuts(lake)
 
 
 def test_names_are_quoted_for_spark(tmp_path: Path) -> None:

@@ -1,0 +1,30 @@
+"""The lake's files as pyiceberg reads them: one that is missing is told as damage, with its name."""
+
+from pyiceberg.io import InputStream
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from cdc_platform.errors import LakeDamaged
+
+
+class LakeFile(PyArrowFile):
+    """A file that the lake's metadata names."""
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """Open the file.
+
+        Raises:
+            LakeDamaged: it is not there.
+        """
+        try:
+            return super().open(seekable)
+        except FileNotFoundError as error:
+            raise LakeDamaged(f"file {self.location}", "it is not there any more") from error
+
+
+class LakeFiles(PyArrowFileIO):
+    """Opens the lake's files, wherever they lie."""
+
+    def new_input(self, location: str) -> LakeFile:
+        """Return a file that can be opened for reading."""
+        found = super().new_input(location)
+        return LakeFile(found.location, found._path, found._filesystem, found._buffer_size)  # noqa: SLF001
