@@ -14,6 +14,7 @@ from cdc_platform.commands.simulate import simulate
 from cdc_platform.commands.status import status
 from cdc_platform.commands.sync import sync
 from cdc_platform.errors import CdcError
+from cdc_platform.lake.damage import find_damage
 
 FIRST_STEPS: Final = """\b
 See it work, with a bank of its own:
@@ -52,8 +53,11 @@ class Commands(click.Group):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except CdcError as error:
-            click.secho(f"{type(error).__name__}: {error}", fg="red", err=True)
+        except Exception as error:
+            known = error if isinstance(error, CdcError) else find_damage(error)
+            if known is None:
+                raise
+            click.secho(f"{type(known).__name__}: {known}", fg="red", err=True)
             ctx.exit(1)
 
 

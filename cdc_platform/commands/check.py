@@ -12,6 +12,7 @@ import click
 
 from cdc_platform.commands.common import DEFS, NAME, examples, start_spark
 from cdc_platform.errors import CdcError, SettingError
+from cdc_platform.lake.damage import find_damage
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
@@ -93,8 +94,9 @@ def run_checks(
 
 def _told(error: Exception) -> str:
     """Return what an error says: of one that is not ours, and may go on with Java's stack, the first line."""
-    said = str(error) if isinstance(error, CdcError) else next(iter(str(error).splitlines()), "")
-    return f"{type(error).__name__}: {said}"
+    known = error if isinstance(error, CdcError) else find_damage(error)
+    said = str(known) if known is not None else next(iter(str(error).splitlines()), "")
+    return f"{type(known or error).__name__}: {said}"
 
 
 def write_report(path: Path, text: str) -> None:
