@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from cdc_platform.commands.check import check
+from cdc_platform.commands.common import as_known
 from cdc_platform.commands.cuts import cuts
 from cdc_platform.commands.demo import demo
 from cdc_platform.commands.explain import explain
@@ -13,8 +14,6 @@ from cdc_platform.commands.quarantine import quarantine
 from cdc_platform.commands.simulate import simulate
 from cdc_platform.commands.status import status
 from cdc_platform.commands.sync import sync
-from cdc_platform.errors import CdcError
-from cdc_platform.lake.damage import find_damage
 
 FIRST_STEPS: Final = """\b
 See it work, with a bank of its own:
@@ -54,7 +53,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            known = error if isinstance(error, CdcError) else find_damage(error)
+            known = as_known(error)
             if known is None:
                 raise
             click.secho(f"{type(known).__name__}: {known}", fg="red", err=True)

@@ -10,9 +10,8 @@ from xml.etree import ElementTree as ET
 
 import click
 
-from cdc_platform.commands.common import DEFS, NAME, examples, start_spark
-from cdc_platform.errors import CdcError, SettingError
-from cdc_platform.lake.damage import find_damage
+from cdc_platform.commands.common import DEFS, NAME, as_known, examples, start_spark
+from cdc_platform.errors import SettingError
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def run_checks(
 
 def _told(error: Exception) -> str:
     """Return what an error says: of one that is not ours, and may go on with Java's stack, the first line."""
-    known = error if isinstance(error, CdcError) else find_damage(error)
+    known = as_known(error)
     said = str(known) if known is not None else next(iter(str(error).splitlines()), "")
     return f"{type(known or error).__name__}: {said}"
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cdc_platform.errors import CdcError
+from cdc_platform.lake.damage import find_damage
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -47,3 +50,8 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
     session = spark_session(settings, report)
     click.echo(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
     return session
+
+
+def as_known(error: Exception) -> CdcError | None:
+    """Return an error whose message is all that a user needs, None for one that needs a traceback."""
+    return error if isinstance(error, CdcError) else find_damage(error)

@@ -5,6 +5,7 @@ import pytest
 from cdc_platform.lake.damage import find_damage
 
 FILE = "file:/lake/bank__cdc/change_log/data/00000-4-a1.parquet"
+STORED = "s3://lake/bank/accounts/metadata/snap-1.avro"
 STACK = """An error occurred while calling o565.collectToPython.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed
 Caused by: {cause}
@@ -15,11 +16,7 @@ Caused by: {cause}
     ("file", "cause"),
     [
         (FILE, f"java.io.FileNotFoundException: File {FILE} does not exist"),
-        (
-            "s3://lake/bank/accounts/metadata/snap-1.avro",
-            "org.apache.iceberg.exceptions.NotFoundException: Location does not exist: "
-            "s3://lake/bank/accounts/metadata/snap-1.avro",
-        ),
+        (STORED, f"org.apache.iceberg.exceptions.NotFoundException: Location does not exist: {STORED}"),
         # What Spark keeps on disk itself, and what has nothing to do with files.
         (None, "java.io.FileNotFoundException: File /tmp/blockmgr-1/0c/shuffle_0_0_0.data does not exist"),
         (None, "java.lang.ArithmeticException: / by zero"),
