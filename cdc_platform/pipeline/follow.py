@@ -10,7 +10,7 @@ from cdc_platform.errors import CdcError
 from cdc_platform.model.records import RecordKind
 from cdc_platform.pipeline.guard import Guard, Heard
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.tick import TickOutcome, run_tick
+from cdc_platform.pipeline.tick import TickOutcome, finish_tick, run_tick
 
 PAUSE_S: Final = 0.1
 """How often a pause looks whether it should go on."""
@@ -51,6 +51,7 @@ def follow_source(
                 guard = Guard(pipeline, spark, heard)
                 # Before anything is added to what may have stopped the run before.
                 guard.look()
+                finish_tick(pipeline, spark)
             outcome = run_tick(pipeline, spark, ends_pauses=is_first, guard=guard)
         except CdcError as error:
             if tell is None or not error.retryable:

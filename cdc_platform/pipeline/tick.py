@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.cuts import Cut
+from cdc_platform.lake.commits import read_mark
+from cdc_platform.lake.cuts import Cut, newest_cut
+from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.pipeline.copy import NOTHING_COPIED, CopyOutcome, copy_tables
 from cdc_platform.pipeline.guard import Guard
 from cdc_platform.pipeline.history import extend_histories
@@ -78,10 +80,33 @@ def run_tick(
         with watch.measure("check"):
             guard.look()
     with watch.measure("merge"):
-        merges = merge_tables(pipeline, spark, pipeline.tables)
-        merges += extend_histories(pipeline, spark, pipeline.histories)
+        merges = _bring_up(pipeline, spark)
     with watch.measure("publish"):
         cut = publish_cut(pipeline, spark)
     with watch.measure("maintain"):
         maintain_lake(pipeline, spark)
     return TickOutcome(read, order, merges, cut, watch.seconds, copy)
+
+
+def _bring_up(pipeline: Pipeline, spark: SparkSession) -> tuple[MergeOutcome, ...]:
+    """Bring all tables and histories up to the log."""
+    tables = merge_tables(pipeline, spark, pipeline.tables)
+    return tables + extend_histories(pipeline, spark, pipeline.histories)
+
+
+def finish_tick(pipeline: Pipeline, spark: SparkSession) -> None:
+    """Publish what an interrupted run has read, before more is read.
+
+    A table that is built up to a tick of the log is recognised only as long as that is the newest one, so a
+    pipeline that is interrupted again and again, sooner than a tick takes, would otherwise get no further.
+    """
+    if _is_behind(pipeline):
+        order_changes(pipeline, spark)
+        _bring_up(pipeline, spark)
+        publish_cut(pipeline, spark)
+
+
+def _is_behind(pipeline: Pipeline) -> bool:
+    read, logged = (read_mark(pipeline.lake.system_table(name)).tick for name in (RAW, LOG))
+    cut = newest_cut(pipeline.lake)
+    return logged < read or (cut.tick if cut is not None else 0) < logged

@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cdc_platform.errors import CdcError, CommitConflict, LakeError
+from cdc_platform.lake.cuts import newest_cut
+from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline import follow
 from cdc_platform.pipeline.follow import follow_source
+from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_tick
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +26,7 @@ def run(monkeypatch: pytest.MonkeyPatch, error: CdcError, most_failures: int | N
         raise error
 
     monkeypatch.setattr(follow, "run_tick", fail)
+    monkeypatch.setattr(follow, "finish_tick", lambda *_: None)
     monkeypatch.setattr(follow, "pause", lambda *_: None)
     monkeypatch.setattr(follow, "Guard", lambda *_: SimpleNamespace(look=lambda: None))
     pipeline, spark = cast("Pipeline", None), cast("SparkSession", None)
@@ -39,3 +44,26 @@ def test_what_does_not_pass_ends_the_ticks(monkeypatch: pytest.MonkeyPatch, erro
     """With a limit the last failure is raised; what no retry helps with is raised at once."""
     with pytest.raises(type(error)):
         run(monkeypatch, error, 3)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("is_logged", [False, True])
+def test_what_was_left_is_published_before_more_is_read(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, is_logged: bool
+) -> None:
+    """However soon a run is interrupted again, the tick that the run before has read gets to its cut."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    if is_logged:
+        order_changes(pipeline, spark)
+
+    def interrupt(*_: object, **_named: object) -> None:
+        raise LakeError("killed")
+
+    monkeypatch.setattr(follow, "run_tick", interrupt)
+    with pytest.raises(LakeError, match="killed"):
+        next(follow_source(pipeline, spark, lambda: True))
+    cut = newest_cut(pipeline.lake)
+    assert cut is not None
+    assert cut.tick == 1
+    assert expected_balances(1) == balances(pipeline)
