@@ -29,19 +29,19 @@ class SourceFile:
         folder: the part of the source that it belongs to, such as a Datastream object.
         size_bytes: its size.
         modified_micros: when it was written last.
-        generation: what the store counts at each writing; None where it does not.
+        told_version: its version where no listing tells it: of a part of a ledger that is no file, its text.
     """
 
     path: str
     folder: str
     size_bytes: int
     modified_micros: int
-    generation: str | None = None
+    told_version: str | None = None
 
     @property
     def version(self) -> str:
         """Text that changes when the file is written anew."""
-        return self.generation or f"{self.modified_micros}-{self.size_bytes}"
+        return self.told_version or f"{self.modified_micros}-{self.size_bytes}"
 
 
 def are_few(files: Sequence[SourceFile]) -> bool:

@@ -14,7 +14,7 @@ class SchemaPolicy(StrEnum):
     EVOLVE = "evolve"
     """The lake's table follows; names that the lake cannot tell apart get a digest of themselves."""
     FREEZE = "freeze"
-    """The table keeps the columns that it has, and new ones are left out."""
+    """The table keeps the columns that it has, and new ones are left out, unless they are so by case only."""
     QUARANTINE = "quarantine"
     """Events of another schema go to quarantine."""
 
@@ -40,6 +40,14 @@ def find_refusal(
         for name, column in seen.items()
         if name in known and joined_type(known[name], column.type) != known[name]
     ]
+    cased = {name.casefold(): name for name in known}
+    if policy is SchemaPolicy.FREEZE:
+        # Left out as new, it would set the column to NULL that it may well be.
+        found += [
+            f"`{name}` is `{cased[name.casefold()]}` in the table"
+            for name in seen
+            if name not in known and name.casefold() in cased
+        ]
     if policy is SchemaPolicy.QUARANTINE:
         found += [f"`{name}` is new" for name in seen if name not in known]
         found += [f"`{name}` is lacking" for name in known if name not in seen]

@@ -138,7 +138,7 @@ FILES: Final = pa.schema(
     [
         ("tick", pa.int64()),
         ("path", pa.string()),
-        # changes when the file is written anew: the object's generation, or its size and moment of writing;
+        # changes when the file is written anew: its moment of writing and its size;
         # below the path of a failed read it is what is known of that: model/unread.py
         ("version", pa.string()),
     ],

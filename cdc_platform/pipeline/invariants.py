@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import reduce
 from itertools import pairwise
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -25,6 +26,9 @@ from cdc_platform.pipeline.source_checks import check_schema, check_source
 from cdc_platform.pipeline.table_checks import check_fold, check_histories, check_keys
 from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict
 from cdc_platform.spark.event_order import RECORD_ID
+
+_IDENTITY: Final = ("record_id", "mod_ordinal")
+"""What tells a change of the log from every other one."""
 
 
 def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
@@ -57,7 +61,8 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         places |= {
             name: places[name].join(asked, "record_id", "left_semi") for name in places if name != "read"
         }
-    total, distinct, in_log, in_quarantine, lost = _count_places(places)
+    comes_mended = pipeline.traits.hands_out_events
+    total, distinct, in_log, in_quarantine, lost = _count_places(places, comes_mended=comes_mended)
     return Verdict(
         passed=lost == 0 and distinct == in_log + in_quarantine,
         summary=f"{total} records read = {in_log} in the log + {total - distinct} duplicates "
@@ -72,10 +77,11 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     )
 
 
-def _count_places(places: Mapping[str, DataFrame]) -> tuple[int, ...]:
+def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tuple[int, ...]:
     """Return how many records were read, with and without duplicates, are in the log, held, and neither.
 
-    What was replayed is held as long as the log does not have it, be it under another identity.
+    What was replayed is held as long as the log does not have it, be it under another identity. What
+    ``comes_mended``, in a file that was written anew, is in the log, though nobody has replayed it.
     """
     marked = [
         found.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
@@ -83,7 +89,8 @@ def _count_places(places: Mapping[str, DataFrame]) -> tuple[int, ...]:
     ]
     records = reduce(DataFrame.unionByName, marked).groupBy("record_id")
     read, logged, held, replayed = (F.col(name) for name in places)
-    is_held = (held > 0) | (replayed > 0) & (logged == 0)
+    is_open = (held > 0) & (logged == 0) if comes_mended else held > 0
+    is_held = is_open | (replayed > 0) & (logged == 0)
     return _first(
         records.agg(*(F.sum(name).alias(name) for name in places)).agg(
             F.sum(read),
@@ -103,13 +110,24 @@ def _first(frame: DataFrame) -> tuple[int, ...]:
 def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
     """Count changes that the log holds more than once."""
     changes = _log(pipeline, spark, scope)
-    times = changes.groupBy("record_id", "mod_ordinal").count()
+    times = changes.groupBy(*_IDENTITY).count()
     total, repeated = _first(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
+    within_s = pipeline.traits.repeats_within_s
+    if repeated and within_s is not None:
+        repeated = _count_soon(changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s)
     return Verdict(
         repeated == 0,
         f"{total} changes, {repeated} of them repeated",
         {"changes": total, "repeated": repeated},
     )
+
+
+def _count_soon(changes: DataFrame, within_s: float) -> int:
+    """Count what came again within the time for which it is recognised; what comes later changes no row."""
+    before = F.lag("commit_timestamp").over(Window.partitionBy(*_IDENTITY).orderBy("commit_timestamp"))
+    soonest = F.col("commit_timestamp") - F.expr(f"make_dt_interval(0, 0, 0, {within_s:f})")
+    soon = changes.select(*_IDENTITY, (before >= soonest).alias("is_soon")).where("is_soon")
+    return soon.select(*_IDENTITY).distinct().count()
 
 
 def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:

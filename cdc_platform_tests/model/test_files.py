@@ -17,16 +17,16 @@ from cdc_platform.model.files import (
 from cdc_platform.model.unread import FIRST_PAUSE_S, GONE, FailedRead, unread_path
 
 
-def made(number: int, size_bytes: int = 10, generation: str | None = None) -> SourceFile:
+def made(number: int, size_bytes: int = 10) -> SourceFile:
     """Return a file; the higher its number, the younger it is."""
-    return SourceFile(f"folder/{number}.jsonl", "folder", size_bytes, number, generation)
+    return SourceFile(f"folder/{number}.jsonl", "folder", size_bytes, number)
 
 
 def test_what_has_been_read_in_its_version_is_left_out() -> None:
-    """A file that was written anew is read anew, by its generation where the store counts."""
-    old, rewritten, counted = made(1), made(2), made(3, generation="7")
-    ledger = {old.path: old.version, rewritten.path: "1-10", counted.path: "6"}
-    assert (rewritten, counted) == choose_files([counted, old, rewritten], ledger).files
+    """A file that was written anew is read anew, also where only its moment or its size tells of it."""
+    old, rewritten, longer = made(1), made(2), made(3)
+    ledger = {old.path: old.version, rewritten.path: "1-10", longer.path: "3-9"}
+    assert (rewritten, longer) == choose_files([longer, old, rewritten], ledger).files
 
 
 def test_a_backlog_is_read_in_several_ticks() -> None:
@@ -112,5 +112,5 @@ def test_few_files_are_few_in_number_and_in_bytes() -> None:
 
 def test_files_survive_as_text() -> None:
     """What the driver plans is what a task reads."""
-    files = (made(1), made(2, generation="9"))
+    files = (made(1), made(2, size_bytes=9))
     assert files == files_from_json(files_to_json(files))

@@ -2,12 +2,14 @@
 
 import itertools
 import random
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import DELETED, IS_CURRENT, ORDER_KEY, TableOptions
 from cdc_platform.pipeline.invariants import checks_of
@@ -17,7 +19,7 @@ from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_state
-from cdc_platform_tests.pipelines import quarantined_rows, rows_of
+from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,6 +117,41 @@ def test_folders_and_files_that_change(
     assert found_rows(pipeline, "orders") == [{"id": 7, "total": "12.50"}]
     assert len(quarantined_rows(pipeline)) == 3
     assert failed_checks(pipeline, spark) == {}
+
+
+def test_a_file_that_is_mended_at_the_source(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """What was held counts as read into the log, though nobody has replayed it."""
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path, columns={"users": {"age": "INT64"}})
+    good = MadeEvent("a", "users", "INSERT", 100, {"id": 1, "age": 7})
+    for age in ("seven", 8):
+        written = MadeEvent("b", "users", "INSERT", 101, {"id": 2, "age": age})
+        folder.write([good, written], name="one.jsonl")
+        pipeline = sync(pipeline, spark)
+        assert failed_checks(pipeline, spark) == {}
+    assert found_rows(pipeline, "users") == [{"id": 1, "age": 7}, {"id": 2, "age": 8}]
+    assert [row["record_id"] for row in quarantined_rows(pipeline)] == ["b/b"]
+
+
+def test_what_comes_again_when_nobody_remembers_it(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Later than it is recognised an event is logged again and changes no row; sooner it must not be."""
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path, late_files_s=0.5)
+    events = [user("a", "INSERT", 100, 1), user("b", "UPDATE-INSERT", 110, 1)]
+    for _ in range(2):
+        folder.write(events)
+        pipeline = sync(pipeline, spark)
+        time.sleep(0.5)
+    assert found_rows(pipeline, "users") == [{"id": 1, "name": "b"}]
+    assert len(log_rows(pipeline)) == 4
+    assert failed_checks(pipeline, spark) == {}
+    log = pipeline.lake.system_table(LOG)
+    log.append(log.scan(row_filter="ordinal = 3").to_arrow())
+    assert failed_checks(pipeline, spark)["exactly_once"] == "5 changes, 1 of them repeated"
 
 
 def test_history_and_deleted_rows_of_late_changes(

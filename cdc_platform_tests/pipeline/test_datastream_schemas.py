@@ -36,6 +36,7 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
     "a2": {"id": "long", "amount": "long", "added": "string", "note": "string"},
     "a3": {"id": "long", "amount": PRICE, "note": "string"},
     "a4": {"id": "long", "amount": PRICE, "comment": "string"},
+    "a5": {"id": "long", "amount": "long", "Note": "string"},
     "b1": {"id": "long", "note": "string"},
     "b2": {"id": "long", "Note": "long"},
 }
@@ -59,8 +60,8 @@ def write(folder: StreamFolder, table: str, key: str, position: int, *values: An
 def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
     """One batch has several schemas, and old ones come late: columns are added and widened only.
 
-    A frozen table leaves new columns out, and holds what does not fit its columns; with `quarantine` events
-    of any other schema are held.
+    A frozen table leaves new columns out, and holds what does not fit its columns, or is one of them by
+    another case; with `quarantine` events of any other schema are held.
     """
     folder = StreamFolder(tmp_path)
     policies = {"frozen": "freeze", "held": "quarantine"}
@@ -81,6 +82,7 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     for table in policies:
         write(folder, table, "a3", 300, 3, "7.25", "n3")
         write(folder, table, "a1", 120, 4, 8, "n4")
+        write(folder, table, "a5", 310, 5, 9, "n5")
     pipeline = sync(pipeline, spark)
     rest: dict[str, Any] = {"added": None, "comment": None}
     free = [
@@ -99,7 +101,12 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
         (row["table_name"], row["reason"].partition(": ")[2]) for row in quarantined_rows(pipeline)
     )
     is_wider = "`amount` is DECIMAL(10,2), and in the table INT64"
-    assert [("frozen", is_wider), ("held", "`added` is new"), ("held", is_wider)] == reasons
+    is_cased = "`Note` is new, `note` is lacking"
+    assert [
+        ("frozen", "`Note` is `note` in the table"),
+        ("frozen", is_wider),
+        *(("held", reason) for reason in (is_cased, "`added` is new", is_wider)),
+    ] == reasons
     assert failed_checks(pipeline, spark) == {}
 
 

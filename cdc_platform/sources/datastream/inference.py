@@ -74,9 +74,10 @@ class Inference:
 def _array_type(items: Iterable[Any]) -> FieldType:
     element = _UNKNOWN
     for item in items:
+        if isinstance(item, list | dict):
+            return _JSON
         element = joined(element, type_of_value(item))
-    is_plain = element.kind not in (Kind.JSON, Kind.ARRAY)
-    return FieldType(Kind.ARRAY, element=element) if is_plain else _JSON
+    return FieldType(Kind.ARRAY, element=element) if element.kind is not Kind.JSON else _JSON
 
 
 def _settled(field: FieldType) -> FieldType:

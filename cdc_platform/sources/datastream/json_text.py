@@ -22,24 +22,35 @@ parsed: Final = parser_of(JsonNumber, JsonNumber)
 
 
 def compact(value: Any) -> str:
-    """Return the JSON of a value without any space, keys in their order, bytes in base64."""
+    """Return the JSON of a value without any space, keys in their order, bytes in base64.
+
+    Raises:
+        ValueError: It is nested too deeply, by some 490 levels.
+    """
+    try:
+        return _written(value)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _written(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
         is_number = isinstance(value, JsonNumber) and value not in NON_FINITE
         return str(value) if is_number else encode_basestring(value)
     if isinstance(value, Mapping):
-        pairs = (f"{encode_basestring(name)}:{compact(item)}" for name, item in value.items())
+        pairs = (f"{encode_basestring(name)}:{_written(item)}" for name, item in value.items())
         return "{" + ",".join(pairs) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(compact, value)) + "]"
+        return "[" + ",".join(map(_written, value)) + "]"
     if isinstance(value, bytes):
         return encode_basestring(b64encode(value).decode())
     return json.dumps(value)
 
 
 def normal(text: str) -> str:
-    """Return the compact form of a JSON text; a text that is no JSON stays as it is."""
+    """Return the compact form of a JSON text; one that is no JSON, or nested too deeply, stays as it is."""
     try:
         return compact(parsed(text))
     except ValueError:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from cdc_platform.model.table_schema import ColumnType
-from cdc_platform.sources.datastream.types import Fields, FieldType
+from cdc_platform.sources.datastream.types import Fields, FieldType, Kind
 from cdc_platform.sources.datastream.values import Reader, declared_reader, is_wide
 
 Columns = tuple[tuple[str, ColumnType], ...]
@@ -64,6 +64,9 @@ def row_reader(fields: Fields, declared: Mapping[str, FieldType], native: Native
 
 def column_reader(field: FieldType, declared: FieldType | None, native: NativeReader) -> Reader | None:
     """Return what reads a column's values; None where they are what they must be."""
+    if declared is not None and declared.kind is field.kind is Kind.BYTES:
+        # How texts stand for bytes is declared; bytes of Avro are no texts.
+        return native(declared, is_wide=False)
     read = native(field, is_wide=is_wide(declared))
     if declared is None:
         return read

@@ -122,6 +122,8 @@ DECLARED: list[tuple[Any, Any, str | None, str, Any]] = [
         "STRING",
         "text",
     ),
+    # Bytes are bytes already, though their base64 is hex digits, too.
+    ("bytes", b"\x69\xb7\x1d", "BYTES(hex)", "BYTES", "abcd"),
 ]
 
 
@@ -233,6 +235,27 @@ def test_what_does_not_fit_its_declaration_is_faulty(text: str, declared: str, w
     assert "Column `c`" in found.reason
     assert word in found.reason
     assert json.loads(found.text)["uuid"] == found.event_id
+
+
+@pytest.mark.parametrize("text", ["abcdef", "0xabcdef", "\\xabcdef"])
+def test_a_declared_spelling_counts_beside_a_schema(text: str) -> None:
+    """A schema file tells that a column has bytes; how JSON's texts stand for them is declared."""
+    declared = declarations({"s.t": {"c": "BYTES(hex)"}})
+    told = Decoding(declared, {"a" * 40: (("c", declared_type("BYTES")),)})
+    [found] = read_events(json_line(0, {"c": json.dumps(text)}).encode(), told)
+    assert isinstance(found, Envelope), found
+    assert found.values == {"c": "q83v"}
+
+
+@pytest.mark.parametrize("depth", [400, 600, 900, 5000])
+def test_a_value_that_is_nested_deeply_ends_no_file(depth: int) -> None:
+    """It is read, or its event goes to quarantine; the other events of the file are read either way."""
+    deep, plain = from_json(["[" * depth + "]" * depth, '{"a": 1}'])
+    assert isinstance(deep, FaultyEvent if depth > 490 else Envelope)
+    assert isinstance(plain, Envelope)
+    [stored] = [from_avro({"type": "string", "logicalType": "json"}, "[" * depth + "]" * depth, None)]
+    assert isinstance(stored, Envelope)
+    assert {"c": "[" * depth + "]" * depth} == stored.values
 
 
 def test_a_column_beyond_its_schema_is_faulty() -> None:
