@@ -1,6 +1,7 @@
 """Which past moments stay: all of the last minutes, and the fewer the longer ago."""
 
 from collections.abc import Iterable
+from math import ceil
 from typing import Final
 
 THINNED: Final = ((3600, 60), (None, 900))
@@ -9,6 +10,17 @@ THINNED: Final = ((3600, 60), (None, 900))
 The second period is a multiple of the first, so that the first moment of a quarter of an hour has always
 been the first of its minute.
 """
+
+
+def most_kept(last_s: float) -> int:
+    """Return how many of the moments that are thinned out stay at most."""
+    kept, begin_s = 0, 0.0
+    for limit_s, period_s in THINNED:
+        end_s = last_s if limit_s is None else min(limit_s, last_s)
+        # Each period that the time touches has a first moment.
+        kept += ceil((end_s - begin_s) / period_s) + 1 if end_s > begin_s else 0
+        begin_s = end_s
+    return kept
 
 
 def kept_moments(

@@ -1,6 +1,6 @@
 """What a lake forgets: old snapshots that no kept cut names, and tombstones nothing older comes for."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from pyiceberg.table import Table
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.cuts import Cut, cuts_since_moment, tick_published_by
 from cdc_platform.lake.lake import BURIED, CUT, LINEAGE
 from cdc_platform.lake.maintenance import expire_snapshots, find_expendable
-from cdc_platform.model.retention import kept_moments
+from cdc_platform.model.retention import kept_moments, most_kept
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.settings import KEPT_SNAPSHOTS_MIN
@@ -47,27 +47,42 @@ def expire_merged(
         now_micros: the present.
         at_least: fewer old snapshots than these are left for the next time.
     """
-    settings = pipeline.settings.maintenance
-    before_micros = now_micros - int(min(settings.keep_every_cut_s, settings.keep_snapshots_s) * 1_000_000)
     found = load_table(pipeline, table)
     named = [cut.tables[table] for cut in cuts if table in cut.tables]
-    return _expire(
-        spark, found, find_expendable(found, before_micros, settings.keep_snapshots, named), at_least
-    )
+    return _expire(spark, found, _old_of_merged(pipeline, found, now_micros, named), at_least)
+
+
+def _old_of_merged(
+    pipeline: Pipeline, table: Table, now_micros: int, named: Collection[int] = ()
+) -> tuple[int, ...]:
+    settings = pipeline.settings.maintenance
+    before_micros = now_micros - int(min(settings.keep_every_cut_s, settings.keep_snapshots_s) * 1_000_000)
+    return find_expendable(table, before_micros, settings.keep_snapshots, named)
+
+
+def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
+    """Return how many snapshots of a merged table may certainly expire, beside those that pay for it."""
+    settings = pipeline.settings.maintenance
+    old = len(_old_of_merged(pipeline, table, now_micros)) - most_kept(settings.keep_snapshots_s)
+    return old / settings.expire_every_ticks
 
 
 def expire_own(pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, at_least: int) -> int:
     """Expire old snapshots of one of the platform's own tables; see `expire_merged`."""
     found = pipeline.lake.system_table(name)
-    return _expire(spark, found, find_old(pipeline, name, found, now_micros), at_least)
+    return _expire(spark, found, _old_of_own(pipeline, name, found, now_micros), at_least)
 
 
-def find_old(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> tuple[int, ...]:
-    """Return the snapshots of one of the platform's own tables that may expire, oldest first."""
+def _old_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> tuple[int, ...]:
     whole_s, newest = READING_S, pipeline.settings.maintenance.keep_snapshots
     if name in GLANCED_TABLES:
         whole_s, newest = GLANCE_S, KEPT_SNAPSHOTS_MIN
     return find_expendable(table, now_micros - whole_s * 1_000_000, newest)
+
+
+def age_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
+    """Return how many snapshots of an own table may expire, beside those that pay for it."""
+    return len(_old_of_own(pipeline, name, table, now_micros)) / worth_expiring(pipeline, name)
 
 
 def worth_expiring(pipeline: Pipeline, name: str) -> int:

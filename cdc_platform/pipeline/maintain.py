@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import takewhile
 from math import ceil
 from typing import Final
 
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
@@ -19,9 +20,10 @@ from cdc_platform.lake.maintenance import compact_all_files, compact_small_files
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.expire import (
+    age_of_merged,
+    age_of_own,
     expire_merged,
     expire_own,
-    find_old,
     forget_tombstones,
     kept_cuts,
     worth_expiring,
@@ -115,16 +117,16 @@ def choose_chores(settings: MaintenanceSettings, chores: Sequence[Chore]) -> Seq
 
 
 def _list_chores(upkeep: Upkeep) -> list[Chore]:
-    pipeline, due_after = upkeep.pipeline, upkeep.pipeline.settings.maintenance.minor_every_ticks
+    pipeline = upkeep.pipeline
     merged = {name: pipeline.lake.table(name) for name in pipeline.lake_tables}
     return [
         *(
-            Chore(name, _ticks_since(table) / due_after, partial(_maintain_merged, name))
+            Chore(name, _urgency_of_merged(upkeep, table), partial(_maintain_merged, name))
             for name, table in merged.items()
             if table is not None and _is_published(table)
         ),
         *(
-            Chore(name, _urgency(upkeep, name), partial(_maintain_own, name))
+            Chore(name, _urgency_of_own(upkeep, name), partial(_maintain_own, name))
             for name in (*_rolling_tables(pipeline), LINEAGE)
         ),
     ]
@@ -134,25 +136,45 @@ def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
     return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.traits.hands_out_events else ()))
 
 
-def _urgency(upkeep: Upkeep, name: str) -> float:
-    pipeline = upkeep.pipeline
-    table = pipeline.lake.system_table(name)
-    aged = len(find_old(pipeline, name, table, upkeep.now_micros)) / worth_expiring(pipeline, name)
-    return max(aged, _fragmentation(pipeline, table)) if name != LINEAGE else aged
+def _urgency_of_merged(upkeep: Upkeep, table: Table) -> float:
+    pipeline, due_after = upkeep.pipeline, upkeep.pipeline.settings.maintenance.minor_every_ticks
+    # However large their share is, a table's deleted rows are not rewritten in every tick.
+    deleted = min(_deleted(pipeline, table), _ticks_since(table) / due_after)
+    fragmented = _fragments(pipeline, table) / due_after
+    return max(fragmented, deleted, age_of_merged(pipeline, table, upkeep.now_micros))
+
+
+def _urgency_of_own(upkeep: Upkeep, name: str) -> float:
+    table = upkeep.pipeline.lake.system_table(name)
+    age = age_of_own(upkeep.pipeline, name, table, upkeep.now_micros)
+    return max(age, _fragmentation(upkeep.pipeline, table)) if name != LINEAGE else age
 
 
 def _fragmentation(pipeline: Pipeline, table: Table) -> float:
-    return _ticks_since(table) / (pipeline.settings.maintenance.minor_every_ticks * ROLLING_PATIENCE)
+    return _fragments(pipeline, table) / (pipeline.settings.maintenance.minor_every_ticks * ROLLING_PATIENCE)
 
 
-def _ticks_since(table: Table) -> int:
-    """Return how many ticks a table has taken since it was compacted."""
-    ticks = set()
-    for snapshot in ancestors_of(table, head(table)):
-        if snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE:
-            break
-        ticks.add(fact(snapshot, TICK))
-    return len(ticks - {None})
+def _fragments(pipeline: Pipeline, table: Table) -> int:
+    """Return how many ticks have left small files in a table since it was compacted.
+
+    Others do not count, such as one that only deletes: where there is nothing to compact nothing would tell
+    that it was tried, and one table would be the most urgent for ever.
+    """
+    return _ticks_since(table, partial(_adds_small_files, pipeline.settings.maintenance.small_file_bytes))
+
+
+def _adds_small_files(small_file_bytes: int, snapshot: Snapshot) -> bool:
+    files, added_bytes = (int(fact(snapshot, key) or 0) for key in ("added-data-files", "added-files-size"))
+    return files > 0 and added_bytes < small_file_bytes * files
+
+
+def _ticks_since(table: Table, counts: Callable[[Snapshot], bool] = lambda _: True) -> int:
+    """Return how many ticks a table has taken since it was compacted, of those whose snapshots count."""
+    since = takewhile(
+        lambda snapshot: snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE,
+        ancestors_of(table, head(table)),
+    )
+    return len({fact(snapshot, TICK) for snapshot in since if counts(snapshot)} - {None})
 
 
 def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
@@ -189,15 +211,21 @@ def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
 
 
 def _compact_deleted(pipeline: Pipeline, spark: SparkSession, table: str, *, thorough: bool) -> int:
-    snapshot = head(load_table(pipeline, table))
-    total = int(fact(snapshot, "total-records") or 0) if snapshot is not None else 0
-    deleted = int(fact(snapshot, "total-position-deletes") or 0) if snapshot is not None else 0
-    share = pipeline.settings.maintenance.major_deleted_fraction
-    if not deleted or (not thorough and deleted < total * share):
+    deleted = _deleted(pipeline, load_table(pipeline, table))
+    if not deleted or (not thorough and deleted < 1):
         return 0
     rewritten = compact_all_files(spark, _spark_name(pipeline, table))
     _compare_rows(pipeline, table)
     return rewritten
+
+
+def _deleted(pipeline: Pipeline, table: Table) -> float:
+    """Return the share of deleted rows in a table's files, beside the one at which they are rewritten."""
+    snapshot = head(table)
+    names = ("total-records", "total-position-deletes")
+    total, deleted = (int(fact(snapshot, name) or 0) if snapshot is not None else 0 for name in names)
+    most = total * pipeline.settings.maintenance.major_deleted_fraction
+    return deleted / most if deleted and most else float(deleted)
 
 
 def _is_published(table: Table) -> bool:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.model.retention import kept_moments
+from cdc_platform.model.retention import kept_moments, most_kept
 
 SECOND = 1_000_000
 DAY_S = 86_400
@@ -22,6 +22,14 @@ def test_old_moments_get_fewer() -> None:
     assert [*range(0, 601, 3), *minutes] == kept_of([*range(0, 601, 3), *minutes, 659, 658, 1198])
     assert kept_of([3600, 3599, 3601, 4500, 4497, 4000, 5400, 5399]) == [3600, 4500, 5400]
     assert kept_of([DAY_S, DAY_S + 1, DAY_S - 1]) == [DAY_S]
+
+
+@given(st.sets(st.integers(1, 2 * DAY_S), max_size=60), st.sampled_from((0, 59, 3600, 5000, DAY_S)))
+def test_what_stays_has_a_bound(ages_s: set[int], last_s: int) -> None:
+    """Of the moments that are thinned out no more stay than told, however many there were."""
+    now_s = 10 * DAY_S
+    every_second = [(now_s - age) * SECOND for age in (*ages_s, *range(1, 2 * DAY_S, 29))]
+    assert most_kept(last_s) >= len(kept_moments(every_second, now_s * SECOND, 0, last_s))
 
 
 def test_no_moment_outlives_the_last() -> None:

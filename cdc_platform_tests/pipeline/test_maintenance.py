@@ -16,6 +16,7 @@ from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.maintenance import compact_small_files
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.pipeline import maintain
 from cdc_platform.pipeline.maintain import Chore, MaintenanceOutcome, choose_chores, maintain_lake
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.order import order_changes
@@ -164,6 +165,23 @@ def test_maintenance_is_due_after_some_ticks(spark: "SparkSession", session_lake
     assert rewritten[:3] == [0, 0, 0]
     assert rewritten[3] > 0
     assert maintain_lake(pipeline, spark) == MaintenanceOutcome()
+
+
+@pytest.mark.integration
+def test_ticks_that_leave_nothing_to_compact_are_not_counted(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all files are large no table is urgent: else the same one would be tried after every tick."""
+    tried: list[object] = []
+    monkeypatch.setattr(maintain, "compact_small_files", lambda *words: tried.append(words))
+    pipeline = with_maintenance(
+        bank_pipeline(session_lake), minor_every_ticks=2, small_file_bytes=1, major_deleted_fraction=2
+    )
+    for number in range(1, 9):
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+    maintain_lake(pipeline, spark)
+    assert tried == []
 
 
 def make_chores(urgencies: Iterable[float]) -> list[Chore]:
