@@ -9,10 +9,12 @@ import pytest
 from cdc_platform.lake.quarantine import load_held
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.held import HeldFilter
-from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.model.table_options import DELETED_AT, TableOptions
+from cdc_platform.model.timestamps import to_datetime, to_rfc3339
 from cdc_platform.pipeline.replay import replay_records
 from cdc_platform_tests.datastream_files import ORIGIN, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
+from cdc_platform_tests.pipelines import log_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +94,22 @@ def test_a_rollback_finds_the_row_that_it_takes_away(
     assert found_rows(pipeline, "JOBS") == [{"id": 3}, {"id": 6}]
     assert [held.record_id[:2] for held in load_held(pipeline.lake)] == ["f-"]
     assert failed_checks(pipeline, spark) == {}
+
+
+def test_a_rollback_happened_when_the_source_says(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Log, history and the deleted row have the moment of the rollback, not that of the tick."""
+    kept = {"JOBS": TableOptions(history=True, soft_delete=True)}
+    pipeline = make_pipeline(session_lake, tmp_path, kept)
+    data = line("m", "INSERT", 90, "R1", {"id": 1}) + rollback("m-", 110, "R1")
+    StreamFolder(tmp_path).put(tmp_path / FOLDER / "one.jsonl", data)
+    pipeline = sync(pipeline, spark)
+    born, gone = (to_datetime(ORIGIN + scn * 1_000_000) for scn in (90, 110))
+    assert [born, gone] == [row["source_timestamp"] for row in log_rows(pipeline)]
+    (version,) = rows_of(pipeline, "JOBS__history")
+    assert (born, gone) == (version["valid_from"], version["valid_to"])
+    assert [gone] == [row[DELETED_AT] for row in rows_of(pipeline, "JOBS")]
 
 
 def test_keys_that_shift_belong_to_the_rows_that_have_them(
