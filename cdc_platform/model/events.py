@@ -73,6 +73,7 @@ class FaultyEvent:
 
     ``position`` is None where a whole file cannot be read; ``transaction_id`` is empty where it is not known.
     ``message_id`` is what it shares with the same message that is sent again, where that is known.
+    ``source_micros`` is that of a change which only lacks what the lake may find for it.
     """
 
     reason: str
@@ -83,3 +84,4 @@ class FaultyEvent:
     metadata: str | None = None
     transaction_id: str = ""
     message_id: str | None = None
+    source_micros: int | None = None

@@ -1,12 +1,16 @@
-"""Statements that shift keys: a delete counts for the row whose address it has, not for the key's new row.
+"""Transactions that shift keys: a delete counts for the row whose address it has, not for the key's new row.
 
 Oracle checks keys at the end of a statement, so `id = id + 1` may write the new row of a key before it
 removes the old one. By the order of the log alone the key would be gone. Both are of one transaction, and
 their addresses differ: then the write comes last, whichever of them is read first.
+
+A row holds a key from where it is written to where its own address is removed there, or to the transaction's
+end. Of the rows that hold a key one after the other, only the next one can be written before the one before
+it is removed: it cannot be written and removed in the statement that does so.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +19,8 @@ AFTER: Final = " ~"
 
 
 @dataclass(frozen=True)
-class Half:
-    """One half of a key change: it removes a key's row, or writes it.
+class KeyEvent:
+    """What an event does to a key: it removes the key's row, or writes it.
 
     Args:
         event_id: its event.
@@ -25,7 +29,8 @@ class Half:
         keys: JSON of the key.
         address: physical address of the row.
         order_key: its place in the source's order.
-        is_removal: whether it is the half that removes.
+        is_removal: whether it removes the row.
+        logged_order: the order key that it has in the log; None where it enters the log now.
     """
 
     event_id: str
@@ -35,41 +40,93 @@ class Half:
     address: str
     order_key: str
     is_removal: bool
+    logged_order: str | None = None
 
 
-def shifted_orders(ours: Iterable[Half], earlier: Iterable[Half]) -> Mapping[str, str]:
-    """Return new order keys of halves, by event: of those that are of another row than the key's other half.
+def shifted_orders(events: Iterable[KeyEvent]) -> Mapping[str, str]:
+    """Return the new order keys, by event, of those that must not have the source's to tell who has a key.
 
     Args:
-        ours: halves that enter the log now.
-        earlier: halves of the same transactions that are in the log; their order keys stay.
+        events: events that enter the log now, and those of the same transactions that are in it, whose order
+            keys stay.
     """
-    known: defaultdict[tuple[str, str, str], list[Half]] = defaultdict(list)
-    new, old = list(ours), list(earlier)
-    for half in (*new, *old):
-        known[_row(half)].append(half)
-    logged = {half.event_id for half in old}
-    found = {}
-    for half in new:
-        order = _shifted(half, known[_row(half)], logged)
-        if order is not None:
-            found[half.event_id] = order
+    of_keys: defaultdict[tuple[str, str, str], list[KeyEvent]] = defaultdict(list)
+    for event in events:
+        of_keys[event.table, event.transaction_id, event.keys].append(event)
+    found: dict[str, str] = {}
+    for of_key in of_keys.values():
+        if len({event.address for event in of_key}) > 1:
+            found |= _Key(of_key).shifted()
     return found
 
 
-def _row(half: Half) -> tuple[str, str, str]:
-    return half.table, half.transaction_id, half.keys
+class _Key:
+    """The events of one key in one transaction, which get their places one by one."""
+
+    def __init__(self, events: Iterable[KeyEvent]) -> None:
+        self._events = sorted(events, key=lambda event: event.order_key)
+        self._writes = [event for event in self._events if not event.is_removal]
+        self._removals = [event for event in self._events if event.is_removal]
+        self._placed = {
+            event.event_id: event.logged_order for event in self._events if event.logged_order is not None
+        }
+
+    def shifted(self) -> Mapping[str, str]:
+        # Where both enter the log now, it is the write that moves.
+        for event in (*self._removals, *self._writes):
+            if event.logged_order is None:
+                self._placed[event.event_id] = self._place(event)
+        return {
+            event.event_id: self._placed[event.event_id]
+            for event in self._events
+            if event.logged_order is None and self._placed[event.event_id] != event.order_key
+        }
+
+    def _place(self, event: KeyEvent) -> str:
+        """Return the order key of an event, moved only as far as others demand."""
+        order = event.order_key
+        after, before = self._orders(self._predecessors(event)), self._orders(self._successors(event))
+        if after and order <= max(after):
+            order = f"{max(after)}{AFTER}"
+        # Without its last character a text comes right before itself.
+        return min(before)[:-1] if before and order >= min(before) else order
+
+    def _orders(self, events: Iterable[KeyEvent]) -> Sequence[str]:
+        return [self._placed[event.event_id] for event in events if event.event_id in self._placed]
+
+    def _predecessors(self, event: KeyEvent) -> list[KeyEvent]:
+        if event.is_removal:
+            own = [one for one in self._writes if _is_own(one, event) and one.order_key < event.order_key]
+            return own[-1:]
+        if event is self._last():
+            return [one for one in self._events if one is not event]
+        return [one for one in self._removals if self._makes_room(one, event)]
+
+    def _successors(self, event: KeyEvent) -> list[KeyEvent]:
+        last = self._last()
+        if event is last:
+            return []
+        found = [last] if last is not None else []
+        if event.is_removal:
+            return [*found, *(one for one in self._writes if self._makes_room(event, one))]
+        return [*found, *self._own_removal(event)]
+
+    def _last(self) -> KeyEvent | None:
+        """Return the write that the transaction ends with, as far as is known; None where the key is free."""
+        newest = self._writes[-1] if self._writes else None
+        return newest if newest is not None and not self._own_removal(newest) else None
+
+    def _own_removal(self, write: KeyEvent) -> list[KeyEvent]:
+        own = [one for one in self._removals if _is_own(one, write) and one.order_key > write.order_key]
+        return own[:1]
+
+    def _makes_room(self, removal: KeyEvent, write: KeyEvent) -> bool:
+        """Whether a removal is that of the row which had the key before, although it follows the write."""
+        later = [one for one in self._writes if one.order_key > write.order_key][:1]
+        ends = [one.order_key for one in (*later, *self._own_removal(write))]
+        is_later = write.order_key < removal.order_key
+        return is_later and not _is_own(removal, write) and all(removal.order_key < end for end in ends)
 
 
-def _shifted(half: Half, others: Iterable[Half], logged: Iterable[str]) -> str | None:
-    of_other_rows = [one for one in others if one.address != half.address]
-    if not half.is_removal:
-        later = [one.order_key for one in of_other_rows if one.is_removal and one.order_key > half.order_key]
-        return f"{max(later)}{AFTER}" if later else None
-    written = [
-        one.order_key
-        for one in of_other_rows
-        if not one.is_removal and one.order_key < half.order_key and one.event_id in logged
-    ]
-    # Without its last character a text comes right before itself.
-    return max(written)[:-1] if written else None
+def _is_own(one: KeyEvent, other: KeyEvent) -> bool:
+    return one.address == other.address

@@ -188,6 +188,7 @@ def _of_fault(fault: FaultyEvent, piece: Slice, file: SourceFile) -> ChangeRow:
         record_order="",
         server_transaction_id=event_id,
         table_name=fault.table,
+        source_timestamp=fault.source_micros,
         event_id=event_id,
         origin=file.path,
         position=fault.position,

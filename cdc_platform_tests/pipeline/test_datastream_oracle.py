@@ -9,10 +9,12 @@ import pytest
 from cdc_platform.lake.quarantine import load_held
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.held import HeldFilter
-from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.model.table_options import DELETED_AT, TableOptions
+from cdc_platform.model.timestamps import to_datetime, to_rfc3339
 from cdc_platform.pipeline.replay import replay_records
 from cdc_platform_tests.datastream_files import ORIGIN, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
+from cdc_platform_tests.pipelines import log_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,6 +96,22 @@ def test_a_rollback_finds_the_row_that_it_takes_away(
     assert failed_checks(pipeline, spark) == {}
 
 
+def test_a_rollback_happened_when_the_source_says(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Log, history and the deleted row have the moment of the rollback, not that of the tick."""
+    kept = {"JOBS": TableOptions(history=True, soft_delete=True)}
+    pipeline = make_pipeline(session_lake, tmp_path, kept)
+    data = line("m", "INSERT", 90, "R1", {"id": 1}) + rollback("m-", 110, "R1")
+    StreamFolder(tmp_path).put(tmp_path / FOLDER / "one.jsonl", data)
+    pipeline = sync(pipeline, spark)
+    born, gone = (to_datetime(ORIGIN + scn * 1_000_000) for scn in (90, 110))
+    assert [born, gone] == [row["source_timestamp"] for row in log_rows(pipeline)]
+    (version,) = rows_of(pipeline, "JOBS__history")
+    assert (born, gone) == (version["valid_from"], version["valid_to"])
+    assert [gone] == [row[DELETED_AT] for row in rows_of(pipeline, "JOBS")]
+
+
 def test_keys_that_shift_belong_to_the_rows_that_have_them(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
@@ -122,3 +140,38 @@ def shift(begin: int, place: int) -> bytes:
     change = "UPDATE-INSERT" if place % 2 else "UPDATE-DELETE"
     row = {"id": key, "name": row_id}
     return line(f"s{begin}-{place}", change, 200 + place, row_id, row, tx_id=f"t{begin}")
+
+
+@pytest.mark.parametrize("first", [range(6, 12), range(1, 12, 2)])
+def test_a_key_that_is_used_twice_for_a_while_has_no_row(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, first: range
+) -> None:
+    """Two swaps over one key that nobody has leave nothing there, in one tick and in two."""
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path, {}, source="oracle")
+    names = {1: "A", 2: "B", 3: "C", 4: "D", 5: "E", 6: "F", 7: "G", 8: "H"}
+    born = [line(f"i{key}", "INSERT", 100, name, {"id": key, "name": name}) for key, name in names.items()]
+    at_once, parted = swaps(-1, 1, list("ABCD")), swaps(-5, 5, list("EFGH"))
+    folder.put(tmp_path / FOLDER / "one.jsonl", b"".join(born))
+    sync(pipeline, spark)
+    folder.put(tmp_path / FOLDER / "two.jsonl", b"".join([*at_once, *(parted[place] for place in first)]))
+    sync(pipeline, spark)
+    rest = [event for place, event in enumerate(parted) if place not in first]
+    # What came already comes again beside the rest, and keeps the place that it has.
+    folder.put(tmp_path / FOLDER / "three.jsonl", b"".join([*rest, *(parted[place] for place in first)]))
+    pipeline = sync(pipeline, spark)
+    expected = {1: "B", 2: "A", 3: "D", 4: "C", 5: "F", 6: "E", 7: "H", 8: "G"}
+    assert [{"id": key, "name": name} for key, name in expected.items()] == found_rows(pipeline, "JOBS")
+    assert failed_checks(pipeline, spark) == {}
+
+
+def swaps(free: int, begin: int, names: list[str]) -> list[bytes]:
+    """Return the halves of a transaction that swaps two rows over a free key, and then two more."""
+    one, two, three, four = names
+    a, b, c, d = range(begin, begin + 4)
+    moves = [(one, a, free), (two, b, a), (one, free, b), (three, c, free), (four, d, c), (three, free, d)]
+    return [
+        line(f"w{one}-{place}-{change}", change, 200 + place, name, {"id": key, "name": name}, one)
+        for place, (name, *keys) in enumerate(moves)
+        for change, key in zip(("UPDATE-DELETE", "UPDATE-INSERT"), keys, strict=True)
+    ]

@@ -200,6 +200,7 @@ def _known_by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEven
         table=layout.table,
         event_id=envelope.uuid or digest_of(envelope),
         metadata=write(metadata),
+        source_micros=envelope.source_timestamp_micros,
     )
 
 

@@ -278,6 +278,7 @@ def test_a_rollback_that_knows_its_row_by_rowid(payload: dict[str, Any]) -> None
     assert isinstance(again, SourceEvent)
     assert ("AAA", again.order_key) == (metadata[ADDRESS], metadata[ORDER_KEY])
     assert (again.mod_type, again.keys) == ("DELETE", '{"id":1}')
+    assert found.source_micros == again.source_micros is not None
 
 
 def test_null_may_stand_for_a_value_that_was_not_sent() -> None:

@@ -1,6 +1,7 @@
 """Keys that change: both halves in any order, and statements that move many keys at once."""
 
 import json
+from dataclasses import replace
 from itertools import permutations
 from typing import Any, Final, NamedTuple
 
@@ -8,8 +9,7 @@ import pytest
 
 from cdc_platform.model.addresses import ADDRESS
 from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.model.key_shifts import Half as KeyHalf
-from cdc_platform.model.key_shifts import shifted_orders
+from cdc_platform.model.key_shifts import KeyEvent, shifted_orders
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.datastream.interpreter import Interpreter
 from cdc_platform.sources.datastream.settings import DatastreamSettings
@@ -175,21 +175,22 @@ def test_orders_of_shifted_keys_say_the_same_in_any_order(halves: tuple[Half, ..
 def _newest(ticks: list[list[SourceEvent]]) -> dict[str, str]:
     """Return the rows that ticks leave, each of which gives its halves their order among those of before."""
     newest: dict[str, tuple[str, SourceEvent]] = {}
-    earlier: list[KeyHalf] = []
+    logged: list[KeyEvent] = []
     for tick in ticks:
-        ours = [_key_half(change) for change in tick]
-        moved = shifted_orders(ours, earlier)
-        earlier += ours
-        for change in tick:
+        known = {one.event_id for one in logged}
+        ours = [change for change in tick if change.event_id not in known]
+        moved = shifted_orders([*logged, *map(_key_event, ours)])
+        for change in ours:
             ranked = (moved.get(change.event_id, change.order_key), change)
-            known = newest.setdefault(change.keys, ranked)
-            newest[change.keys] = max(known, ranked, key=lambda one: one[0])
+            logged.append(replace(_key_event(change), logged_order=ranked[0]))
+            former = newest.setdefault(change.keys, ranked)
+            newest[change.keys] = max(former, ranked, key=lambda one: one[0])
     living = {keys: one for keys, (_, one) in sorted(newest.items()) if one.mod_type is not ModType.DELETE}
     return {keys: json.loads(one.new_values or "{}")["row"] for keys, one in living.items()}
 
 
-def _key_half(change: SourceEvent) -> KeyHalf:
+def _key_event(change: SourceEvent) -> KeyEvent:
     address = json.loads(change.metadata or "{}")[ADDRESS]
     is_removal = change.mod_type is ModType.DELETE
     place = (change.table, change.transaction_id, change.keys, address, change.order_key)
-    return KeyHalf(change.event_id, *place, is_removal)
+    return KeyEvent(change.event_id, *place, is_removal)
