@@ -49,6 +49,27 @@ def test_identifiers_of_every_type(identifier: Any, expected: str) -> None:
     assert expected == document(identifier, {"v": 1}).keys
 
 
+@pytest.mark.parametrize("identifier", [1, "x", '{"$oid": "5f"}', {"$oid": "5f"}])
+def test_a_delete_may_tell_its_document_by_metadata_only(identifier: Any) -> None:
+    """The identifier is the same compact JSON there as in a payload."""
+    event = {
+        "uuid": "u",
+        "source_timestamp": 7_000,
+        "read_method": "cdc",
+        "sort_keys": [7, 1],
+        "source_metadata": {
+            "database": "d",
+            "collection": "c",
+            "change_type": "DELETE",
+            "primary_keys": {"_id": identifier},
+        },
+        "payload": None,
+    }
+    found = Interpreter(DatastreamSettings("stream")).interpret(to_envelope(event))
+    assert isinstance(found, SourceEvent), found
+    assert document(identifier, {}).keys == found.keys
+
+
 @pytest.mark.parametrize("depth", [10, 500, 5_000])
 def test_an_identifier_may_be_nested_deeply(depth: int) -> None:
     """However deep its arrays are, an identifier names one document."""
