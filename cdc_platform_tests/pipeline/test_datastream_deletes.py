@@ -59,3 +59,19 @@ def test_a_key_of_the_metadata_is_that_of_the_payload(
     }
     assert quarantined_rows(pipeline) == []
     assert failed_checks(pipeline, spark) == {}
+
+
+def test_a_delete_may_be_all_that_a_lake_has(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A table comes up with the first event that tells its columns; what was deleted before counts then."""
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path)
+    delete_by_metadata(folder, "small", 200, 1)
+    pipeline = sync(pipeline, spark)
+    assert pipeline.tables == ()
+    insert(folder, "small", 150, 1)
+    insert(folder, "small", 151, 2)
+    pipeline = sync(pipeline, spark)
+    assert [(row["id"], row["v"]) for row in rows_of(pipeline, "small")] == [(2, 151)]
+    assert failed_checks(pipeline, spark) == {}
