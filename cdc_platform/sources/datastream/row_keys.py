@@ -92,7 +92,7 @@ def key_of_metadata(envelope: Envelope, standing: Standing, layout: Layout) -> s
 def _document_id(value: Any) -> str:
     """Return the identifier of a document as compact JSON: 1, "1" and {"$oid": "1"} are three documents."""
     try:
-        return compact(parsed(value) if isinstance(value, str) else value)
+        return compact(parsed(str(value)) if isinstance(value, str) else value)
     except (ValueError, RecursionError):
         return _dump(value)
 
