@@ -187,20 +187,13 @@ def takes_former(pipeline: Pipeline, stored: TableSchema) -> bool:
 def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame) -> DataFrame:
     """Return changes with what older ticks know of the same rows, as far as it matters."""
     if not source.takes_former:
-        return with_tombstones(log, _buried(pipeline, spark, source), retyped_keys(pipeline, source.schema))
+        return with_tombstones(log, _buried(pipeline, spark, source), source.schema)
     span = source.span
     if span.after_exclusive == 0:
         return log
     before = replace(span, after_exclusive=0, until_inclusive=span.after_exclusive)
     former = read_span(pipeline, spark, source.schema.name, before)
-    retyped = retyped_keys(pipeline, source.schema)
-    return with_former(log, former, retyped, is_small=span.changes <= SINGLE_TASK_CHANGES)
-
-
-def retyped_keys(pipeline: Pipeline, schema: TableSchema) -> TableSchema | None:
-    """Return a table's columns where those of its key had other types before, None where they had not."""
-    known = pipeline.schema_history.tables.get(schema.name)
-    return schema if known is not None and known.has_retyped_key else None
+    return with_former(log, former, source.schema, is_small=span.changes <= SINGLE_TASK_CHANGES)
 
 
 def _buried(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> DataFrame:

@@ -15,7 +15,7 @@ from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import convert_stored
 from cdc_platform.pipeline.branch import Attempt, load_table, marked_commits, reset_branch
-from cdc_platform.pipeline.change_source import find_beginning, read_changes, read_span, retyped_keys
+from cdc_platform.pipeline.change_source import find_beginning, read_changes, read_span
 from cdc_platform.pipeline.evolve import known_through
 from cdc_platform.pipeline.history_plan import HistoryBuild
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -47,9 +47,8 @@ def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild
     whole = replace(
         whole, span=replace(whole.span, until_inclusive=span.until_inclusive), keeps_truncated=True
     )
-    retyped = retyped_keys(pipeline, whole.schema)
-    touched = with_row(read_span(pipeline, spark, table.name, span), retyped).select(ROW).distinct()
-    every = with_row(read_span(pipeline, spark, table.name, whole.span), retyped)
+    touched = with_row(read_span(pipeline, spark, table.name, span), whole.schema).select(ROW).distinct()
+    every = with_row(read_span(pipeline, spark, table.name, whole.span), whole.schema)
     is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
     of_rows = every.where(~is_truncate).join(touched, ROW, "left_semi")
     log = of_rows.unionByName(every.where(is_truncate))

@@ -10,9 +10,7 @@ from cdc_platform.spark.typed import ROW, with_row
 _OLDEST, _NEWEST, _ENDED = "__oldest", "__newest", "__ended"
 
 
-def with_former(
-    log: DataFrame, former: DataFrame, retyped: TableSchema | None = None, *, is_small: bool
-) -> DataFrame:
+def with_former(log: DataFrame, former: DataFrame, table: TableSchema, *, is_small: bool) -> DataFrame:
     """Return a table's changes with all former ones of the rows of which something came late.
 
     Something came late where a former change is newer than one of these, or where a former delete is what
@@ -21,11 +19,11 @@ def with_former(
     Args:
         log: rows of the change log, of one table.
         former: those of the same table in earlier ticks.
-        retyped: the columns, where those of the key had other types before.
+        table: the table's columns.
         is_small: whether there are so few keys that all tasks may be sent them.
     """
-    oldest = with_row(log, retyped).groupBy(ROW).agg(F.min("order_key").alias(_OLDEST))
-    touched = with_row(former, retyped).join(F.broadcast(oldest) if is_small else oldest, ROW)
+    oldest = with_row(log, table).groupBy(ROW).agg(F.min("order_key").alias(_OLDEST))
+    touched = with_row(former, table).join(F.broadcast(oldest) if is_small else oldest, ROW)
     of_key = Window.partitionBy(ROW)
     is_deleted = F.max_by("change_kind", "order_key").over(of_key) == ChangeKind.DELETE.value
     marked = touched.withColumns({_NEWEST: F.max("order_key").over(of_key), _ENDED: is_deleted})

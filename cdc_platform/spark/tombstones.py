@@ -21,16 +21,16 @@ def tombstones(ordered: DataFrame, tick: int) -> DataFrame:
     return ordered.where(is_delete).withColumn("tick", F.lit(tick).cast("bigint")).select(*TOMBSTONES.names)
 
 
-def with_tombstones(log: DataFrame, buried: DataFrame, retyped: TableSchema | None = None) -> DataFrame:
+def with_tombstones(log: DataFrame, buried: DataFrame, table: TableSchema) -> DataFrame:
     """Return a table's changes with the older deletions of the rows that they touch.
 
     Args:
         log: rows of the change log, of one table.
         buried: tombstones of the same table, of other ticks.
-        retyped: the columns, where those of the key had other types before.
+        table: the table's columns.
     """
-    touched = with_row(log, retyped).select(ROW).distinct()
-    graves = with_row(buried, retyped).join(touched, ROW, "left_semi")
+    touched = with_row(log, table).select(ROW).distinct()
+    graves = with_row(buried, table).join(touched, ROW, "left_semi")
     deletions = graves.select("keys", "order_key", "commit_timestamp").withColumn(
         "change_kind", F.lit(ChangeKind.DELETE.value)
     )

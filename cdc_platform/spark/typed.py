@@ -114,23 +114,23 @@ def type_changes(
     )
 
 
-def with_row(changes: DataFrame, table: TableSchema | None) -> DataFrame:
+def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
     """Return changes of one table with the column `__row`, which those of one row share.
+
+    The texts of their keys need not be equal: sources of events write a key by the types of the file that it
+    comes by, which may be narrower than those of the table, or by none.
 
     Args:
         changes: rows of the change log, or tombstones.
-        table: the columns, where a column of the key had another type before, so that the log may write one
-            key in several ways; None: the texts of the keys tell.
+        table: the table's columns.
     """
-    if table is None:
-        return changes.withColumn(ROW, F.col("keys"))
     parts = {
         "k": _texts("keys", table),
         KEY_TEXT: F.col("keys"),
         "committed": F.unix_micros("commit_timestamp"),
     }
     values = (f"{_value(table, column)} as c{n}" for n, column in enumerate(table.key_columns))
-    row = F.expr(f"to_json(struct({', '.join(values)}))")
+    row = F.expr(f"struct({', '.join(values)})")
     return changes.withColumns(parts).withColumn(ROW, row).drop(*parts)
 
 

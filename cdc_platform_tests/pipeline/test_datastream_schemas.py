@@ -178,6 +178,32 @@ def test_keys_that_widen_are_those_that_were_deleted(
     assert failed_checks(pipeline, spark) == {}
 
 
+def test_a_deletion_counts_for_a_key_of_a_narrower_file(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A key that was deleted as a text stays so for an older file with integers, which widens nothing."""
+    folder = StreamFolder(tmp_path)
+    options = {"kept": TableOptions(soft_delete=True, history=True)}
+    pipeline = make_pipeline(session_lake, tmp_path, options)
+    for table in ("plain", "kept"):
+        newer = [
+            MadeEvent(f"{table}-b", table, "INSERT", 60, {"id": "1", "v": "b"}),
+            MadeEvent(f"{table}-c", table, "DELETE", 50, {"id": "3", "v": "a"}),
+        ]
+        folder.write(newer, name="newer_mysql-cdc-binlog_1.jsonl")
+    pipeline = sync(pipeline, spark)
+    for table in ("plain", "kept"):
+        older = MadeEvent(f"{table}-a", table, "INSERT", 10, {"id": 3, "v": "a"})
+        folder.write([older], name="older_mysql-cdc-binlog_1.jsonl")
+    pipeline = sync(pipeline, spark)
+    assert found_rows(pipeline, "plain") == [{"id": "1", "v": "b"}]
+    kept = {row["id"]: (row["v"], row[DELETED]) for row in rows_of(pipeline, "kept")}
+    assert kept == {"1": ("b", False), "3": ("a", True)}
+    current = {row["id"]: row[IS_CURRENT] for row in rows_of(pipeline, "kept__history")}
+    assert current == {"1": True, "3": False}
+    assert failed_checks(pipeline, spark) == {}
+
+
 def test_events_of_another_key_are_held(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.events import FaultyEvent
 from cdc_platform.sources.datastream.declarations import (
     ALL_TABLES,
@@ -13,6 +14,7 @@ from cdc_platform.sources.datastream.declarations import (
     names_of_table,
 )
 from cdc_platform.sources.datastream.json_text import compact
+from cdc_platform.sources.datastream.kinds import SourceKind, source_kind
 from cdc_platform.sources.datastream.moments import moment_micros
 from cdc_platform.sources.datastream.table_names import name_by_template
 from cdc_platform.sources.datastream.types import Fields, FieldType
@@ -30,11 +32,13 @@ class Decoding:
         declared: types that the user declares, by table and column; they count in both formats.
         schemas: columns by `schema_key`, from Avro schema files or from Avro events; JSON needs them.
         table_name: the setting, by which tables may be called, too.
+        source: the setting, which tells the database of all events.
     """
 
     declared: Declarations = field(default_factory=dict)
     schemas: Mapping[str, Fields] = field(default_factory=dict)
     table_name: str | None = None
+    source: str | None = None
 
     def declared_for(self, object_name: str, metadata: Mapping[str, Any]) -> Mapping[str, FieldType]:
         """Return the declared types of an event's table, by column."""
@@ -43,6 +47,13 @@ class Decoding:
                 if name in self.declared:
                     return self.declared[name]
         return _NOTHING
+
+    def tells_documents(self, read_method: str, metadata: Mapping[str, Any]) -> bool:
+        """Whether an event is of MongoDB, whose identifiers may be of another type in each document."""
+        try:
+            return source_kind(read_method, metadata, self.source) is SourceKind.MONGODB
+        except RecordUnreadable:
+            return False  # whoever interprets the event says so
 
     def _named(self, metadata: Mapping[str, Any]) -> str:
         """Return how the setting `table_name` calls an event's table; empty where it does not tell."""

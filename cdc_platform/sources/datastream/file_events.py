@@ -73,5 +73,7 @@ def decode_text(
 @lru_cache(maxsize=4)
 def _tools(settings_json: str) -> tuple[Decoding, Interpreter]:
     settings = DatastreamSettings.from_options(settings_json)
-    decoding = Decoding(declarations(settings.columns), table_name=settings.table_name)
+    decoding = Decoding(
+        declarations(settings.columns), table_name=settings.table_name, source=settings.source
+    )
     return decoding, Interpreter(settings)

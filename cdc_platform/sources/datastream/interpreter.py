@@ -89,9 +89,10 @@ class Interpreter:
         if not is_removal:
             mod_type = ModType.SNAPSHOT if standing.is_backfill else _WRITES[change]
             return _written(envelope, standing, layout, mod_type, key)
-        if known_keys is None and _is_row_id_only(envelope, kind, layout):
+        told_keys = known_keys or key_of_metadata(envelope, standing, layout)
+        if told_keys is None and _is_row_id_only(envelope, kind, layout):
             return _known_by_row_id(envelope, layout, key)
-        return _removed(envelope, standing, layout, key, known_keys, note)
+        return _removed(envelope, standing, layout, key, told_keys, note)
 
     def _order_key(self, envelope: Envelope, standing: Standing, layout: Layout) -> str:
         if layout.sequence_column is None:
@@ -158,14 +159,13 @@ def _removed(
     standing: Standing,
     layout: Layout,
     key: str,
-    known_keys: str | None,
+    told_keys: str | None,
     note: str | None,
 ) -> SourceEvent:
-    keys = known_keys
-    if keys is None and not envelope.has_payload:
-        keys = key_of_metadata(envelope)
+    if told_keys is None and not envelope.has_payload:
+        raise RecordUnreadable("The event deletes a row, but has neither a payload nor the row's key")
     old_values = None
-    if envelope.has_payload and known_keys is None and standing.kind in _TELL_THE_OLD_ROW:
+    if told_keys is None and standing.kind in _TELL_THE_OLD_ROW:
         old_values = write({name: envelope.values.get(source) for name, source in layout.values})
     return SourceEvent(
         table=layout.table,
@@ -174,8 +174,8 @@ def _removed(
         event_id=standing.event_id,
         transaction_id=_transaction(envelope.source_metadata),
         source_micros=envelope.source_timestamp_micros,
-        column_types=layout.column_types if envelope.has_payload and known_keys is None else "[]",
-        keys=keys or key_of_row(envelope, standing, layout, ModType.DELETE),
+        column_types=layout.column_types if told_keys is None else "[]",
+        keys=told_keys or key_of_row(envelope, standing, layout, ModType.DELETE),
         new_values=None,
         old_values=old_values,
         metadata=_metadata_text(envelope, note),

@@ -18,6 +18,7 @@ from cdc_platform.sources.datastream.decoding import (
 from cdc_platform.sources.datastream.envelope import Envelope
 from cdc_platform.sources.datastream.inference import Inference
 from cdc_platform.sources.datastream.json_text import compact, parsed
+from cdc_platform.sources.datastream.layouts import DOCUMENT_ID
 from cdc_platform.sources.datastream.lines import FileDamaged, read_lines
 from cdc_platform.sources.datastream.rows import ColumnFaulty, RowReader, row_reader
 from cdc_platform.sources.datastream.types import Fields, FieldType
@@ -111,13 +112,14 @@ class LineDecoder:
 
     def _envelope(self, event: dict[str, Any], position: int) -> Envelope:
         metadata, name, row = metadata_of(event), _schema_name(event), payload_of(event)
-        reader = _NO_ROW if row is None else self._reader(name, metadata)
+        read_method = text_of(event, "read_method")
+        reader = _NO_ROW if row is None else self._reader(name, metadata, read_method)
         return Envelope(
             uuid=text_of(event, "uuid"),
             read_timestamp_micros=micros_of(event.get("read_timestamp"), "read_timestamp"),
             source_timestamp_micros=micros_of(event.get("source_timestamp"), "source_timestamp"),
             object_name=name[0],
-            read_method=text_of(event, "read_method"),
+            read_method=read_method,
             stream_name=text_of(event, "stream_name"),
             schema_key=name[1],
             sort_keys=sort_keys_of(event.get("sort_keys")),
@@ -128,11 +130,15 @@ class LineDecoder:
             has_payload=row is not None,
         )
 
-    def _reader(self, name: SchemaName, metadata: Mapping[str, Any]) -> RowReader:
+    def _reader(self, name: SchemaName, metadata: Mapping[str, Any], read_method: str) -> RowReader:
         declared = self._decoding.declared_for(name[0], metadata)
         key = (name, id(declared))
         if key not in self._readers:
-            self._readers[key] = self._new_reader(name, declared)
+            found = self._new_reader(name, declared)
+            if self._decoding.tells_documents(read_method, metadata):
+                # A type that depends on other documents would make two identifiers of one.
+                found = found.without_reader(DOCUMENT_ID)
+            self._readers[key] = found
         return self._readers[key]
 
     def _new_reader(self, name: SchemaName, declared: Mapping[str, FieldType]) -> RowReader:

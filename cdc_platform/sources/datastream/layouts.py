@@ -1,7 +1,7 @@
 """What the events of one table and one schema have in common, found out once for all of them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -39,7 +39,7 @@ class Layout:
         column_types: as in `SourceEvent`.
         keys: the key's columns, by their names in the lake; none where the table has no key.
         values: the other columns.
-        missing_keys: columns of the key that the payload has not.
+        missing_keys: columns of the key that the payload has not, by the names that they are told by.
         protected: those of the values in whose updates NULL stands for a value that was not sent.
         keyless: what becomes of a table without a key; None where it has one.
         sequence_column: whose values order the events, where the user supplies them.
@@ -49,7 +49,7 @@ class Layout:
     column_types: str
     keys: tuple[NamePair, ...]
     values: tuple[NamePair, ...]
-    missing_keys: tuple[str, ...] = ()
+    missing_keys: tuple[NamePair, ...] = ()
     protected: tuple[NamePair, ...] = ()
     keyless: KeylessPolicy | None = None
     sequence_column: str | None = None
@@ -68,14 +68,15 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
     told = _key_names(kind, envelope.source_metadata, settings, table)
     if kind is SourceKind.ORACLE and ROWID not in told:
         columns.pop(ROWID, None)
-    key_names = [_find(name, columns) for name in told]
+    key_names = [find_name(name, columns) for name in told]
     found = [name for name in key_names if name is not None]
-    names = lake_names(columns, found, settings.schema_policy_of(table))
+    policy = settings.schema_policy_of(table)
+    names = lake_names(columns, found, policy)
     if settings.declared_key(table):
         # As declared, whatever case a file has: all events of a table must have one key.
         pairs = zip(key_names, told, strict=True)
         names = {**names, **{name: own for name, own in pairs if name is not None and names[name] == name}}
-    missing = tuple(name for name, found in zip(told, key_names, strict=True) if found is None)
+    missing = [name for name, found in zip(told, key_names, strict=True) if found is None]
     values = tuple((names[name], name) for name in columns if name not in found)
     keyless = None if told else settings.keyless_policy(table)
     protected = settings.protected_columns(table)
@@ -84,7 +85,7 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
         column_types=_column_types(names, columns, found, keyless),
         keys=tuple(sorted((names[name], name) for name in found)),
         values=values,
-        missing_keys=missing,
+        missing_keys=tuple((own, name) for name, own in lake_names(missing, missing, policy).items()),
         protected=tuple(pair for pair in values if pair[1] in protected),
         keyless=keyless,
         sequence_column=settings.sequence_column(table),
@@ -119,11 +120,11 @@ def _key_names(
     return ()
 
 
-def _find(name: str, columns: Mapping[str, ColumnType]) -> str | None:
+def find_name(name: str, names: Collection[str]) -> str | None:
     """Return the column that a name means: SQL Server's `replication_index` may differ in case."""
-    if name in columns:
+    if name in names:
         return name
-    found = [column for column in columns if column.lower() == name.lower()]
+    found = [column for column in names if column.lower() == name.lower()]
     return found[0] if len(found) == 1 else None
 
 

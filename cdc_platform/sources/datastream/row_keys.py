@@ -11,7 +11,7 @@ from cdc_platform.sources.datastream.column_names import EVENT_ID, ROW_HASH
 from cdc_platform.sources.datastream.envelope import Envelope
 from cdc_platform.sources.datastream.json_text import compact, parsed
 from cdc_platform.sources.datastream.kinds import SourceKind
-from cdc_platform.sources.datastream.layouts import DOCUMENT_ID, Layout, NamePair
+from cdc_platform.sources.datastream.layouts import DOCUMENT_ID, Layout, NamePair, find_name
 from cdc_platform.sources.datastream.order_keys import Standing
 from cdc_platform.sources.datastream.policies import KeylessPolicy
 from cdc_platform.sources.json_codec import write
@@ -33,7 +33,8 @@ def key_of_row(envelope: Envelope, standing: Standing, layout: Layout, mod_type:
         values = {**values, DOCUMENT_ID: _document_id(values[DOCUMENT_ID])}
     keys = {name: values.get(source) for name, source in layout.keys}
     if layout.missing_keys or None in keys.values():
-        lacking = [*layout.missing_keys, *(name for name, value in keys.items() if value is None)]
+        missing = (name for name, _ in layout.missing_keys)
+        lacking = [*missing, *(name for name, value in keys.items() if value is None)]
         raise RecordUnreadable(
             f"The event has no value for a column of the key of `{layout.table}`: {', '.join(lacking)}"
         )
@@ -70,22 +71,28 @@ def _row_hash(pairs: tuple[NamePair, ...], values: Mapping[str, Any]) -> str:
     return sha256(_dump_sorted(told).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def key_of_metadata(envelope: Envelope) -> str:
-    """Return the key that an event without a payload tells by its metadata.
+def key_of_metadata(envelope: Envelope, standing: Standing, layout: Layout) -> str | None:
+    """Return the key that an event tells by its metadata; None where its payload has it, or they have not.
 
-    Raises:
-        RecordUnreadable: it tells none.
+    Its values are as the metadata have them, whose types nobody tells, under their names in the lake.
     """
     told = envelope.source_metadata.get("primary_keys")
-    if not isinstance(told, Mapping) or not told or None in told.values():
-        raise RecordUnreadable("The event deletes a row, but has neither a payload nor the row's key")
-    return _dump_sorted(dict(told))
+    sent = all(envelope.values.get(source) is not None for _, source in layout.keys)
+    if not isinstance(told, Mapping) or (sent and not layout.missing_keys):
+        return None
+    pairs = sorted((*layout.keys, *layout.missing_keys))
+    values = {name: told.get(find_name(source, told) or source) for name, source in pairs}
+    if None in values.values():
+        return None
+    if standing.kind is SourceKind.MONGODB and DOCUMENT_ID in values:
+        values[DOCUMENT_ID] = _document_id(values[DOCUMENT_ID])
+    return _dump(values)
 
 
 def _document_id(value: Any) -> str:
     """Return the identifier of a document as compact JSON: 1, "1" and {"$oid": "1"} are three documents."""
     try:
-        return compact(parsed(value) if isinstance(value, str) else value)
+        return compact(parsed(str(value)) if isinstance(value, str) else value)
     except (ValueError, RecursionError):
         return _dump(value)
 

@@ -1,7 +1,7 @@
 """Rows of one table and schema: their columns, and what reads each of them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +37,10 @@ class RowReader:
     def names(self) -> frozenset[str]:
         """Names of the columns."""
         return frozenset(name for name, _ in self.columns)
+
+    def without_reader(self, name: str) -> "RowReader":
+        """Return the same, but a column's values stay as they are."""
+        return replace(self, readers=tuple(pair for pair in self.readers if pair[0] != name))
 
     def read(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Turn the values of a payload into texts of `SourceEvent`, in place, and return it.

@@ -82,9 +82,9 @@ class DatastreamSource(SourceOfArrivals):
         try:
             schemas = borrowed_schemas(self.settings.path, file, offers)
             events = decode_file(self.settings, self.store.read(file.path), schemas)
-            yield from {
-                event.table: table_of(event) for event in events if isinstance(event, SourceEvent)
-            }.values()
+            told = (table_of(event) for event in events if isinstance(event, SourceEvent))
+            # A delete may tell its key only by metadata, and so no column.
+            yield from {table.name: table for table in told if table.key_columns}.values()
         except CdcError:
             # Whoever reads the file tells what is wrong with it.
             return

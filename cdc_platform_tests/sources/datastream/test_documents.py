@@ -1,10 +1,12 @@
 """Documents of MongoDB: identifiers of any type, and updates that come without their data."""
 
+import json
 from typing import Any
 
 import pytest
 
 from cdc_platform.model.events import SourceEvent
+from cdc_platform.sources.datastream.file_events import decode_file
 from cdc_platform.sources.datastream.interpreter import Interpreter
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform_tests.sources.datastream.generated_events import to_envelope
@@ -47,6 +49,43 @@ def document(
 def test_identifiers_of_every_type(identifier: Any, expected: str) -> None:
     """An identifier is its compact JSON, so that a number and the text of it are two documents."""
     assert expected == document(identifier, {"v": 1}).keys
+
+
+@pytest.mark.parametrize("other", [7, True, 1.5, {"$oid": "60"}, 2**64, "x"])
+@pytest.mark.parametrize("identifier", ['{"$oid":"5f"}', "123", "text", 5, 1.5, {"b": 1}, 2**70, False])
+def test_an_identifier_does_not_depend_on_other_documents(identifier: Any, other: Any) -> None:
+    """A file of JSON with identifiers of several types tells the same of each as a file of its own."""
+
+    def keys(*identifiers: Any) -> list[str]:
+        metadata = {"database": "d", "collection": "c", "change_type": "CREATE"}
+        event = {"read_method": "cdc", "sort_keys": [7, 1], "source_metadata": metadata}
+        lines = [json.dumps({**event, "payload": {"_id": one, "data": {}}}) for one in identifiers]
+        found = decode_file(DatastreamSettings("stream"), "\n".join(lines).encode())
+        return [event.keys for event in found if isinstance(event, SourceEvent)]
+
+    assert keys(identifier, other) == [*keys(identifier), *keys(other)]
+    assert len(keys(identifier, other)) == 2
+
+
+@pytest.mark.parametrize("identifier", [1, 1.5, "x", '{"$oid": "5f"}', {"$oid": "5f"}])
+def test_a_delete_may_tell_its_document_by_metadata_only(identifier: Any) -> None:
+    """The identifier is the same compact JSON there as in a payload."""
+    event = {
+        "uuid": "u",
+        "source_timestamp": 7_000,
+        "read_method": "cdc",
+        "sort_keys": [7, 1],
+        "source_metadata": {
+            "database": "d",
+            "collection": "c",
+            "change_type": "DELETE",
+            "primary_keys": {"_id": identifier},
+        },
+        "payload": None,
+    }
+    found = Interpreter(DatastreamSettings("stream")).interpret(to_envelope(event))
+    assert isinstance(found, SourceEvent), found
+    assert document(identifier, {}).keys == found.keys
 
 
 @pytest.mark.parametrize("depth", [10, 500, 5_000])

@@ -1,6 +1,7 @@
 """What events mean: which row, which change, and what is no change at all."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -266,6 +267,37 @@ def test_a_delete_without_a_payload_needs_the_key_elsewhere() -> None:
     assert (told.mod_type, told.keys, told.column_types) == ("DELETE", '{"id":1}', "[]")
     assert "neither a payload nor the row's key" in fault(mysql({}, change_type="DELETE")).reason
     assert "has no payload" in fault(mysql({}, change_type="INSERT")).reason
+
+
+@pytest.mark.parametrize("payload", [{}, {"v": 10}, {"id": None, "v": None}])
+@pytest.mark.parametrize("as_object", [False, True])
+def test_a_delete_whose_payload_lacks_the_key_is_known_by_its_metadata(
+    payload: dict[str, Any], as_object: bool
+) -> None:
+    """Whether the payload is missing, empty or without the key: the metadata's values name the row."""
+    event = mysql(change_type="DELETE", primary_keys={"id": 1})
+    envelope = replace(to_envelope({**event, "payload": payload}), has_payload=bool(payload) or as_object)
+    found = Interpreter(DatastreamSettings("stream")).interpret(envelope)
+    assert isinstance(found, SourceEvent), found
+    assert (found.keys, found.column_types, found.old_values) == ('{"id":1}', "[]", None)
+
+
+@pytest.mark.parametrize(
+    ("told", "keys", "declared"),
+    [
+        ({"__id": 1}, '{"id_0dd4af":1}', ()),  # a name that no column of the lake can have
+        ({"b": 2, "a": "x"}, '{"a":"x","b":2}', ()),
+        ({"ID": 1, "other": 2}, '{"id":1}', ("id",)),
+    ],
+)
+def test_a_key_of_the_metadata_has_the_names_of_the_lake(
+    told: dict[str, Any], keys: str, declared: tuple[str, ...]
+) -> None:
+    """A row has one key, wherever an event tells it: the names are those that the payload's columns get."""
+    settings = {"keys": {"shop.items": declared}} if declared else {}
+    deleted = change(mysql({}, change_type="DELETE", primary_keys=told), **settings)
+    assert keys == deleted.keys
+    assert json.loads(keys) == json.loads(change(mysql(told, primary_keys=list(told)), **settings).keys)
 
 
 @pytest.mark.parametrize("payload", [{"ROWID": "AAA"}, {"id": None, "v": None}, {}])
