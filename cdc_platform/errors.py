@@ -238,6 +238,11 @@ class LakeDamaged(LakeError):
             "in the setting `lake.path`; it is built from what the source still has."
         )
 
+    @classmethod
+    def missing(cls, location: str) -> "LakeDamaged":
+        """Return the error of a file that the lake's metadata name, and that is gone."""
+        return cls(f"file {location}", "it is not there any more")
+
 
 class LakeFormatUnknown(LakeError):
     """The lake was written in a format that this version does not know."""

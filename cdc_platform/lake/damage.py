@@ -15,4 +15,4 @@ _MISSING: Final = re.compile(
 def find_damage(error: Exception) -> LakeDamaged | None:
     """Return the damage that a Java stack tells of: a file of a table that is missing; None for all else."""
     found = _MISSING.search(str(error))
-    return LakeDamaged(f"file {found['file']}", "it is not there any more") if found is not None else None
+    return LakeDamaged.missing(found["file"]) if found is not None else None

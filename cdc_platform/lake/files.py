@@ -18,7 +18,7 @@ class LakeFile(PyArrowFile):
         try:
             return super().open(seekable)
         except FileNotFoundError as error:
-            raise LakeDamaged(f"file {self.location}", "it is not there any more") from error
+            raise LakeDamaged.missing(self.location) from error
 
 
 class LakeFiles(PyArrowFileIO):
@@ -27,4 +27,5 @@ class LakeFiles(PyArrowFileIO):
     def new_input(self, location: str) -> LakeFile:
         """Return a file that can be opened for reading."""
         found = super().new_input(location)
-        return LakeFile(found.location, found._path, found._filesystem, found._buffer_size)  # noqa: SLF001
+        system, path, buffered = found._filesystem, found._path, found._buffer_size  # noqa: SLF001  told by nothing else
+        return LakeFile(location, path, system, buffered)

@@ -26,6 +26,7 @@ from cdc_platform.pipeline.source_checks import check_schema, check_source
 from cdc_platform.pipeline.table_checks import check_fold, check_histories, check_keys
 from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, Verdict
 from cdc_platform.spark.event_order import RECORD_ID
+from cdc_platform.spark.repeats import seconds_before
 
 _IDENTITY: Final = ("record_id", "mod_ordinal")
 """What tells a change of the log from every other one."""
@@ -125,8 +126,8 @@ def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
 def _count_soon(changes: DataFrame, within_s: float) -> int:
     """Count what came again within the time for which it is recognised; what comes later changes no row."""
     before = F.lag("commit_timestamp").over(Window.partitionBy(*_IDENTITY).orderBy("commit_timestamp"))
-    soonest = F.col("commit_timestamp") - F.expr(f"make_dt_interval(0, 0, 0, {within_s:f})")
-    soon = changes.select(*_IDENTITY, (before >= soonest).alias("is_soon")).where("is_soon")
+    is_soon = before >= seconds_before("commit_timestamp", within_s)
+    soon = changes.select(*_IDENTITY, is_soon.alias("is_soon")).where("is_soon")
     return soon.select(*_IDENTITY).distinct().count()
 
 

@@ -2,12 +2,17 @@
 
 from collections.abc import Collection
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.spark.event_order import IDENTITY, RECORD_ID
+
+
+def seconds_before(moment: str, seconds: float) -> Column:
+    """Return the moment that is so many seconds before that of a column."""
+    return F.expr(f"{moment} - make_dt_interval(0, 0, 0, {seconds:f})")
 
 
 def without_repeated(
@@ -30,7 +35,7 @@ def without_repeated(
         is_small: whether there are few records. Of many it is asked first whether any came again, with as
             little of them as tells it: mostly none did, and then whole records need not meet the log.
     """
-    window = F.expr(f"record_timestamp - make_dt_interval(0, 0, 0, {traits.repeats_within_s or 0:f})")
+    window = seconds_before("record_timestamp", traits.repeats_within_s or 0)
     logged = log.select(F.col("record_id").alias("logged_id"), F.col("commit_timestamp").alias("logged_at"))
     is_due = F.col("logged_at") >= window
     if repeated_from is not None:
