@@ -1,5 +1,7 @@
 """The raw layer: change records as the source sent them."""
 
+from collections.abc import Collection, Mapping
+
 import dagster as dg
 
 from cdc_platform import metadata
@@ -34,17 +36,22 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         run = find_run(context, assets.run_key)
         # Whoever starts a run may have mended what kept files from being read; the sensor keeps to pauses.
         ends_pauses = PROOF_TAG not in context.run.tags
-        keys = context.partition_keys
+        # Dagster's own UI always names partitions; who starts a run by other means need not.
+        is_chosen = context.has_partition_key or context.has_partition_key_range
+        keys = context.partition_keys if is_chosen else None
         read = read_partitions(run.pipeline, run.spark, keys, ends_pauses=ends_pauses)
         lineage = trace_lineage(run.pipeline)
-        _add_slice_metadata(context, read, {found.token: found.key for found in lineage.partitions.values()})
+        if keys is not None:
+            tokens = {found.token: found.key for found in lineage.partitions.values()}
+            _add_slice_metadata(context, read, tokens, set(keys))
         return dg.MaterializeResult(metadata=metadata.describe_read(read, lineage))
 
     return raw_change_records
 
 
-def _add_slice_metadata(context: dg.AssetExecutionContext, read: ReadOutcome, keys: dict[str, str]) -> None:
-    asked = set(context.partition_keys)
+def _add_slice_metadata(
+    context: dg.AssetExecutionContext, read: ReadOutcome, keys: Mapping[str, str], asked: Collection[str]
+) -> None:
     for report in read.slices:
         key = keys.get(report.token)
         if key in asked:

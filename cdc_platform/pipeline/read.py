@@ -114,15 +114,19 @@ def read_generations(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bo
 
 
 def read_partitions(
-    pipeline: Pipeline, spark: SparkSession, partition_keys: Collection[str], *, ends_pauses: bool = False
+    pipeline: Pipeline,
+    spark: SparkSession,
+    partition_keys: Collection[str] | None,
+    *,
+    ends_pauses: bool = False,
 ) -> ReadOutcome:
-    """Read chosen partitions: as a tick does where they are all live ones, else these alone.
+    """Read chosen partitions: as a tick does where they are all live ones, or None, else these alone.
 
     Raises:
         CommitConflict: another run has committed the same tick; nothing was changed.
         SourceError: no slice could be read.
     """
-    if {found.key for found in live(trace_lineage(pipeline))} <= set(partition_keys):
+    if partition_keys is None or {found.key for found in live(trace_lineage(pipeline))} <= {*partition_keys}:
         return read_generations(pipeline, spark, ends_pauses=ends_pauses)
     return read_slices(pipeline, spark, partition_keys, ends_pauses=ends_pauses)
 
