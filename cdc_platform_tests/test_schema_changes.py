@@ -9,7 +9,7 @@ from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.schema_history import list_schema_events
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline.evolve import find_exclusions
-from cdc_platform.pipeline.invariants import check_nothing_lost
+from cdc_platform.pipeline.log_checks import check_nothing_lost
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.pipeline.source_checks import check_source

@@ -15,7 +15,7 @@ from cdc_platform.lake.markers import list_markers, markers_of
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.event_checks import check_values
-from cdc_platform.pipeline.invariants import check_nothing_lost
+from cdc_platform.pipeline.log_checks import check_nothing_lost
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.pipeline.status import read_status

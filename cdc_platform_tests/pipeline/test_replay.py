@@ -11,7 +11,7 @@ from cdc_platform.lake.quarantine import count_quarantined, load_held
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.held import HeldFilter, ReplaySource
 from cdc_platform.model.table_options import IS_CURRENT, TableOptions
-from cdc_platform.pipeline.invariants import check_nothing_lost
+from cdc_platform.pipeline.log_checks import check_nothing_lost
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.replay import replay_records
 from cdc_platform.pipeline.settings import PipelineSettings
