@@ -56,7 +56,8 @@ class ColumnVersion:
 class ColumnHistory:
     """All versions of all columns of a source table, in the order in which they came up.
 
-    ``is_created`` is set where the table was made while the stream was read, so that the log has all of it.
+    ``is_created`` is set where the table was made while the stream was read, so that the log has all of it;
+    ``is_uncopied`` where it may have had rows before, and no copy brings them.
     ``beginnings`` has each time at which a table of this name was made anew after it was dropped: of its
     rows none counts that is older than the newest of them.
     ``has_gap`` tells that the table was not watched for a while. ``places`` are the ordinals at the source
@@ -68,6 +69,7 @@ class ColumnHistory:
     is_watched: bool = True
     is_dropped: bool = False
     is_created: bool = False
+    is_uncopied: bool = False
     has_gap: bool = False
     beginnings: tuple[Bound, ...] = ()
     unwatched: tuple[str, ...] = ()

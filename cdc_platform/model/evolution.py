@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cdc_platform.model.column_versions import Bound, ColumnHistory, ColumnVersion
-from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
+from cdc_platform.model.schema_events import CREATED, UNCOPIED, SchemaChange, SchemaEvent
 from cdc_platform.model.table_schema import ARRAY, ColumnType, spark_type
 from cdc_platform.model.widening import can_be_carried
 
@@ -85,11 +85,13 @@ def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     anew = (Bound(event.tick, event.since_micros),) if table.is_dropped else ()
     has_gap = table.has_gap or not (table.is_watched or table.is_dropped)
     created = table.is_created or event.value == CREATED
+    uncopied = event.value == UNCOPIED or (table.is_uncopied and not table.is_dropped)
     return replace(
         table,
         is_watched=True,
         is_dropped=False,
         is_created=created,
+        is_uncopied=uncopied,
         has_gap=has_gap,
         beginnings=table.beginnings + anew,
         places={},

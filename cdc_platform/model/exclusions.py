@@ -63,9 +63,13 @@ def _told(history: SchemaHistory, name: str) -> str:
 
 def table_exclusions(history: SchemaHistory, table: ColumnHistory) -> Exclusion:
     """Return what is left out of one table."""
-    reasons = (f"`{table.name}` was not watched for a while",)
-    gap = Exclusion(reasons, missing=True, surplus=True, changed=True)
-    return stream_exclusions(history) | (gap if table.has_gap else NOTHING)
+    gap = Exclusion(
+        (f"`{table.name}` was not watched for a while",), missing=True, surplus=True, changed=True
+    )
+    # What changes of an unseen row do not name is NULL in the lake.
+    unseen = Exclusion((f"`{table.name}` was not copied",), missing=True, changed=True)
+    found = (gap if table.has_gap else NOTHING) | (unseen if table.is_uncopied else NOTHING)
+    return stream_exclusions(history) | found
 
 
 def may_lack_rows(history: SchemaHistory, table: ColumnHistory) -> bool:
@@ -103,6 +107,11 @@ def _table_findings(table: ColumnHistory) -> Iterable[str]:
             )
     if table.has_gap:
         yield f"`{table.name}` was not watched for a while: what changed meanwhile is missing."
+    if table.is_uncopied:
+        yield (
+            f"`{table.name}` was not copied: rows from before the stream's beginning, if it had any, are in "
+            "the lake once they change, and what their changes do not name reads as NULL."
+        )
     for version in table.live_versions:
         if version.is_late:
             since = to_rfc3339(version.since.micros) if version.since.micros is not None else "later"

@@ -13,7 +13,8 @@ class Look:
 
     ``is_exact`` is False when it no longer tells the schema of ``micros``, but only that of a later moment.
     ``unwatched`` has every table of the database with the columns that the change stream does not watch.
-    ``watches_all`` tells that it watches each table from its making on.
+    ``watches_all`` tells that it watches each table from its making on. ``uncopied`` are tables that come up
+    with it and may have had rows before, which no copy brings.
     """
 
     micros: int
@@ -22,6 +23,7 @@ class Look:
     options: Mapping[str, str]
     is_exact: bool = True
     watches_all: bool = True
+    uncopied: frozenset[str] = frozenset()
 
 
 def storable(look: Look) -> Look:

@@ -38,6 +38,7 @@ class SchemaChange(StrEnum):
 
 
 CREATED: Final = "created"
+UNCOPIED: Final = "uncopied"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class SchemaEvent:
     """One change; ``since_micros`` is the first commit timestamp that it holds for.
 
     ``name`` is that of a column or option. ``value`` and ``previous`` are a column's type, a list of names
-    or the places of columns as JSON, an option's text, or `created` for a table that did not exist before.
+    or the places of columns as JSON, an option's text, `created` for a table that did not exist before, or
+    `uncopied` for one that may have had rows before, which no copy brings.
     A change without a time was found when the pipeline began, or is only remembered.
     """
 

@@ -9,7 +9,7 @@ from cdc_platform.model.evolution import SchemaHistory, same_type
 from cdc_platform.model.looks import Look
 from cdc_platform.model.remade import has_other_key, tells_births
 from cdc_platform.model.renewals import Renewal, find_renewed
-from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
+from cdc_platform.model.schema_events import CREATED, UNCOPIED, SchemaChange, SchemaEvent
 from cdc_platform.model.sightings import SeenColumn, Sighting, key_types
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.widening import joined_type
@@ -72,6 +72,7 @@ def find_events(
     # Of files and topics, whose keys may change, a look tells nothing.
     fixes_keys = not widens and look is not None and (look.is_exact or bool(look.tables))
     finder = _Finder(history, tick, history, births, widens, fixes_keys, look_back, renewals)
+    finder.uncopied = look.uncopied if look is not None else frozenset()
     for table in sorted(sightings):
         for sighting in sightings[table]:
             finder.see(table, sighting)
@@ -91,6 +92,7 @@ class _Finder:
     look_back: Callable[[int], Look] | None = None
     renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
     """Columns that a look has found to be made anew, and that no record has shown to be so far."""
+    uncopied: frozenset[str] = frozenset()
     events: list[SchemaEvent] = field(default_factory=list)
     fresh: dict[str, bool] = field(default_factory=dict)
     """Tables that came up in this window: whether a whole row of them was seen."""
@@ -201,7 +203,7 @@ class _Finder:
             is_beginning = self.history.tick == 0 and known is None
             since = None if is_beginning else micros
             is_born = self.tells_births and known is None and table not in self.before.others
-            value = CREATED if is_born else None
+            value = CREATED if is_born else UNCOPIED if known is None and table in self.uncopied else None
             change = SchemaChange.TABLE_ADDED
             self._tell(SchemaEvent(self.tick, change, table, None, value, since_micros=since))
             if known is None:

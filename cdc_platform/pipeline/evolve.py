@@ -31,6 +31,7 @@ from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.key_shapes import Shape, find_foreign
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.schema_policies import first_columns, kept_shapes
+from cdc_platform.pipeline.uncopied import with_uncopied
 from cdc_platform.sources.spanner.copy_pieces import columns_from_text
 
 SAVE_EVERY_TICKS: Final = 20
@@ -62,7 +63,8 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
     if mark.position_micros is None or mark.tick <= history.tick:
         return ()
     copies = _copies(pipeline, history, mark.position_micros)
-    if history.tick and not copies and not _has_records(pipeline, log, history.tick, mark.tick):
+    has_news = copies or _has_records(pipeline, log, history.tick, mark.tick)
+    if history.tick and not has_news and not _has_changed_unseen(pipeline, history, mark):
         pipeline.know(at_mark(history, mark))
         return ()
     stored = load_history(pipeline.lake)
@@ -87,6 +89,14 @@ def _has_records(pipeline: Pipeline, log: Table, after_exclusive: int, until_inc
     return any(True for _ in ticks_between(quarantine, after_exclusive, until_inclusive))
 
 
+def _has_changed_unseen(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> bool:
+    """Whether the source tells of a change in a tick without records: a suspended stream has none."""
+    if not pipeline.traits.can_be_compared or mark.position_micros is None:
+        return False
+    look = pipeline.look(mark.position_micros)
+    return bool(find_events(history, mark.tick, {}, look, look_back=PastLooks(pipeline.look)))
+
+
 def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
     """Return what keeps tables from equalling the source by design, by the lake and by a look at the source.
 
@@ -94,7 +104,7 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
         SourceError: the source does not tell its schema.
     """
     history = pipeline.schema_history
-    look = pipeline.look(pipeline.source.clock_micros())
+    look = with_uncopied(pipeline, history, pipeline.look(pipeline.source.clock_micros()))
     return describe_findings(
         reduce(
             SchemaHistory.after,
@@ -141,7 +151,7 @@ def _find(
         and is_news(history, found.table, found.columns, is_whole=found.is_whole, widens=widens)
     }
     tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
-    look = pipeline.look(mark.position_micros)
+    look = with_uncopied(pipeline, history, pipeline.look(mark.position_micros))
     if not widens:
         tables |= {name for name, _ in find_renewed(history, look)}
     kept = {name for name in tables if pipeline.traits.schema_policy_of(name) is not SchemaPolicy.EVOLVE}

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.column_versions import ColumnHistory
+from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import (
     history_name,
@@ -16,7 +16,7 @@ from cdc_platform.model.table_options import (
     stored_schema,
 )
 from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.pipeline.change_source import find_beginning, read_changes
+from cdc_platform.pipeline.change_source import find_beginning, read_changes, trusts_inserts
 from cdc_platform.pipeline.history_check import find_faults
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.proof import schema_history_at
@@ -41,7 +41,7 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
             pipeline,
             spark,
             stored_at(pipeline, table, cut.tables[table.name]),
-            history.tables.get(table.name),
+            history,
             cut.tables[table.name],
             log,
         )
@@ -60,11 +60,11 @@ def _count_differences(
     pipeline: Pipeline,
     spark: SparkSession,
     table: TableSchema,
-    known: ColumnHistory | None,
+    history: SchemaHistory,
     snapshot_id: int,
     log: DataFrame,
 ) -> int:
-    source = find_beginning(pipeline, source_schema(table), known)
+    source = find_beginning(pipeline, source_schema(table), history.tables.get(table.name))
     is_soft = keeps_deleted(table)
     source = replace(source, span=replace(source.span, has_patches=True), keeps_truncated=is_soft)
     rows = log.where(F.col("table_name") == table.name)
@@ -75,7 +75,8 @@ def _count_differences(
     else:
         patch = fold_changes(changes, schema, has_patches=True)
     names = [F.col(quote_spark(column.name)) for column in schema.columns]
-    living = [APPEND] if pipeline.traits.trusts_inserts else [APPEND, UPDATE]
+    # Of a row that the log has not seen before, an update tells all there is.
+    living = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]
     folded = patch.where(F.col(ACTION).isin(living)).select(*names)
     stored = _version(pipeline, spark, table, snapshot_id).select(*names)
     with unfit_values():

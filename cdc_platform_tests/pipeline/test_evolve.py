@@ -1,6 +1,7 @@
 """Tables follow the source's schema, wherever it changes, whatever dies meanwhile."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -288,3 +289,34 @@ def test_what_the_stream_leaves_out_is_said_and_expected(
     assert verdict.passed
     assert "differs as expected, since the change stream has exclude_delete = true" in verdict.summary
     assert "1 too many" in verdict.summary
+
+
+@pytest.mark.parametrize("cause", ["a suspended stream", "exclude_delete"])
+def test_what_is_left_out_while_nothing_comes_is_remembered(
+    spark: "SparkSession", session_lake: LakeSettings, cause: str
+) -> None:
+    """A key whose deletion was left out in a time without records is inserted again, and stays one row."""
+    source = Source()
+    pipeline = follow(session_lake, source)
+    for number in (1, 2, 3):
+        if number != 2:
+            source.write("1", number, ValueCaptureType.NEW_ROW, ("a",))
+        source.rows.pop("1") if number == 2 else None
+        source.end_step()
+    is_suspended = cause == "a suspended stream"
+
+    def look(micros: int) -> Look:
+        found = source.look(micros)
+        if micros != START + STEP:
+            return found
+        gone = replace(found, tables=(), unwatched={"notes": ("a", "id")})
+        return gone if is_suspended else replace(found, options={"exclude_delete": "true"})
+
+    source_of(pipeline).look_at = look
+    for end in (START, START + STEP, START + 2 * STEP):
+        read_until(pipeline, end, source)
+        run_steps(pipeline, spark)
+    assert rows_of(pipeline, "notes") == [{"id": 1, "a": "v3"}]
+    told = "`notes` was not watched for a while" if is_suspended else "has had exclude_delete = true"
+    assert told in " ".join(read_status(pipeline).findings)
+    assert check_fold(pipeline, spark, EVERYTHING).passed
