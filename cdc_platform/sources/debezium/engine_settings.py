@@ -16,6 +16,7 @@ CONNECTOR: Final = "io.debezium.connector.postgresql.PostgresConnector"
 OFFSET_STORE: Final = "org.apache.kafka.connect.storage.FileOffsetBackingStore"
 OWNED: Final = ("offset.", "converter.", "key.converter.", "value.converter.", "header.converter.")
 """Beginnings of the properties that are set here alone: the spool's promises rest on them."""
+POST_PROCESSORS: Final = "post.processors"
 
 
 class Snapshot(StrEnum):
@@ -68,7 +69,7 @@ class EngineSettings:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse properties that would break the spool's promises."""
+        """Refuse properties that would break the spool's promises, or give events values of later moments."""
         owned = self._owned(Path()).keys() - {"message.prefix.include.list"}
         for name in self.properties:
             if name.startswith(OWNED) or name in owned:
@@ -77,6 +78,12 @@ class EngineSettings:
                     "cannot be set here: it has a setting of its own, or is set so that no event is lost. "
                     "Remove it.",
                 )
+        if POST_PROCESSORS in self.properties:
+            raise SettingError(
+                f"engine.properties.{POST_PROCESSORS}",
+                "cannot be set: a value that is selected anew is of a later moment than its event, which "
+                "does not say so. Remove it; what an event does not send is the row's own all the same.",
+            )
 
     def folder(self) -> Path:
         """Return the spool's folder."""

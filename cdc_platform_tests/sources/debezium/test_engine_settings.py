@@ -61,6 +61,7 @@ def test_settings_become_properties_of_the_connector() -> None:
         "database.password",  # has a setting
         "value.converter.schemas.enable",  # has a setting
         "provide.transaction.metadata",  # acknowledging goes by transactions
+        "post.processors",  # they select values of a later moment
     ],
 )
 def test_properties_that_are_set_elsewhere_are_refused(name: str) -> None:
