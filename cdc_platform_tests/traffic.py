@@ -14,6 +14,7 @@ from cdc_platform.lake.copies import load_plans
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.records import ValueCaptureType
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
@@ -75,6 +76,7 @@ class Traffic:
     churn_s: float = 2.0
     faults_share: float = 0.03
     schema_change_every_s: float | None = None
+    capture: ValueCaptureType = ValueCaptureType.NEW_ROW
     now_micros: int = ORIGIN
     cuts: int = 0
     retries: int = 0
@@ -98,6 +100,7 @@ class Traffic:
             keep_transfers=3000,
             all_types=True,
             schema_change_every_s=self.schema_change_every_s,
+            value_capture_type=self.capture,
             faults=PASSING_FAULTS,
             fault_probability=self.faults_share,
             stall_s=3.0,

@@ -6,6 +6,7 @@ import pytest
 
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.records import ValueCaptureType
 from cdc_platform.simulator.settings import Dialect
 from cdc_platform_tests.traffic import Traffic
 
@@ -17,11 +18,11 @@ TICKS = 3
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("dialect", "seed", "schema_change_every_s"),
+    ("dialect", "seed", "capture", "schema_change_every_s"),
     [
-        (Dialect.GOOGLESQL, 1, None),
+        (Dialect.GOOGLESQL, 1, ValueCaptureType.NEW_ROW, None),
         # A column comes back to the stream in another type, and a table is added and leaves it.
-        (Dialect.POSTGRESQL, 2, 7.0),
+        (Dialect.POSTGRESQL, 2, ValueCaptureType.NEW_VALUES, 7.0),
     ],
 )
 def test_every_cut_of_simulated_traffic_is_right(
@@ -29,11 +30,12 @@ def test_every_cut_of_simulated_traffic_is_right(
     session_lake: LakeSettings,
     dialect: Dialect,
     seed: int,
+    capture: ValueCaptureType,
     schema_change_every_s: float | None,
 ) -> None:
     """Tables and log equal the true history at every cut, and no money is made or lost."""
     traffic = Traffic(seed, 60, session_lake, dialect, rate=50, churn_s=1, faults_share=0.06)
-    traffic.schema_change_every_s = schema_change_every_s
+    traffic.capture, traffic.schema_change_every_s = capture, schema_change_every_s
     with traffic.open() as (simulator, pipeline):
         for _ in range(TICKS):
             traffic.tick(simulator, pipeline, spark, 12)
