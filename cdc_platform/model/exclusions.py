@@ -85,8 +85,13 @@ def describe_findings(history: SchemaHistory) -> tuple[str, ...]:
         f"{reason[0].upper()}{reason[1:]}: the changes that it leaves out are missing in the tables."
         for reason in stream_exclusions(history).reasons
     )
+    keyless = (
+        f"`{name}` has a primary key without columns, so it is not in the lake: its changes are in the "
+        "change log only. Make it anew with a key column at the source, and the lake has it."
+        for name in sorted(history.keyless)
+    )
     tables = (line for table in history.tables.values() for line in _table_findings(table))
-    return (*stream, *tables)
+    return (*stream, *keyless, *tables)
 
 
 def _table_findings(table: ColumnHistory) -> Iterable[str]:

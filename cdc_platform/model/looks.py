@@ -13,7 +13,8 @@ class Look:
 
     ``is_exact`` is False when it no longer tells the schema of ``micros``, but only that of a later moment.
     ``unwatched`` has every table of the database with the columns that the change stream does not watch.
-    ``watches_all`` tells that it watches each table from its making on.
+    ``watches_all`` tells that it watches each table from its making on. ``keyless`` are watched tables whose
+    key has no column; ``tables`` has none of them.
     """
 
     micros: int
@@ -22,6 +23,7 @@ class Look:
     options: Mapping[str, str]
     is_exact: bool = True
     watches_all: bool = True
+    keyless: tuple[str, ...] = ()
 
 
 def storable(look: Look) -> Look:

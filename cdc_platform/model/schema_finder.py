@@ -1,7 +1,7 @@
 """Finding schema changes: by what records say of their columns, and by a look at the source."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.column_versions import ColumnHistory, ColumnVersion
@@ -192,7 +192,10 @@ class _Finder:
                 self._place(schema if look.is_exact else replace(schema, columns=schema.key_columns))
         if look.is_exact:
             self._drop_tables(look)
-            self._name_others(look, is_first=is_first)
+            others = look.unwatched.keys() - {*look.keyless, *(schema.name for schema in look.tables)}
+            since = None if is_first else look.micros
+            self._name_tables(SchemaChange.OTHER_TABLES, self.history.others, others, since)
+            self._name_tables(SchemaChange.KEYLESS_TABLES, self.history.keyless, look.keyless, since)
         self._set_options(look, is_first=is_first)
 
     def _watched(self, table: str, micros: int) -> ColumnHistory:
@@ -293,13 +296,11 @@ class _Finder:
                 change = SchemaChange.TABLE_UNWATCHED if exists else SchemaChange.TABLE_DROPPED
                 self._tell(SchemaEvent(self.tick, change, name, since_micros=look.micros))
 
-    def _name_others(self, look: Look, *, is_first: bool) -> None:
-        watched = {schema.name for schema in look.tables}
-        others = sorted(look.unwatched.keys() - watched)
-        if set(others) != self.history.others:
-            since = None if is_first else look.micros
-            value, previous = (json.dumps(names) for names in (others, sorted(self.history.others)))
-            change = SchemaChange.OTHER_TABLES
+    def _name_tables(
+        self, change: SchemaChange, before: Collection[str], now: Collection[str], since: int | None
+    ) -> None:
+        if set(now) != set(before):
+            value, previous = (json.dumps(sorted(names)) for names in (now, before))
             self._tell(SchemaEvent(self.tick, change, None, None, value, previous, since_micros=since))
 
     def _unwatch(self, table: str, look: Look, *, is_first: bool) -> None:

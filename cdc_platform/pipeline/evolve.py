@@ -194,6 +194,10 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
     columns = parse_column_types(text)
     if table is None or columns is None:
         return None
+    is_record = not pipeline.traits.hands_out_events
+    if is_record and not any(seen.is_primary_key for seen in columns.values()):
+        # The lake has no table of a key without columns.
+        return None
     columns = {
         name: pipeline.source.as_stored(table, name, seen)
         for name, seen in columns.items()

@@ -114,8 +114,8 @@ class Pipeline:
             if name not in watched:
                 raise SettingError(
                     setting,
-                    f"names a table that the change stream does not watch: {name!r}. It watches "
-                    f"{', '.join(sorted(watched))}.",
+                    "names a table that the change stream does not watch, or whose key has no column: "
+                    f"{name!r}. It watches {', '.join(sorted(watched))}.",
                 )
         names = sorted(watched if chosen is None else set(chosen) & watched.keys())
         self._check_names(names)

@@ -31,7 +31,7 @@ def test_chosen_tables_are_sorted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "problem"),
     [
-        (("accounts", "loans"), "does not watch: 'loans'. It watches Accounts, accounts, transfers"),
+        (("accounts", "loans"), "has no column: 'loans'. It watches Accounts, accounts, transfers"),
         (WATCHED, "differ by case only.*'Accounts' and 'accounts'"),
         ((), "differ by case only.*'Accounts' and 'accounts'"),
     ],
