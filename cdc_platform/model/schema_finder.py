@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from cdc_platform.model.column_versions import ColumnHistory, ColumnVersion
 from cdc_platform.model.evolution import SchemaHistory, same_type
 from cdc_platform.model.looks import Look
-from cdc_platform.model.remade import has_other_key, tells_births
+from cdc_platform.model.remade import find_renamed, has_other_key, tells_births
 from cdc_platform.model.renewals import Renewal, find_renewed
 from cdc_platform.model.schema_events import CREATED, SchemaChange, SchemaEvent
 from cdc_platform.model.sightings import SeenColumn, Sighting, key_types
@@ -68,10 +68,11 @@ def find_events(
             a column has the narrowest type that holds all values seen, and one that is lacking stays.
     """
     births = tells_births(history, look, look_back)
+    renamed = find_renamed(history, look, look_back) if births else frozenset()
     renewals = {} if widens else dict(find_renewed(history, look))
     # Of files and topics, whose keys may change, a look tells nothing.
     fixes_keys = not widens and look is not None and (look.is_exact or bool(look.tables))
-    finder = _Finder(history, tick, history, births, widens, fixes_keys, look_back, renewals)
+    finder = _Finder(history, tick, history, births, widens, fixes_keys, look_back, renewals, renamed)
     for table in sorted(sightings):
         for sighting in sightings[table]:
             finder.see(table, sighting)
@@ -91,6 +92,8 @@ class _Finder:
     look_back: Callable[[int], Look] | None = None
     renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
     """Columns that a look has found to be made anew, and that no record has shown to be so far."""
+    renamed: frozenset[str] = frozenset()
+    """Tables that may have had rows under another name."""
     events: list[SchemaEvent] = field(default_factory=list)
     fresh: dict[str, bool] = field(default_factory=dict)
     """Tables that came up in this window: whether a whole row of them was seen."""
@@ -203,7 +206,8 @@ class _Finder:
         if known is None or not known.is_watched:
             is_beginning = self.history.tick == 0 and known is None
             since = None if is_beginning else micros
-            is_born = self.tells_births and known is None and table not in self.before.others
+            is_new = known is None and table not in self.before.others | self.renamed
+            is_born = self.tells_births and is_new
             value = CREATED if is_born else None
             change = SchemaChange.TABLE_ADDED
             self._tell(SchemaEvent(self.tick, change, table, None, value, since_micros=since))
