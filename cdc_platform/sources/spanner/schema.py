@@ -230,7 +230,10 @@ def _type_warnings(tables: tuple[TableSchema, ...]) -> tuple[str, ...]:
 
 def _not_found(settings: SpannerSettings, known: list[str]) -> SourceNotFound:
     there = f"There are: {', '.join(known)}" if known else "The database has none; create one"
-    return SourceNotFound(f"There is no {settings.title}. Correct `change_stream`. {there}")
+    return SourceNotFound(
+        f"There is no {settings.title}. Correct `change_stream`; if the stream was dropped, its records are "
+        f"lost: create it again, and begin a new lake folder. {there}"
+    )
 
 
 def _watches_nothing(settings: SpannerSettings, keyless: tuple[str, ...]) -> StreamWatchesNothing:
