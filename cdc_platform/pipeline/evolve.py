@@ -95,13 +95,9 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
     """
     history = pipeline.schema_history
     look = pipeline.look(pipeline.source.clock_micros())
-    return describe_findings(
-        reduce(
-            SchemaHistory.after,
-            find_events(history, history.tick, {}, look, look_back=PastLooks(pipeline.look)),
-            history,
-        )
-    )
+    events = find_events(history, history.tick, {}, look, look_back=PastLooks(pipeline.look))
+    found = reduce(SchemaHistory.after, events, history)
+    return describe_findings(found, pipeline.settings.table_options)
 
 
 def known_through(pipeline: Pipeline, tick: int) -> SchemaHistory:
