@@ -35,7 +35,7 @@ from cdc_platform.lake.cut_states import CutState, cut_state, cut_states, requir
 from cdc_platform.lake.cuts import Cut, find_cut, newest_cut
 from cdc_platform.lake.lake import Lake
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.names import lake_table_name, quote_spark
+from cdc_platform.model.names import quote_spark
 from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class TablesAtCut:
         *,
         tables: Sequence[str] | None = None,
     ) -> "duckdb.DuckDBPyConnection":
-        """Return a DuckDB connection in which tables of the cut are views of the same names.
+        """Return a DuckDB connection in which tables of the cut are views of the same names as at the source.
 
         Their rows are read now, into memory; name the tables that are needed if some are large.
 
@@ -194,7 +194,7 @@ class TablesAtCut:
         """
         found: duckdb.DuckDBPyConnection = connection or _library("duckdb").connect()
         for name in self.names if tables is None else tables:
-            found.register(lake_table_name(name), self.arrow(name))
+            found.register(name, self.arrow(name))
         return found
 
     def spark(self, session: "SparkSession", table: str) -> "DataFrame":

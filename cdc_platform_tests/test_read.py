@@ -20,6 +20,7 @@ from cdc_platform.lake.lake import Lake
 from cdc_platform.lake.maintenance import expire_snapshots, find_expendable
 from cdc_platform.lake.promises import promise_cut, release_cut
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.names import lake_table_name
 from cdc_platform.model.table_options import TableOptions
 from cdc_platform.model.timestamps import to_datetime, to_rfc3339
 from cdc_platform.pipeline.maintain import maintain_lake
@@ -205,6 +206,22 @@ def test_a_choice_that_does_not_fit_is_told(
     """What cannot be read, or names no column, is a wrong setting, and the columns are listed."""
     with pytest.raises(SettingError, match=message):
         one_table.arrow("accounts", **chosen)
+
+
+def test_duckdb_has_tables_under_the_names_of_the_source(tmp_path: Path) -> None:
+    """Quoted, a name of any characters is found, such as that of a table in a named schema."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    snapshots = {}
+    for number, name in enumerate(("shop.orders", "order", "my table")):
+        rows = pa.table({"id": [number]})
+        found = lake.catalog.create_table(f"bank.{lake_table_name(name)}", rows.schema)
+        found.append(rows)
+        snapshot = head(found)
+        assert snapshot is not None
+        snapshots[name] = snapshot.snapshot_id
+    connection = TablesAtCut(lake, Cut(1, START, 1, snapshots, START)).duckdb()
+    for number, name in enumerate(snapshots):
+        assert [(number,)] == connection.sql(f'SELECT id FROM "{name}"').fetchall()
 
 
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,12 @@ from cdc_platform.pipeline.evolve import find_exclusions
 from cdc_platform.pipeline.log_checks import check_nothing_lost
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.source_checks import check_source
+from cdc_platform.pipeline.source_checks import check_schema, check_source
 from cdc_platform.pipeline.table_checks import check_fold
+from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform_tests.pipelines import rows_of
+from cdc_platform_tests.pipelines import quarantined_rows, rows_of
 from cdc_platform_tests.test_dialects import catch_up, write
 
 if TYPE_CHECKING:
@@ -90,11 +91,18 @@ WATCHES: Final[tuple[tuple[str | tuple[str, ...], ...], ...]] = (
 """What the change stream `named` watches, round by round."""
 
 
-def follow(host: str, lake: LakeSettings, stream: str) -> Pipeline:
-    """Return a pipeline of a stream of the database."""
-    bank = BankSettings(host, database="evolving")
+KEYLESS: Final = (
+    "CREATE TABLE one (v INT64) PRIMARY KEY ()",
+    "CREATE TABLE other (id INT64, v INT64) PRIMARY KEY (id)",
+    "CREATE CHANGE STREAM s FOR ALL OPTIONS (value_capture_type = 'NEW_ROW')",
+)
+
+
+def follow(host: str, lake: LakeSettings, database: str, stream: str) -> Pipeline:
+    """Return a pipeline of a stream of a database."""
+    bank = BankSettings(host, database=database)
     source = SpannerSettings(bank.project, bank.instance, bank.database, stream, emulator_host=host)
-    return open_pipeline(PipelineSettings(f"evolving_{stream}", source, lake))
+    return open_pipeline(PipelineSettings(f"{database}_{stream}", source, lake))
 
 
 def play(bank: BankSettings, steps: tuple[str | tuple[str, ...], ...]) -> None:
@@ -112,10 +120,10 @@ def test_tables_follow_the_schema_and_equal_the_source(
 ) -> None:
     """Columns and tables come and go, types and the capture type change between two ticks of a pipeline."""
     bank = BankSettings(still_emulator, database="evolving")
-    with open_client(bank) as client:
-        create_instance(bank, client)
-        client.instance(bank.instance).database(bank.database, ddl_statements=BEGINNING).create().result(300)
-    whole, partial = (follow(still_emulator, session_lake, stream) for stream in ("everything", "named"))
+    make_database(bank, BEGINNING)
+    whole, partial = (
+        follow(still_emulator, session_lake, bank.database, stream) for stream in ("everything", "named")
+    )
     for pipeline in (whole, partial):
         catch_up(pipeline, spark)
     for steps in ROUNDS:
@@ -188,3 +196,60 @@ def check_watches(bank: BankSettings, pipeline: Pipeline, spark: "SparkSession")
     }
     # Its last state: what it has got since it left is not known.
     assert [(row["id"], row["v"]) for row in rows_of(pipeline, "joined")] == [(1, 1), (2, 2)]
+
+
+def make_database(bank: BankSettings, definitions: tuple[str, ...]) -> None:
+    """Make the database with its tables and streams."""
+    with open_client(bank) as client:
+        create_instance(bank, client)
+        instance = client.instance(bank.instance)
+        instance.database(bank.database, ddl_statements=definitions).create().result(300)
+
+
+def test_a_made_table_is_in_the_cut_of_its_first_transaction(
+    spark: "SparkSession", session_lake: LakeSettings, still_emulator: str
+) -> None:
+    """So it is where another table goes in the same tick, too: no reader sees a half of the transaction."""
+    bank = BankSettings(still_emulator, database="births")
+    make_database(bank, ("CREATE TABLE gone (id INT64, v INT64) PRIMARY KEY (id)", *KEYLESS[1:]))
+    play(bank, (("INSERT INTO other (id, v) VALUES (1, 1)",),))
+    pipeline = follow(still_emulator, session_lake, "births", "s")
+    catch_up(pipeline, spark)
+    made = "CREATE TABLE made (id INT64, v INT64) PRIMARY KEY (id)"
+    both = ("INSERT INTO made (id, v) VALUES (3, 3)", "UPDATE other SET v = -2 WHERE true")
+    play(bank, ("DROP TABLE gone", made, both))
+    cut = run_tick(pipeline, spark).cut
+    assert cut is not None
+    assert {"gone", "made", "other"} == set(cut.tables)
+    assert [(row["id"], row["v"]) for row in rows_of(pipeline, "made")] == [(3, 3)]
+    verdict = check_source(pipeline, spark, EVERYTHING)
+    assert verdict.passed, verdict.summary
+    pipeline.source.close()
+
+
+def test_a_table_without_a_key_column_is_left_out_by_itself(
+    spark: "SparkSession", session_lake: LakeSettings, still_emulator: str
+) -> None:
+    """It is named, all others go on, and a table of its name that has a key is read."""
+    bank = BankSettings(still_emulator, database="keyless")
+    make_database(bank, KEYLESS)
+    play(bank, (("INSERT INTO one (v) VALUES (1)", "INSERT INTO other (id, v) VALUES (1, 1)"),))
+    pipeline = follow(still_emulator, session_lake, "keyless", "s")
+    catch_up(pipeline, spark)
+    late = "CREATE TABLE late (v INT64) PRIMARY KEY ()"
+    play(bank, (late, ("INSERT INTO late (v) VALUES (1)", "UPDATE other SET v = 2 WHERE true")))
+    catch_up(pipeline, spark)
+    assert [(row["id"], row["v"]) for row in rows_of(pipeline, "other")] == [(1, 2)]
+    assert [table.name for table in pipeline.tables] == ["other"]
+    assert quarantined_rows(pipeline) == []
+    told = check_schema(pipeline, spark, EVERYTHING).summary
+    assert all(f"`{name}` has a primary key without columns" in told for name in ("one", "late"))
+    keyed = ("DROP TABLE one", "CREATE TABLE one (id INT64, v INT64) PRIMARY KEY (id)")
+    play(bank, (("UPDATE one SET v = 3 WHERE true",), *keyed, ("INSERT INTO one (id, v) VALUES (7, 7)",)))
+    catch_up(pipeline, spark)
+    catch_up(pipeline, spark)
+    assert [(row["id"], row["v"]) for row in rows_of(pipeline, "one")] == [(7, 7)]
+    for check in (check_nothing_lost, check_fold, check_source):
+        verdict = check(pipeline, spark, EVERYTHING)
+        assert verdict.passed, verdict.summary
+    pipeline.source.close()

@@ -18,7 +18,8 @@ class SchemaHistory:
     """What is known of all tables and of the change stream's options, up to a tick of the log.
 
     ``position_micros`` is the log's position at that tick. ``past_options`` holds every value that an
-    option has had. ``others`` are tables that exist and are not watched.
+    option has had. ``others`` are tables that exist and are not watched, ``keyless`` such as are watched and
+    have no key column.
     """
 
     tick: int = 0
@@ -27,11 +28,14 @@ class SchemaHistory:
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     past_options: frozenset[tuple[str, str]] = frozenset()
     others: frozenset[str] = frozenset()
+    keyless: frozenset[str] = frozenset()
 
     def after(self, event: SchemaEvent) -> "SchemaHistory":
         """Return the history with one more change."""
         if event.change is SchemaChange.OTHER_TABLES:
             return replace(self, others=frozenset(_names(event.value)))
+        if event.change is SchemaChange.KEYLESS_TABLES:
+            return replace(self, keyless=frozenset(_names(event.value)))
         if event.table is None:
             return self._with_option(event)
         found = self.tables.get(event.table, ColumnHistory(event.table))

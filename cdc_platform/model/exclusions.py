@@ -1,6 +1,6 @@
 """What a change stream leaves out by its definition, and how tables differ from the source for it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -83,14 +83,28 @@ def late_columns(table: ColumnHistory) -> tuple[str, ...]:
     return tuple(version.lake_name for version in table.live_versions if version.is_late)
 
 
-def describe_findings(history: SchemaHistory) -> tuple[str, ...]:
-    """Return a sentence for each thing that the lake has otherwise than the source by design."""
+def describe_findings(history: SchemaHistory, options: Collection[str] = ()) -> tuple[str, ...]:
+    """Return a sentence for each thing that the lake has otherwise than the source by design.
+
+    Args:
+        history: what is known of the source's schema.
+        options: names of the tables that have options.
+    """
     stream = (
         f"{reason[0].upper()}{reason[1:]}: the changes that it leaves out are missing in the tables."
         for reason in stream_exclusions(history).reasons
     )
+    keyless = (
+        f"`{name}` has a primary key without columns, so it is not in the lake: its changes are in the "
+        "change log only. Make it anew with a key column at the source, and the lake has it."
+        for name in sorted(history.keyless)
+    )
     tables = (line for table in history.tables.values() for line in _table_findings(table))
-    return (*stream, *tables)
+    waiting = (
+        f"`{name}` is not watched: its `table_options` count from when the change stream watches it."
+        for name in sorted(history.others.intersection(options) - history.tables.keys())
+    )
+    return (*stream, *keyless, *tables, *waiting)
 
 
 def _table_findings(table: ColumnHistory) -> Iterable[str]:

@@ -13,8 +13,9 @@ class Look:
 
     ``is_exact`` is False when it no longer tells the schema of ``micros``, but only that of a later moment.
     ``unwatched`` has every table of the database with the columns that the change stream does not watch.
-    ``watches_all`` tells that it watches each table from its making on. ``uncopied`` are tables that come up
-    with it and may have had rows before, which no copy brings.
+    ``watches_all`` tells that it watches each table from its making on. ``keyless`` are watched tables whose
+    key has no column; ``tables`` has none of them. ``uncopied`` are tables that come up with it and may have
+    had rows before, which no copy brings.
     """
 
     micros: int
@@ -24,6 +25,7 @@ class Look:
     is_exact: bool = True
     watches_all: bool = True
     uncopied: frozenset[str] = frozenset()
+    keyless: tuple[str, ...] = ()
 
 
 def storable(look: Look) -> Look:

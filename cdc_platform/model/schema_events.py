@@ -33,6 +33,8 @@ class SchemaChange(StrEnum):
     """The columns outside the key stand at these places of the table from here on."""
     OTHER_TABLES = "other_tables"
     """The tables that exist and are not watched are these from here on."""
+    KEYLESS_TABLES = "keyless_tables"
+    """The watched tables that are not in the lake, since their key has no column, are these from here on."""
     OPTION_SET = "option_set"
     """An option of the change stream has this value from here on."""
 
@@ -68,8 +70,10 @@ def describe_event(event: SchemaEvent) -> str:
     match event.change:
         case SchemaChange.OPTION_SET:
             return f"option {event.name} of the change stream: {event.previous} became {event.value}{at}"
-        case SchemaChange.OTHER_TABLES:
-            return f"tables that are not watched are {event.value or 'none'}{at}"
+        case SchemaChange.OTHER_TABLES | SchemaChange.KEYLESS_TABLES:
+            are_keyless = event.change is SchemaChange.KEYLESS_TABLES
+            which = "without a key column" if are_keyless else "that are not watched"
+            return f"tables {which} are {event.value or 'none'}{at}"
         case SchemaChange.UNWATCHED_COLUMNS | SchemaChange.COLUMNS_PLACED:
             is_placed = event.change is SchemaChange.COLUMNS_PLACED
             verb = "stand at" if is_placed else "that are not watched are"

@@ -1,13 +1,13 @@
 """Finding schema changes: by what records say of their columns, and by a look at the source."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_platform.model.column_versions import ColumnHistory, ColumnVersion
 from cdc_platform.model.evolution import SchemaHistory, same_type
 from cdc_platform.model.looks import Look
-from cdc_platform.model.remade import has_other_key, tells_births
+from cdc_platform.model.remade import find_renamed, has_other_key, tells_births
 from cdc_platform.model.renewals import Renewal, find_renewed
 from cdc_platform.model.schema_events import CREATED, UNCOPIED, SchemaChange, SchemaEvent
 from cdc_platform.model.sightings import SeenColumn, Sighting, key_types
@@ -68,11 +68,13 @@ def find_events(
             a column has the narrowest type that holds all values seen, and one that is lacking stays.
     """
     births = tells_births(history, look, look_back)
+    renamed = find_renamed(history, look, look_back) if births else frozenset()
     renewals = {} if widens else dict(find_renewed(history, look))
     # Of files and topics, whose keys may change, a look tells nothing.
     fixes_keys = not widens and look is not None and (look.is_exact or bool(look.tables))
-    finder = _Finder(history, tick, history, births, widens, fixes_keys, look_back, renewals)
-    finder.uncopied = look.uncopied if look is not None else frozenset()
+    finder = _Finder(history, tick, history, births, widens, fixes_keys, look_back, renewals, renamed)
+    if look is not None:
+        finder.uncopied = look.uncopied
     for table in sorted(sightings):
         for sighting in sightings[table]:
             finder.see(table, sighting)
@@ -93,6 +95,8 @@ class _Finder:
     renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
     """Columns that a look has found to be made anew, and that no record has shown to be so far."""
     uncopied: frozenset[str] = frozenset()
+    renamed: frozenset[str] = frozenset()
+    """Tables that may have had rows under another name."""
     events: list[SchemaEvent] = field(default_factory=list)
     fresh: dict[str, bool] = field(default_factory=dict)
     """Tables that came up in this window: whether a whole row of them was seen."""
@@ -194,7 +198,10 @@ class _Finder:
                 self._place(schema if look.is_exact else replace(schema, columns=schema.key_columns))
         if look.is_exact:
             self._drop_tables(look)
-            self._name_others(look, is_first=is_first)
+            others = look.unwatched.keys() - {*look.keyless, *(schema.name for schema in look.tables)}
+            since = None if is_first else look.micros
+            self._name_tables(SchemaChange.OTHER_TABLES, self.history.others, others, since)
+            self._name_tables(SchemaChange.KEYLESS_TABLES, self.history.keyless, look.keyless, since)
         self._set_options(look, is_first=is_first)
 
     def _watched(self, table: str, micros: int) -> ColumnHistory:
@@ -202,7 +209,8 @@ class _Finder:
         if known is None or not known.is_watched:
             is_beginning = self.history.tick == 0 and known is None
             since = None if is_beginning else micros
-            is_born = self.tells_births and known is None and table not in self.before.others
+            is_new = known is None and table not in self.before.others | self.renamed
+            is_born = self.tells_births and is_new
             value = CREATED if is_born else UNCOPIED if known is None and table in self.uncopied else None
             change = SchemaChange.TABLE_ADDED
             self._tell(SchemaEvent(self.tick, change, table, None, value, since_micros=since))
@@ -295,13 +303,11 @@ class _Finder:
                 change = SchemaChange.TABLE_UNWATCHED if exists else SchemaChange.TABLE_DROPPED
                 self._tell(SchemaEvent(self.tick, change, name, since_micros=look.micros))
 
-    def _name_others(self, look: Look, *, is_first: bool) -> None:
-        watched = {schema.name for schema in look.tables}
-        others = sorted(look.unwatched.keys() - watched)
-        if set(others) != self.history.others:
-            since = None if is_first else look.micros
-            value, previous = (json.dumps(names) for names in (others, sorted(self.history.others)))
-            change = SchemaChange.OTHER_TABLES
+    def _name_tables(
+        self, change: SchemaChange, before: Collection[str], now: Collection[str], since: int | None
+    ) -> None:
+        if set(now) != set(before):
+            value, previous = (json.dumps(sorted(names)) for names in (now, before))
             self._tell(SchemaEvent(self.tick, change, None, None, value, previous, since_micros=since))
 
     def _unwatch(self, table: str, look: Look, *, is_first: bool) -> None:

@@ -21,6 +21,7 @@ from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.handover import find_copy
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.span import LogSpan, pending_span, span_after
+from cdc_platform.spark.faults import HAS_KEYS
 from cdc_platform.spark.late import with_former
 from cdc_platform.spark.tombstones import with_tombstones
 from cdc_platform.spark.truncates import after_truncates, with_truncated_rows
@@ -142,6 +143,9 @@ def read_changes(
         log: what `read_span` returns for the source.
         has_origin: whether it matters which transaction made a change; that of a copied row is NULL.
     """
+    if not pipeline.traits.hands_out_events:
+        # Those of another table, of the same name, whose key has no column, which is not in the lake.
+        log = log.where(HAS_KEYS)
     if source.since_micros is not None:
         log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(source.since_micros)))
     if source.span.after_micros is not None:

@@ -105,13 +105,9 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
     """
     history = pipeline.schema_history
     look = with_uncopied(pipeline, history, pipeline.look(pipeline.source.clock_micros()))
-    return describe_findings(
-        reduce(
-            SchemaHistory.after,
-            find_events(history, history.tick, {}, look, look_back=PastLooks(pipeline.look)),
-            history,
-        )
-    )
+    events = find_events(history, history.tick, {}, look, look_back=PastLooks(pipeline.look))
+    found = reduce(SchemaHistory.after, events, history)
+    return describe_findings(found, pipeline.settings.table_options)
 
 
 def known_through(pipeline: Pipeline, tick: int) -> SchemaHistory:
@@ -203,6 +199,10 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
     table, mod_type, capture, text = key
     columns = parse_column_types(text)
     if table is None or columns is None:
+        return None
+    is_record = not pipeline.traits.hands_out_events
+    if is_record and not any(seen.is_primary_key for seen in columns.values()):
+        # The lake has no table of a key without columns.
         return None
     columns = {
         name: pipeline.source.as_stored(table, name, seen)

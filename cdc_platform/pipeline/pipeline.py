@@ -99,23 +99,28 @@ class Pipeline:
 
         Raises:
             SettingError: the settings name a table that the change stream does not watch, or two that a
-                lake cannot tell apart, or ask for an option that a table has no room for.
+                lake cannot tell apart, or ask for an option that a table has no room for, or that nothing
+                at the source has the name of.
         """
         watched = {name: found.schema for name, found in self.schema_history.tables.items()}
         chosen = self.settings.tables
         options = self.settings.table_options
-        named = {**dict.fromkeys(chosen or (), "tables"), **dict.fromkeys(options, "table_options")}
+        others = self.schema_history.others
+        named = {
+            **dict.fromkeys(chosen or (), "tables"),
+            **dict.fromkeys((name for name in options if name not in others), "table_options"),
+        }
         if not watched or not set(named) <= watched.keys():
             watched = {table.name: table for table in self.watched} | watched
         if not self.traits.can_be_compared:
             # A table comes up with its first event.
             named = {name: setting for name, setting in named.items() if name in watched}
         for name, setting in named.items():
-            if name not in watched:
+            if name not in watched and not (setting == "table_options" and self._exists(name)):
                 raise SettingError(
                     setting,
-                    f"names a table that the change stream does not watch: {name!r}. It watches "
-                    f"{', '.join(sorted(watched))}.",
+                    "names a table that the change stream does not watch, or whose key has no column: "
+                    f"{name!r}. It watches {', '.join(sorted(watched))}.",
                 )
         names = sorted(watched if chosen is None else set(chosen) & watched.keys())
         self._check_names(names)
@@ -125,6 +130,10 @@ class Pipeline:
         whole = {name: found.whole_schema for name, found in self.schema_history.tables.items()}
         _check_room({name: self.options(name) for name in options if name in watched}, watched | whole)
         return tuple(watched[name] for name in names)
+
+    def _exists(self, name: str) -> bool:
+        """Whether the source has a table that is not watched; asks it."""
+        return name in self.look(self.source.clock_micros()).unwatched
 
     def _check_names(self, names: Iterable[str]) -> None:
         clash = find_clash(names)
@@ -216,12 +225,13 @@ def _check_room(options: Mapping[str, TableOptions], watched: Mapping[str, Table
             raise SettingError(
                 f"table_options.{name}",
                 f"needs a column that the source table has, or had: {', '.join(taken)}. "
-                "Leave the option out, or rename the column at the source",
+                "Leave the option out, or rename the column at the source and begin a new pipeline",
             )
         if option.history and history_name(name) in watched:
             raise SettingError(
                 f"table_options.{name}.history",
-                f"needs the name of another table that the change stream watches: {history_name(name)}",
+                f"needs the name of another table that the change stream watches: {history_name(name)}. "
+                "Leave the option out, or drop that table at the source and begin a new pipeline",
             )
 
 

@@ -67,7 +67,7 @@ def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Verd
         for event in list_schema_events(pipeline.lake)
         if event.since_micros is not None and event.tick > scope.after_tick
     ]
-    findings = describe_findings(pipeline.schema_history)
+    findings = describe_findings(pipeline.schema_history, pipeline.settings.table_options)
     told = [describe_event(event) for event in events] + list(findings)
     counts = Counter(event.change.value for event in events)
     facts: dict[str, Fact] = {"changes": len(events), "findings": len(findings), **counts}

@@ -132,7 +132,7 @@ def read_status(pipeline: Pipeline) -> Status:
         tables={name: _table_status(pipeline, name) for name in lake.table_names()},
         cut=cut,
         quarantined=count_quarantined(lake),
-        findings=describe_findings(pipeline.schema_history),
+        findings=describe_findings(pipeline.schema_history, pipeline.settings.table_options),
         copies=_copies(pipeline, cut),
         stuck_partitions=load_stuck(lake),
         unread_files=list_unread(pipeline),

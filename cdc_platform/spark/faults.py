@@ -13,6 +13,8 @@ from cdc_platform.spark.casts import key_unfit_expression, shown_expression, unf
 
 FAULT = "fault"
 KEYS, VALUES = "key_texts", "value_texts"
+HAS_KEYS = "keys NOT IN ('null', '{}')"
+"""Whether a change is of a table whose key has a column; the emulator writes the keys of others as null."""
 SHAPE_FAULT = "the record lacks a part, or a mod is not a JSON object"
 
 _HAS_SHAPE = (
@@ -30,7 +32,7 @@ _DECLARED = (
 def parsed_mods() -> dict[str, Column]:
     """Return the columns that `fault_of` looks at: the texts of a mod's keys and new values by name."""
     return {
-        KEYS: F.from_json("mod.keys", "map<string,string>"),
+        KEYS: F.expr("from_json(if(mod.keys = 'null', '{}', mod.keys), 'map<string,string>')"),
         VALUES: F.from_json("mod.new_values", "map<string,string>"),
     }
 

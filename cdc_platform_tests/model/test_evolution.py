@@ -318,6 +318,24 @@ def test_types_that_nobody_knows_are_findings() -> None:
     assert told.startswith("`notes`: the column `shape` has the type ARRAY<HOLOGRAM>")
 
 
+def test_a_table_without_a_key_column_is_a_finding_and_no_table() -> None:
+    """It is named with the advice as long as it is there, and does not count as one that is not watched."""
+    plain, unwatched = notes(text="STRING(9)"), {"one": ("w",)}
+    with_one = Look(9, (plain,), unwatched, {}, keyless=("one",))
+    history, events = follow(([], look(5, plain)), ([], with_one))
+    assert (frozenset({"one"}), frozenset(), {"notes"}) == (
+        history.keyless,
+        history.others,
+        {*history.tables},
+    )
+    (told,) = describe_findings(history)
+    assert told.startswith("`one` has a primary key without columns, so it is not in the lake")
+    assert [describe_event(event) for event in events if event.since_micros] == [
+        'tables without a key column are ["one"] at 1970-01-01T00:00:00.000009Z',
+    ]
+    assert describe_findings(follow(([], with_one), ([], look(11, plain)))[0]) == ()
+
+
 def test_the_history_is_the_fold_of_its_events() -> None:
     """Stored events give the same history again."""
     old, new = notes(text="STRING(9)"), notes(text="BYTES(9)", rank="INT64")

@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.looks import Look
-from cdc_platform.model.remade import has_other_key
+from cdc_platform.model.remade import find_renamed, has_other_key
 from cdc_platform.model.schema_events import SchemaChange
 from cdc_platform.model.schema_finder import find_events
 from cdc_platform.model.sightings import Sighting
@@ -75,3 +75,37 @@ def test_a_look_at_another_moment_begins_no_table() -> None:
     assert SchemaChange.TABLE_DROPPED not in {event.change for event in events}
     after = reduce(SchemaHistory.after, events, history).tables["notes"]
     assert [column.name for column in after.schema.key_columns] == ["id"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "renamed"),
+    [
+        # Each step is a moment from which on these tables exist; `notes` does at the beginning.
+        ({20_000: ("log",)}, {"log"}),
+        ({20_000: (), 40_000: ("log",)}, set()),
+        ({20_000: ("log", "notes"), 40_000: ("log",)}, set()),
+        ({20_000: ("log", "notes"), 40_000: ("log", "other")}, {"other"}),
+        ({20_000: ("interim",), 70_000: ("log",)}, {"log"}),
+        # Nobody can tell what happened first.
+        ({20_000: (), 20_001: ("log",)}, {"log"}),
+        ({70_000: ("log", "notes")}, set()),
+    ],
+)
+def test_a_rename_takes_the_other_name_away_at_its_moment(
+    steps: dict[int, tuple[str, ...]], renamed: set[str]
+) -> None:
+    """A table that comes up while no other one goes has no rows of before, whatever else is gone since."""
+
+    def look_back(micros: int) -> Look:
+        names = [names for since, names in steps.items() if since <= micros]
+        present = tuple(replace(NUMBER, name=name) for name in (names[-1] if names else ("notes",)))
+        return Look(micros, present, {}, {})
+
+    assert renamed == find_renamed(known_of(NUMBER), look_back(100_000), look_back)
+
+
+def test_what_the_source_does_not_tell_may_be_a_rename() -> None:
+    """Without its former schema any table that comes up while another is gone may be that one."""
+    history, now = known_of(NUMBER), Look(100_000, (replace(NUMBER, name="log"),), {}, {})
+    for look_back in (None, lambda micros: Look(micros, (), {}, {}, is_exact=False)):
+        assert {"log"} == find_renamed(history, now, look_back)

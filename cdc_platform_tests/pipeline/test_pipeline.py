@@ -9,9 +9,12 @@ from cdc_platform.errors import SettingError
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.column_versions import ColumnHistory
 from cdc_platform.model.evolution import SchemaHistory
+from cdc_platform.model.looks import Look
+from cdc_platform.model.table_options import TableOptions
+from cdc_platform.pipeline.evolve import find_exclusions
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.pipelines import make_pipeline
+from cdc_platform_tests.pipelines import make_pipeline, source_of
 
 WATCHED = ("transfers", "accounts", "Accounts")
 
@@ -31,7 +34,7 @@ def test_chosen_tables_are_sorted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "problem"),
     [
-        (("accounts", "loans"), "does not watch: 'loans'. It watches Accounts, accounts, transfers"),
+        (("accounts", "loans"), "has no column: 'loans'. It watches Accounts, accounts, transfers"),
         (WATCHED, "differ by case only.*'Accounts' and 'accounts'"),
         ((), "differ by case only.*'Accounts' and 'accounts'"),
     ],
@@ -40,6 +43,25 @@ def test_tables_that_cannot_be_had_are_refused(tmp_path: Path, names: tuple[str,
     """A table that the stream does not watch, and two that one catalog would take for one, are errors."""
     with pytest.raises(SettingError, match=problem):
         _ = choosing(tmp_path, *names).tables
+
+
+def test_options_of_a_table_that_is_not_watched_yet_wait(tmp_path: Path) -> None:
+    """A table that the source has may be watched later, and is told; one that it lacks is a mistake."""
+    watched = table("accounts", {"id": "INT64"}, {})
+    options = {"loans": TableOptions(history=True)}
+    pipeline = make_pipeline(LakeSettings(str(tmp_path)), (watched,), options=options)
+    source_of(pipeline).look_at = lambda micros: Look(micros, (watched,), {"loans": ("id",)}, {})
+    assert [found.name for found in pipeline.tables] == ["accounts"]
+    (told,) = find_exclusions(pipeline)
+    assert "`loans` is not watched: its `table_options` count" in told
+    pipeline.forget_tables()
+    source_of(pipeline).look_at = None
+    with pytest.raises(SettingError, match=r"`table_options` names a table that .*'loans'"):
+        _ = pipeline.tables
+    pipeline.know(
+        SchemaHistory(tick=1, tables={"accounts": ColumnHistory("accounts")}, others=frozenset({"loans"}))
+    )
+    assert [found.name for found in pipeline.tables] == ["accounts"]
 
 
 def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:

@@ -175,6 +175,20 @@ def test_an_unsound_record_takes_its_transaction_into_quarantine(
     assert [mod["keys"] for mod in bad["mods"]] == [mod["keys"] for mod in stored["mods"]]
 
 
+@pytest.mark.parametrize(("keys", "held"), [("null", 0), ("{}", 0), ("[]", 1), (None, 1)])
+def test_a_change_of_a_table_without_a_key_column_is_sound(
+    spark: "SparkSession", session_lake: LakeSettings, keys: str | None, held: int
+) -> None:
+    """The emulator writes its keys as null; of a table that has a key the log takes none without it."""
+    pipeline = bank_pipeline(session_lake)
+    mods = [{"keys": keys, "new_values": '{"v":"1"}', "old_values": "{}"}]
+    accounts = {**opening(1, 100, START + 3), "mods": mods}
+    feed(pipeline, START + SECOND, {**insert("one", 2), "mods": mods}, accounts, opening(2, 100, START + 4))
+    order_changes(pipeline, spark)
+    assert held + 1 == len(quarantined_rows(pipeline))
+    assert 2 - held == len(log_rows(pipeline))
+
+
 def test_quarantine_is_written_once(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

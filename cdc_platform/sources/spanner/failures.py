@@ -17,18 +17,22 @@ from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.statuses import Meaning, find_meaning
 
 _RETENTION_ADVICE: Final = (
-    "Records of that time are lost to the stream, and nothing is skipped by itself. Either begin a new lake "
-    "folder without `start_timestamp`: the tables are copied as they are now, and the stream takes over; or "
-    "begin a new lake folder with `start_timestamp` at a time that the stream still keeps. A longer "
-    "`retention_period` of the stream avoids it in future"
+    "Records of that time are lost to the stream: its `retention_period` is over, or it was dropped and "
+    "created again since. Nothing is skipped by itself. Either begin a new lake folder without "
+    "`start_timestamp`: the tables are copied as they are now, and the stream takes over; or begin a new "
+    "lake folder with `start_timestamp` at a time that the stream still keeps. A longer `retention_period` "
+    "keeps records longer, and a stream that is altered instead keeps them at all"
 )
 _BOUNDS_ADVICE: Final = (
     "The position of the partition is outside its life. Was the stream dropped and created again? Then "
     "begin a new lake folder; otherwise keep the lake as it is and report it"
 )
+_LOST_ADVICE: Final = (
+    "Create it again, and begin a new lake folder: what was committed in between is lost to the stream"
+)
 _NAMES_ADVICE: Final = (
     "Check `project`, `instance`, `database` and `change_stream`; streams are listed by "
-    "SELECT * FROM information_schema.change_streams"
+    f"SELECT * FROM information_schema.change_streams. Or was the stream dropped? {_LOST_ADVICE}"
 )
 _ACCESS_ADVICE: Final = (
     "Give the account of this process roles/spanner.databaseReader, or with `database_role` SELECT on "
@@ -38,14 +42,12 @@ _UNREACHABLE_ADVICE: Final = (
     "Check the network, and `emulator_host` if one is set; the next tick goes on where this one stopped"
 )
 
-_DROPPED_ADVICE: Final = (
-    "The stream was dropped, and its records with it. Create it again, and begin a new lake folder: what "
-    "was committed in between is lost to the stream"
-)
+_DROPPED_ADVICE: Final = f"The stream was dropped, and its records with it. {_LOST_ADVICE}"
 _CASE_ADVICE: Final = (
     "Names in PostgreSQL count upper and lower case: write `change_stream` exactly as "
     "SELECT change_stream_name FROM information_schema.change_streams lists it; a stream with "
-    "partition_mode = MUTABLE_KEY_RANGE has no such function and cannot be read"
+    "partition_mode = MUTABLE_KEY_RANGE has no such function and cannot be read. Or was the stream dropped? "
+    f"{_LOST_ADVICE}"
 )
 _HEARTBEAT_ADVICE: Final = "Set `heartbeat_ms` to a number within the limits that Spanner names"
 _OURS_ADVICE: Final = (

@@ -43,7 +43,8 @@ _FILTERS: Final = (
 class StreamDescription:
     """A change stream as it is defined at a moment; older records may have been captured otherwise.
 
-    ``unwatched`` has the columns that the stream does not watch, for every table that has some.
+    ``unwatched`` has the columns that the stream does not watch, for every table that has some. ``keyless``
+    are watched tables with `PRIMARY KEY ()`, of which there is one row at most; ``tables`` has none of them.
     ``watches_all`` tells that it watches tables from their making on, since it names none.
     """
 
@@ -55,6 +56,7 @@ class StreamDescription:
     warnings: tuple[str, ...]
     unwatched: Mapping[str, tuple[str, ...]]
     watches_all: bool
+    keyless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,13 @@ def describe_stream(
     options = {str(key): str(value) for key, value in client.fetch_texts(catalog.options(name))}
     check_partition_mode(options, settings.title)
     watches_all = catalog.is_true(stream[0][0])
-    tables, unwatched = _watched_tables(client, catalog, watches_all=watches_all)
-    if not tables and not may_watch_nothing:
-        raise _watches_nothing(settings)
-    tables = tuple(_with_nanoseconds(table, settings.nanosecond_columns) for table in tables)
+    watched, unwatched = _watched_tables(client, catalog, watches_all=watches_all)
+    keyless = tuple(table.name for table in watched if not table.key_columns)
+    if len(watched) == len(keyless) and not may_watch_nothing:
+        raise _watches_nothing(settings, keyless)
+    tables = tuple(
+        _with_nanoseconds(table, settings.nanosecond_columns) for table in watched if table.key_columns
+    )
     return StreamDescription(
         dialect=dialect.value,
         value_capture_type=ValueCaptureType(options.get("value_capture_type", "OLD_AND_NEW_VALUES")),
@@ -109,6 +114,7 @@ def describe_stream(
         warnings=(*_filter_warnings(options), *_type_warnings(tables)),
         unwatched=unwatched,
         watches_all=watches_all,
+        keyless=keyless,
     )
 
 
@@ -224,9 +230,13 @@ def _type_warnings(tables: tuple[TableSchema, ...]) -> tuple[str, ...]:
 
 def _not_found(settings: SpannerSettings, known: list[str]) -> SourceNotFound:
     there = f"There are: {', '.join(known)}" if known else "The database has none; create one"
-    return SourceNotFound(f"There is no {settings.title}. Correct `change_stream`. {there}")
+    return SourceNotFound(
+        f"There is no {settings.title}. Correct `change_stream`; if the stream was dropped, its records are "
+        f"lost: create it again, and begin a new lake folder. {there}"
+    )
 
 
-def _watches_nothing(settings: SpannerSettings) -> StreamWatchesNothing:
+def _watches_nothing(settings: SpannerSettings, keyless: tuple[str, ...]) -> StreamWatchesNothing:
+    but = f" but such as have no key column: {', '.join(keyless)}" if keyless else ""
     example = f"ALTER CHANGE STREAM {settings.change_stream} SET FOR ALL"
-    return StreamWatchesNothing(f"The {settings.title} watches no table. Say what it watches: {example}")
+    return StreamWatchesNothing(f"The {settings.title} watches no table{but}. Say what it watches: {example}")

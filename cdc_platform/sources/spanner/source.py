@@ -66,7 +66,15 @@ class SpannerSource:
             found, is_exact = describe_stream(self.client, may_watch_nothing=True), False
         else:
             is_exact = True
-        return Look(micros, found.tables, found.unwatched, found.options, is_exact, found.watches_all)
+        return Look(
+            micros,
+            found.tables,
+            found.unwatched,
+            found.options,
+            is_exact,
+            found.watches_all,
+            keyless=found.keyless,
+        )
 
     def clock_micros(self) -> int:
         """Return the time of the source; the first call makes sure that it can be read at all.

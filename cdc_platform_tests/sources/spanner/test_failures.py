@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from cdc_platform.errors import (
@@ -53,6 +55,21 @@ def test_status_becomes_an_error_of_the_platform(code: str, text: str, error: ty
     assert error is type(found)
     assert "change stream `s` of projects/p/instances/i/databases/d" in str(found)
     assert f"Spanner said {code}: {text}" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "advice"),
+    [
+        ("INVALID_ARGUMENT", "Table-valued function not found: READ_s", "Check `project`, `instance`"),
+        ("NOT_FOUND", "function spanner.read_json_s(...) does not exist", "count upper and lower case"),
+        ("OUT_OF_RANGE", "start_timestamp is too far in the past", "its `retention_period` is over"),
+    ],
+)
+def test_a_dropped_stream_is_among_the_possibilities(code: str, text: str, advice: str) -> None:
+    """The same words may tell of a wrong setting, or of records that are too old."""
+    found = str(to_source_error(SETTINGS, code, text))
+    assert advice in found
+    assert re.search(r"(was|the stream) dropped.*begin a new lake folder", found)
 
 
 def test_attempts_are_bounded_and_wait_longer_each_time() -> None:

@@ -15,7 +15,7 @@ from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.schema import StreamDescription, describe_stream, retention_s
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
-from cdc_platform_tests.sources.spanner.fake_server import Answer, fake_server
+from cdc_platform_tests.sources.spanner.fake_server import Answer, Plain, fake_server
 
 DDL = (
     """CREATE TABLE wide (b STRING(9), a INT64 NOT NULL, n NUMERIC, j JSON, tags ARRAY<STRING(MAX)>,
@@ -235,6 +235,39 @@ def test_unknown_type_is_warned_of() -> None:
     assert [spark_type(column.type) for column in found.tables[0].columns] == ["bigint", "array<string>"]
     (warning,) = found.warnings
     assert "column shape of the table t has the type ARRAY<HOLOGRAM>" in warning
+
+
+def answers_with_keyless(*others: Plain) -> tuple[Answer, ...]:
+    """Return the answers about a stream of a table without a key column, and of others."""
+    return (
+        Answer([["GOOGLE_STANDARD_SQL"]]),
+        Answer([[False]]),
+        Answer([], columns=2),
+        Answer([["", "one", True], *(["", other, True] for other in others)], columns=3),
+        Answer([], columns=3),
+        Answer(
+            [["", "t", "id", "INT64", "NEVER", "1", "1"], ["", "one", "v", "INT64", "NEVER", "1", None]],
+            columns=7,
+        ),
+    )
+
+
+def test_tables_without_a_key_column_are_told_apart() -> None:
+    """They are none that a lake can have."""
+    with fake_server(*answers_with_keyless("t")) as server:
+        found = describe_stream(SpannerClient(server.settings()))
+
+    assert found.keyless == ("one",)
+    assert [table.name for table in found.tables] == ["t"]
+
+
+def test_a_stream_of_tables_without_a_key_column_is_refused() -> None:
+    """What it watches is named."""
+    with (
+        fake_server(*answers_with_keyless()) as server,
+        pytest.raises(StreamWatchesNothing, match="no table but such as have no key column: one"),
+    ):
+        describe_stream(SpannerClient(server.settings()))
 
 
 def test_mutable_key_ranges_are_refused() -> None:
