@@ -72,9 +72,10 @@ def find_events(
     renewals = {} if widens else dict(find_renewed(history, look))
     # Of files and topics, whose keys may change, a look tells nothing.
     fixes_keys = not widens and look is not None and (look.is_exact or bool(look.tables))
-    finder = _Finder(history, tick, history, births, widens, fixes_keys, look_back, renewals, renamed)
-    if look is not None:
-        finder.uncopied = look.uncopied
+    uncopied = look.uncopied if look is not None else frozenset[str]()
+    finder = _Finder(
+        history, tick, history, births, widens, fixes_keys, look_back, renewals, renamed, uncopied
+    )
     for table in sorted(sightings):
         for sighting in sightings[table]:
             finder.see(table, sighting)
@@ -94,9 +95,10 @@ class _Finder:
     look_back: Callable[[int], Look] | None = None
     renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
     """Columns that a look has found to be made anew, and that no record has shown to be so far."""
-    uncopied: frozenset[str] = frozenset()
     renamed: frozenset[str] = frozenset()
     """Tables that may have had rows under another name."""
+    uncopied: frozenset[str] = frozenset()
+    """Tables that may have had rows before, which no copy brings."""
     events: list[SchemaEvent] = field(default_factory=list)
     fresh: dict[str, bool] = field(default_factory=dict)
     """Tables that came up in this window: whether a whole row of them was seen."""
