@@ -150,6 +150,10 @@ def _retype_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return _without_place(_retype(table, event, is_convertible), event.name)
 
 
+def _replace_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return _without_place(_retype(table, event, lambda *_: False), event.name)
+
+
 def _retype(
     table: ColumnHistory, event: SchemaEvent, converting: Callable[[ColumnType, ColumnType], bool]
 ) -> ColumnHistory:
@@ -224,6 +228,7 @@ _CHANGES: Final = {
     SchemaChange.COLUMN_DROPPED: _drop_column,
     SchemaChange.COLUMN_RETYPED: _retype_column,
     SchemaChange.COLUMN_WIDENED: _widen_column,
+    SchemaChange.COLUMN_REPLACED: _replace_column,
     SchemaChange.COLUMN_BESIDE: _add_beside,
     SchemaChange.COLUMNS_PLACED: _place_columns,
     SchemaChange.UNWATCHED_COLUMNS: _unwatch_columns,

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from pyiceberg.table.snapshots import Snapshot
@@ -17,6 +18,7 @@ from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.pipeline.branch import contains, finished_head
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.replaced import NOTHING, replaced_columns
 from cdc_platform.spark.some_rows import changes_of
 from cdc_platform.spark.typed import ORDINAL, type_changes
 from cdc_platform.spark.unresolved import unresolved_values
@@ -62,13 +64,19 @@ class Lookup:
         rows = reader.table(pipeline.lake.spark_table(table))
         if keeps_deleted(schema):
             rows = rows.where(~F.col(DELETED))
-        there, asked = {name.lower() for name in rows.columns}, self.columns[table]
+        there = {name.lower() for name in rows.columns}
+        asked = {*self.columns[table]} - self.replaced.get(table, NOTHING)
         values = [
             column
             for column in schema.value_columns
             if column.source_name in asked and column.name.lower() in there
         ]
         return _joined(rows, _typed_keys(keys, schema), schema, values)
+
+    @cached_property
+    def replaced(self) -> Mapping[str, frozenset[str]]:
+        """Columns, by table, whose stored values are of another type than the changes at hand."""
+        return replaced_columns(self.pipeline, self.tick)
 
     def unresolved(self, ids: DataFrame) -> DataFrame:
         """Return those values of rows that nobody knows, as `table_name`, `keys` and `column_name`."""
