@@ -37,6 +37,16 @@ class SchemaHistory:
         found = self.tables.get(event.table, ColumnHistory(event.table))
         return replace(self, tables={**self.tables, event.table: _CHANGES[event.change](found, event)})
 
+    @property
+    def told_since(self) -> Mapping[tuple[str, str], int]:
+        """When columns came up, by table and name, or their types; none that were so from the beginning."""
+        found = (
+            (table.name, version.name, table.told_since(version.name))
+            for table in self.tables.values()
+            for version in table.live_versions
+        )
+        return {(table, name): since for table, name, since in found if since is not None}
+
     def _with_option(self, event: SchemaEvent) -> "SchemaHistory":
         name = str(event.name)
         options = {option: value for option, value in self.options.items() if option != name}

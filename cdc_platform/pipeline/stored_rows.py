@@ -16,6 +16,7 @@ from cdc_platform.model.table_options import DELETED, keeps_deleted
 from cdc_platform.model.table_schema import ARRAY, ColumnType, TableSchema
 from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.pipeline.branch import contains, finished_head
+from cdc_platform.pipeline.evolve import known_through
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.replaced import NOTHING, replaced_columns
@@ -81,7 +82,8 @@ class Lookup:
     def unresolved(self, ids: DataFrame) -> DataFrame:
         """Return those values of rows that nobody knows, as `table_name`, `keys` and `column_name`."""
         log = self.spark.table(self.pipeline.lake.spark_system_table(LOG))
-        return unresolved_values(changes_of(log, ids, self.columns))
+        since = known_through(self.pipeline, self.tick).told_since
+        return unresolved_values(changes_of(log, ids, self.columns), since)
 
 
 def _version(pipeline: Pipeline, spark: SparkSession, table: str, tick: int) -> Snapshot | None:

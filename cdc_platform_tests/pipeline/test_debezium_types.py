@@ -12,9 +12,11 @@ import pytest
 
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import IS_CURRENT, TableOptions
+from cdc_platform.pipeline.event_checks import check_values
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.rebuild import rebuild_table
 from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput, NullPolicy
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
@@ -105,4 +107,34 @@ def test_what_is_stored_when_columns_change_their_types(
         former = next(row for row in versions if row["id"] == 1 and not row[IS_CURRENT])
         assert widened | aside == {name: former[name] for name in (widened | aside)}
         rebuild_table(pipeline, spark, TABLE)
-    assert failed_checks(pipeline, spark).keys() <= {"values_resolved"}
+    assert failed_checks(pipeline, spark).keys() == {"values_resolved"}
+    write(tmp_path, sent, 1, n=2, **{**dict.fromkeys(CASES), **unsent})
+    pipeline = sync(pipeline, spark)
+    verdict = check_values(pipeline, spark, EVERYTHING)
+    assert verdict.facts["unresolved"] == 2
+    assert f'`{TABLE}` {{"id":1}}: hex; `{TABLE}` {{"id":1}}: parsed' in verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("strategy", "is_one_tick"), [("omit", True), ("veto", False), ("enrich", True), ("enrich", False)]
+)
+def test_a_value_under_another_name_is_unresolved(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str, *, is_one_tick: bool
+) -> None:
+    """A row that was written before its column was renamed has told nothing of what is there by that name."""
+    columns = {"id": "bigint", "n": "integer", "big": "text", "renamed": "text"}
+    pipeline, sent = make_pipeline(session_lake, tmp_path, columns, strategy=strategy), Connector()
+    for key in (1, 2):
+        write(tmp_path, sent, key, n=0, big="large")
+    if not is_one_tick:
+        pipeline = sync(pipeline, spark)
+    write(tmp_path, sent, 1, n=1, renamed=DEFAULT_PLACEHOLDER)
+    for n in (2, 3):
+        pipeline = sync(pipeline, spark)
+        verdict = check_values(pipeline, spark, EVERYTHING)
+        assert verdict.facts["unresolved"] == 1
+        assert f'`{TABLE}` {{"id":1}}: renamed' in verdict.summary
+        write(tmp_path, sent, 1, n=n, renamed=DEFAULT_PLACEHOLDER)
+    write(tmp_path, sent, 1, n=4, renamed="large")
+    pipeline = sync(pipeline, spark)
+    assert check_values(pipeline, spark, EVERYTHING).facts["unresolved"] == 0
