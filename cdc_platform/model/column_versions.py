@@ -79,6 +79,13 @@ class ColumnHistory:
         """Return the version of a column that the source has now, None when it has none."""
         return next((found for found in self.live_versions if found.name == name), None)
 
+    def told_since(self, name: str) -> int | None:
+        """Return when a column came up, or got a type that no values were carried to; None: always there."""
+        version = self.live(name)
+        while version is not None and version.before is not None:
+            version = self.versions[version.before]
+        return version.since.micros if version is not None else None
+
     @property
     def begun(self) -> Bound | None:
         """When the table was made anew the last time, None when it never was."""

@@ -41,6 +41,16 @@ class SchemaHistory:
         found = self.tables.get(event.table, ColumnHistory(event.table))
         return replace(self, tables={**self.tables, event.table: _CHANGES[event.change](found, event)})
 
+    @property
+    def told_since(self) -> Mapping[tuple[str, str], int]:
+        """When columns came up, by table and name, or their types; none that were so from the beginning."""
+        found = (
+            (table.name, version.name, table.told_since(version.name))
+            for table in self.tables.values()
+            for version in table.live_versions
+        )
+        return {(table, name): since for table, name, since in found if since is not None}
+
     def _with_option(self, event: SchemaEvent) -> "SchemaHistory":
         name = str(event.name)
         options = {option: value for option, value in self.options.items() if option != name}
@@ -156,6 +166,10 @@ def _retype_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return _without_place(_retype(table, event, is_convertible), event.name)
 
 
+def _replace_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return _without_place(_retype(table, event, lambda *_: False), event.name)
+
+
 def _retype(
     table: ColumnHistory, event: SchemaEvent, converting: Callable[[ColumnType, ColumnType], bool]
 ) -> ColumnHistory:
@@ -230,6 +244,7 @@ _CHANGES: Final = {
     SchemaChange.COLUMN_DROPPED: _drop_column,
     SchemaChange.COLUMN_RETYPED: _retype_column,
     SchemaChange.COLUMN_WIDENED: _widen_column,
+    SchemaChange.COLUMN_REPLACED: _replace_column,
     SchemaChange.COLUMN_BESIDE: _add_beside,
     SchemaChange.COLUMNS_PLACED: _place_columns,
     SchemaChange.UNWATCHED_COLUMNS: _unwatch_columns,

@@ -25,6 +25,8 @@ class SchemaChange(StrEnum):
     """The column has another type; values are converted where Spanner does so, else set aside."""
     COLUMN_WIDENED = "column_widened"
     """The column has a type that holds its older values, too, whichever events came first."""
+    COLUMN_REPLACED = "column_replaced"
+    """The column has another type, and nobody tells what became of its values: they are set aside."""
     COLUMN_BESIDE = "column_beside"
     """A column was added whose name differs from another's in case only; the lake has it under another."""
     UNWATCHED_COLUMNS = "unwatched_columns"
@@ -78,7 +80,7 @@ def describe_event(event: SchemaEvent) -> str:
             is_placed = event.change is SchemaChange.COLUMNS_PLACED
             verb = "stand at" if is_placed else "that are not watched are"
             return f"columns of `{event.table}` {verb} {event.value or 'none'}{at}"
-        case SchemaChange.COLUMN_RETYPED | SchemaChange.COLUMN_WIDENED:
+        case SchemaChange.COLUMN_RETYPED | SchemaChange.COLUMN_WIDENED | SchemaChange.COLUMN_REPLACED:
             types = f"from {_type_text(event.previous)} to {_type_text(event.value)}"
             return f"`{event.table}`.`{event.name}` changed {types}{at}"
         case SchemaChange.COLUMN_ADDED | SchemaChange.COLUMN_BESIDE | SchemaChange.COLUMN_DROPPED:

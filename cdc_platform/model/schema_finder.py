@@ -12,7 +12,7 @@ from cdc_platform.model.renewals import Renewal, find_renewed
 from cdc_platform.model.schema_events import CREATED, UNCOPIED, SchemaChange, SchemaEvent
 from cdc_platform.model.sightings import SeenColumn, Sighting, key_types
 from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.model.widening import joined_type
+from cdc_platform.model.widening import joined_type, keeps_values
 
 
 def is_news(
@@ -70,11 +70,22 @@ def find_events(
     births = tells_births(history, look, look_back)
     renamed = find_renamed(history, look, look_back) if births else frozenset()
     renewals = {} if widens else dict(find_renewed(history, look))
-    # Of files and topics, whose keys may change, a look tells nothing.
-    fixes_keys = not widens and look is not None and (look.is_exact or bool(look.tables))
-    uncopied = look.uncopied if look is not None else frozenset[str]()
+    # Of files and topics a look tells nothing: keys may change there, and nobody knows how values have been
+    # converted whose column got another type.
+    is_told = look is None or look.is_exact or bool(look.tables)
+    fixes_keys = not widens and look is not None and is_told
     finder = _Finder(
-        history, tick, history, births, widens, fixes_keys, look_back, renewals, renamed, uncopied
+        history,
+        tick,
+        history,
+        births,
+        widens=widens,
+        fixes_keys=fixes_keys,
+        converts=is_told,
+        look_back=look_back,
+        renewals=renewals,
+        renamed=renamed,
+        uncopied=look.uncopied if look is not None else frozenset(),
     )
     for table in sorted(sightings):
         for sighting in sightings[table]:
@@ -92,6 +103,7 @@ class _Finder:
     tells_births: bool
     widens: bool = False
     fixes_keys: bool = False
+    converts: bool = True
     look_back: Callable[[int], Look] | None = None
     renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
     """Columns that a look has found to be made anew, and that no record has shown to be so far."""
@@ -243,7 +255,11 @@ class _Finder:
         if (table, version.name) in self.missed or (table, version.name) in self.renewals:
             self._renew(table, version, seen, micros)
             return
-        event = self._of_column(SchemaChange.COLUMN_RETYPED, table, version.name, seen, micros)
+        change = SchemaChange.COLUMN_RETYPED
+        if not self.converts:
+            is_kept = keeps_values(version.type, seen.type)
+            change = SchemaChange.COLUMN_WIDENED if is_kept else SchemaChange.COLUMN_REPLACED
+        event = self._of_column(change, table, version.name, seen, micros)
         self._tell(replace(event, previous=version.type.to_json()))
 
     def _is_renewed(self, table: str, name: str, columns: Mapping[str, SeenColumn]) -> bool:

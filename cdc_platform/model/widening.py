@@ -40,6 +40,20 @@ def can_be_carried(old: ColumnType) -> bool:
     return old.code not in _OPAQUE
 
 
+def keeps_values(old: ColumnType, new: ColumnType) -> bool:
+    """Whether values that a column had are the same as values of the type that it got in place.
+
+    It is so where the new type holds them all and writes them in one way, whatever the database, which does
+    not tell how it has converted them: a text of a moment depends on its settings, that of a float on its
+    version.
+    """
+    if joined_type(old, new) != new or not can_be_carried(old):
+        return False
+    if old.code in _FLOATS:
+        return new.code in _FLOATS
+    return old.code not in _DATED and (old.code, new.code) != ("DATE", "TIMESTAMP")
+
+
 def _is_number(kind: ColumnType) -> bool:
     if kind.code == "NUMERIC":
         return kind.annotation == PG_NUMERIC

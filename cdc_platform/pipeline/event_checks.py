@@ -36,7 +36,10 @@ PAYS_FROM_UPDATES: Final = 100
 def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
     """Count values that the source did not send and nobody knows, and what its events leave in doubt."""
     log = spark.table(pipeline.lake.spark_system_table(LOG))
-    unresolved = unresolved_values(log, comes_in_order=pipeline.traits.comes_in_order)
+    comes_in_order = pipeline.traits.comes_in_order
+    # Where it does not, the types of columns follow no moment.
+    since = pipeline.schema_history.told_since if comes_in_order else {}
+    unresolved = unresolved_values(log, since, comes_in_order=comes_in_order)
     total = unresolved.count()
     shown = unresolved.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
     by_table = _findings(pipeline, spark)

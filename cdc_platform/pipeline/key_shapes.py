@@ -36,7 +36,7 @@ def find_foreign(
     if pipeline.traits.comes_in_order:
         return {}
     keys: defaultdict[str, dict[str, Key]] = defaultdict(dict)
-    for table, text in _shapes(pipeline, window) if shapes is None else shapes:
+    for table, text in shapes_in(pipeline, window) if shapes is None else shapes:
         key = key_of(parse_column_types(text) or {})
         if key:
             keys[table][text] = key
@@ -71,7 +71,8 @@ def _reason(table: str, known: Key, key: Key) -> str:
     )
 
 
-def _shapes(pipeline: Pipeline, window: str) -> set[Shape]:
+def shapes_in(pipeline: Pipeline, window: str) -> set[Shape]:
+    """Return the shapes that the raw records of a window have; needs no Spark."""
     found: set[Shape] = set()
     for batch in _batches(pipeline, window):
         rows = batch.group_by(["table_name", "column_types"]).aggregate([]).to_pylist()

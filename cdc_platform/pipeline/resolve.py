@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.lake import LOG
 from cdc_platform.model.connected_rows import connected, stories_of
+from cdc_platform.model.records import RecordKind
 from cdc_platform.model.resolution import RowChange, RowId, StoredRows, Values, needed_rows, resolve
 from cdc_platform.pipeline.lacking import (
     DRIVER_BOUNDS,
@@ -21,7 +22,9 @@ from cdc_platform.pipeline.lacking import (
     measure_lacking,
 )
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.reported import has_texts
 from cdc_platform.pipeline.resolve_apart import Apart, complete_apart
+from cdc_platform.pipeline.resolve_late import late_rows, resolve_late
 from cdc_platform.pipeline.stored_rows import LACKS, Lookup
 from cdc_platform.pipeline.stories import TOLD, LoggedChange
 from cdc_platform.sources.json_codec import read_members
@@ -99,10 +102,21 @@ def complete_changes(
     is_small, is_few = is_within(bounds, pipeline, found), has_few_rows(bounds, found)
     batch = _Batch(lookup, held, wanted, bounds, is_small, is_few)
     if not found.unsound:
-        return _complete(batch, ordered)
+        return _complete_in_order(batch, ordered)
     # What goes to quarantine did not happen, as far as others are concerned.
     sound = ordered.where(f"NOT {UNSOUND}")
-    return _complete(batch, sound).unionByName(ordered.where(UNSOUND))
+    return _complete_in_order(batch, sound).unionByName(ordered.where(UNSOUND))
+
+
+def _complete_in_order(batch: _Batch, ordered: DataFrame) -> DataFrame:
+    lookup = batch.lookup
+    replays = f"kind = '{RecordKind.FILE.value}' and tick > {lookup.tick}"
+    late = late_rows(lookup, ordered) if has_texts(lookup.pipeline, replays) else ()
+    if not late:
+        return _complete(batch, ordered)
+    done, ids = resolve_late(lookup, ordered, late), ids_frame(lookup.spark, late)
+    mine, others = (ordered.join(ids, list(ROW_ID), how) for how in ("left_semi", "left_anti"))
+    return _completed(lookup.spark, mine, done).unionByName(_complete(batch, others))
 
 
 def _complete(batch: _Batch, ordered: DataFrame) -> DataFrame:

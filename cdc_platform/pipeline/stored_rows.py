@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from pyiceberg.table.snapshots import Snapshot
@@ -15,8 +16,10 @@ from cdc_platform.model.table_options import DELETED, keeps_deleted
 from cdc_platform.model.table_schema import ARRAY, ColumnType, TableSchema
 from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.pipeline.branch import contains, finished_head
+from cdc_platform.pipeline.evolve import known_through
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.replaced import NOTHING, replaced_columns
 from cdc_platform.spark.some_rows import changes_of
 from cdc_platform.spark.typed import ORDINAL, type_changes
 from cdc_platform.spark.unresolved import unresolved_values
@@ -62,7 +65,8 @@ class Lookup:
         rows = reader.table(pipeline.lake.spark_table(table))
         if keeps_deleted(schema):
             rows = rows.where(~F.col(DELETED))
-        there, asked = {name.lower() for name in rows.columns}, self.columns[table]
+        there = {name.lower() for name in rows.columns}
+        asked = {*self.columns[table]} - self.replaced.get(table, NOTHING)
         values = [
             column
             for column in schema.value_columns
@@ -70,10 +74,16 @@ class Lookup:
         ]
         return _joined(rows, _typed_keys(keys, schema), schema, values)
 
+    @cached_property
+    def replaced(self) -> Mapping[str, frozenset[str]]:
+        """Columns, by table, whose stored values are of another type than the changes at hand."""
+        return replaced_columns(self.pipeline, self.tick)
+
     def unresolved(self, ids: DataFrame) -> DataFrame:
         """Return those values of rows that nobody knows, as `table_name`, `keys` and `column_name`."""
         log = self.spark.table(self.pipeline.lake.spark_system_table(LOG))
-        return unresolved_values(changes_of(log, ids, self.columns))
+        since = known_through(self.pipeline, self.tick).told_since
+        return unresolved_values(changes_of(log, ids, self.columns), since)
 
 
 def _version(pipeline: Pipeline, spark: SparkSession, table: str, tick: int) -> Snapshot | None:

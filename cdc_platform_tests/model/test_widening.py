@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from random import Random
 
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 
 from cdc_platform.model.column_versions import ColumnHistory
 from cdc_platform.model.evolution import SchemaHistory
+from cdc_platform.model.looks import Look
 from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schema_finder import find_events, is_news
 from cdc_platform.model.sightings import SeenColumn, Sighting
 from cdc_platform.model.table_schema import DECIMAL, ColumnType, spark_type
-from cdc_platform.model.widening import DIGITS, TEXT, joined_type
+from cdc_platform.model.widening import DIGITS, TEXT, joined_type, keeps_values
 
 INT, FLOAT, DAY, MOMENT = (ColumnType(code) for code in ("INT64", "FLOAT64", "DATE", "TIMESTAMP"))
 
@@ -62,6 +64,47 @@ def test_the_order_of_types_does_not_matter(kinds: list[ColumnType], choice: Ran
     assert all(wide == joined_type(wide, kind) for kind in kinds)
     choice.shuffle(kinds)
     assert wide == reduce(joined_type, kinds)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (INT, TEXT, True),
+        (INT, FLOAT, True),
+        (INT, DIGITS, True),
+        (INT, decimal("12,2"), False),  # has too few digits for some
+        (decimal("5,2"), decimal("10,4"), True),
+        (decimal("5,2"), TEXT, True),
+        (decimal("10,4"), decimal("5,2"), False),
+        (ColumnType("FLOAT32"), FLOAT, True),
+        (FLOAT, DIGITS, False),  # PostgreSQL rounds to fifteen digits
+        (FLOAT, TEXT, False),
+        (DAY, ColumnType("DATETIME"), True),
+        (DAY, TEXT, True),
+        (DAY, MOMENT, False),  # midnight of a zone that nobody tells
+        (ColumnType("DATETIME"), MOMENT, False),
+        (MOMENT, TEXT, False),
+        (ColumnType("JSON"), TEXT, True),
+        (TEXT, ColumnType("JSON"), False),
+        (ColumnType("BYTES"), TEXT, False),
+        (TEXT, ColumnType("BYTES"), False),
+        (ColumnType("ARRAY", INT), ColumnType("ARRAY", TEXT), False),
+    ],
+)
+def test_values_are_kept_where_the_new_type_writes_them_in_one_way(
+    old: ColumnType, new: ColumnType, *, expected: bool
+) -> None:
+    """A source of events that come in order does not tell how it has converted what was stored."""
+    assert expected == keeps_values(old, new)
+    before = SchemaEvent(1, SchemaChange.COLUMN_ADDED, "t", "a", old.to_json())
+    seen = {"t": [Sighting(2, {"a": SeenColumn(new, is_primary_key=False, ordinal=1)}, is_whole=True)]}
+    history = SchemaHistory().after(SchemaEvent(1, SchemaChange.TABLE_ADDED, "t")).after(before)
+    (event,) = find_events(replace(history, tick=1), 2, seen, Look(2, (), {}, {}, is_exact=False))
+    assert expected == (event.change is SchemaChange.COLUMN_WIDENED)
+    table = history.after(event).tables["t"]
+    is_one_of_the_lake = expected and spark_type(old) == spark_type(new)
+    assert (expected and not is_one_of_the_lake) == bool(table.conversions_after(1))
+    assert is_one_of_the_lake == (len(table.versions) == 1)
 
 
 def history_of(shapes: Sequence[dict[str, ColumnType]]) -> SchemaHistory:

@@ -281,6 +281,7 @@ def test_what_a_connector_should_be_told(
     for number in range(120):
         sent.update(1, n=number, big=DEFAULT_PLACEHOLDER)
     rows = [*snapshot(WAL_BEFORE, [1, 2]), *items(snapshot(WAL_BEFORE, [7, 8]))]
+    rows = [text.replace('"n": 1', '"n": 1, "big": "large"') for text in rows]
     append(tmp_path / "events.jsonl", [f"{line}\n" for line in (*_run("a", rows), *_run("a", sent.lines))])
     pipeline = sync(pipeline, spark)
     verdict = check_values(pipeline, spark, EVERYTHING)

@@ -1,0 +1,140 @@
+"""A table of PostgreSQL whose columns change their types without an event for the rows that are there."""
+
+import datetime as dt
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.table_options import IS_CURRENT, TableOptions
+from cdc_platform.pipeline.event_checks import check_values
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.rebuild import rebuild_table
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput, NullPolicy
+from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
+from cdc_platform_tests.pipelines import rows_of
+from cdc_platform_tests.sources.debezium.test_redelivery import Connector
+from cdc_platform_tests.sources.debezium.ticks import append
+from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+_serial: Final = itertools.count(1)
+DAY: Final = dt.date(2024, 2, 29)
+# column: type, new type, the event's value, the lake's, and what the lake has of it under the new type
+WIDENED: Final[Mapping[str, tuple[str, str, Any, Any, Any]]] = {
+    "digits": ("integer", "text", 7, 7, "7"),
+    "scaled": ("numeric(10,2)", "numeric(14,4)", "fQ==", Decimal("1.25"), Decimal("1.2500")),
+    "unbound": ("numeric(10,2)", "numeric", "fQ==", Decimal("1.25"), "1.25"),
+    "exact": ("integer", "numeric", 7, 7, "7"),
+    "double": ("real", "double precision", 1.5, 1.5, 1.5),
+    "moment": ("date", "timestamp", 19782, DAY, dt.datetime.combine(DAY, dt.time())),
+    "shown": ("jsonb", "text", "{}", "{}", "{}"),
+}
+# column: type, new type, the event's value, the lake's, and the name under which it is set aside
+SET_ASIDE: Final[Mapping[str, tuple[str, str, Any, Any, str]]] = {
+    "hex": ("bytea", "text", "AP8=", b"\x00\xff", "hex__bytes"),
+    "binary": ("text", "bytea", "a", "a", "binary__string"),
+    "parsed": ("text", "jsonb", "{}", "{}", "parsed__string"),
+    "listed": ("integer[]", "text[]", [1], [1], "listed__array_int64"),
+    "rounded": ("real", "text", 1.5, 1.5, "rounded__float32"),
+    "narrow": ("numeric(14,4)", "numeric(10,2)", "MDk=", Decimal("1.2345"), "narrow__decimal"),
+}
+CASES: Final = {**WIDENED, **SET_ASIDE}
+BEFORE: Final = {"id": "bigint", "n": "integer", **{name: case[0] for name, case in CASES.items()}}
+AFTER: Final = {"id": "bigint", "n": "integer", **{name: case[1] for name, case in CASES.items()}}
+
+
+def make_pipeline(lake: LakeSettings, folder: Path, columns: Mapping[str, str], **rest: Any) -> Pipeline:
+    """Return a pipeline over the files of a folder, whose table has these columns and a history."""
+    told = settings_with(
+        input=FilesInput(str(folder)), has_transaction_topic=True, columns={TABLE: columns}, **rest
+    )
+    options = {TABLE: TableOptions(history=True)}
+    return open_pipeline(PipelineSettings(f"retyped_{next(_serial)}", told, lake, table_options=options))
+
+
+def with_columns(pipeline: Pipeline, columns: Mapping[str, str]) -> Pipeline:
+    """Return the pipeline with other types of the table's columns."""
+    source = pipeline.settings.source
+    assert isinstance(source, DebeziumSettings)
+    return open_pipeline(replace(pipeline.settings, source=replace(source, columns={TABLE: columns})))
+
+
+def write(folder: Path, sent: Connector, key: int, **row: Any) -> None:
+    """Write a transaction that updates a row."""
+    begun = len(sent.lines)
+    sent.begin()
+    sent.update(key, **row)
+    sent.end()
+    append(folder / "events.jsonl", sent.lines[begun:])
+
+
+@pytest.mark.parametrize("strategy", ["omit", "enrich"])
+def test_what_is_stored_when_columns_change_their_types(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str
+) -> None:
+    """A wider type takes stored values over, by either strategy, in history and rebuild; others do not."""
+    policies = {"*": NullPolicy.NULL}
+    pipeline = make_pipeline(session_lake, tmp_path, BEFORE, strategy=strategy, null_policies=policies)
+    sent, values = Connector(), {name: case[2] for name, case in CASES.items()}
+    for key in (1, 2):
+        write(tmp_path, sent, key, n=0, **values)
+    pipeline = with_columns(sync(pipeline, spark), AFTER)
+    unsent = dict.fromkeys(("digits", "shown", "hex", "parsed"), DEFAULT_PLACEHOLDER)
+    write(tmp_path, sent, 1, n=1, **{**dict.fromkeys(CASES), **unsent})
+    pipeline = sync(pipeline, spark)
+    widened = {name: case[4] for name, case in WIDENED.items()}
+    aside = {case[4]: case[3] for case in SET_ASIDE.values()} | dict.fromkeys(SET_ASIDE)
+    for _ in range(2):
+        first, second = sorted(rows_of(pipeline, TABLE), key=lambda row: int(row["id"]))
+        assert widened == {name: second[name] for name in WIDENED}
+        assert aside == {name: second[name] for name in aside}
+        expected = {"n": 1, "digits": "7", "shown": "{}", "hex": None, "parsed": None}
+        assert expected == {name: first[name] for name in expected}
+        versions = rows_of(pipeline, f"{TABLE}__history")
+        former = next(row for row in versions if row["id"] == 1 and not row[IS_CURRENT])
+        assert widened | aside == {name: former[name] for name in (widened | aside)}
+        rebuild_table(pipeline, spark, TABLE)
+    assert failed_checks(pipeline, spark).keys() == {"values_resolved"}
+    write(tmp_path, sent, 1, n=2, **{**dict.fromkeys(CASES), **unsent})
+    pipeline = sync(pipeline, spark)
+    verdict = check_values(pipeline, spark, EVERYTHING)
+    assert verdict.facts["unresolved"] == 2
+    assert f'`{TABLE}` {{"id":1}}: hex; `{TABLE}` {{"id":1}}: parsed' in verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("strategy", "is_one_tick"), [("omit", True), ("veto", False), ("enrich", True), ("enrich", False)]
+)
+def test_a_value_under_another_name_is_unresolved(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str, *, is_one_tick: bool
+) -> None:
+    """A row that was written before its column was renamed has told nothing of what is there by that name."""
+    columns = {"id": "bigint", "n": "integer", "big": "text", "renamed": "text"}
+    pipeline, sent = make_pipeline(session_lake, tmp_path, columns, strategy=strategy), Connector()
+    for key in (1, 2):
+        write(tmp_path, sent, key, n=0, big="large")
+    if not is_one_tick:
+        pipeline = sync(pipeline, spark)
+    write(tmp_path, sent, 1, n=1, renamed=DEFAULT_PLACEHOLDER)
+    for n in (2, 3):
+        pipeline = sync(pipeline, spark)
+        verdict = check_values(pipeline, spark, EVERYTHING)
+        assert verdict.facts["unresolved"] == 1
+        assert f'`{TABLE}` {{"id":1}}: renamed' in verdict.summary
+        write(tmp_path, sent, 1, n=n, renamed=DEFAULT_PLACEHOLDER)
+    write(tmp_path, sent, 1, n=4, renamed="large")
+    pipeline = sync(pipeline, spark)
+    assert check_values(pipeline, spark, EVERYTHING).facts["unresolved"] == 0
