@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -124,6 +125,10 @@ class FakeSource:
     def read(self, spark: SparkSession, tick: int, plan: ReadPlan, most_tasks: int) -> DataFrame:
         """Return the answers to a tick's slices."""
         return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a context that changes nothing."""
+        return nullcontext()
 
     def read_here(
         self, tick: int, plan: ReadPlan, most_s: float

@@ -61,6 +61,11 @@ class HeldRecord:
         return self.record_id[:half] if is_twice else self.record_id
 
     @property
+    def sequence(self) -> str:
+        """What its raw record has for `record_sequence`, whatever quarantine keeps of its text."""
+        return self.record_id.removeprefix(f"{self.transaction_id}/")
+
+    @property
     def identity(self) -> tuple[int, str]:
         """What a mark of a replay names it by; the mods of one record share it."""
         return self.tick, self.record_id

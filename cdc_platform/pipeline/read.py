@@ -192,10 +192,11 @@ def _commit_plan(
     properties = {POSITION: str(plan.end_micros)}
     if commit_near(pipeline, raw, step, plan, properties, replayed):
         return True
-    frame = pipeline.source.read(spark, step.committed, plan, _most_tasks(pipeline, spark))
-    if replayed is not None:
-        frame = frame.unionByName(spark.createDataFrame(replayed))
-    commit_tick(frame, pipeline.lake.spark_system_table(RAW), raw, step, properties)
+    with pipeline.source.reading():
+        frame = pipeline.source.read(spark, step.committed, plan, _most_tasks(pipeline, spark))
+        if replayed is not None:
+            frame = frame.unionByName(spark.createDataFrame(replayed))
+        commit_tick(frame, pipeline.lake.spark_system_table(RAW), raw, step, properties)
     return False
 
 

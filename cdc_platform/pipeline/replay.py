@@ -19,7 +19,7 @@ from cdc_platform.model.held import HeldFilter, HeldRecord, ReplaySource, with_c
 from cdc_platform.pipeline.pipeline import Pipeline
 
 TEXTS_OF_A_TICK: Final = 20_000
-"""So many texts at most are one replay: a tick decodes those of one in its own process."""
+"""So many texts are one replay, and more only where a transaction has more: a tick decodes them by itself."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,10 @@ def _marks(
     now_micros = _now_micros()
     of_file = ReplayMark(now_micros, tick, ReplaySource.FILE)
     yield from ((held.identity, of_file) for held in from_files)
+    begun: dict[tuple[int, str | None], int] = {}
     for number, held in enumerate(texts):
-        micros = now_micros + number // TEXTS_OF_A_TICK
+        first = begun.setdefault((held.moment_micros, held.transaction_id), number)
+        micros = now_micros + first // TEXTS_OF_A_TICK
         yield held.identity, replace(of_file, micros=micros, source=ReplaySource.TEXT)
 
 

@@ -1,6 +1,5 @@
 """Events that a tick judges anew from the texts that quarantine and raw records have of them."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -62,7 +61,7 @@ class _Replay:
 
     def _as_read(self, asked: Sequence[HeldRecord]) -> Iterator[tuple[HeldRecord, Mapping[str, Any] | None]]:
         """Yield each record with the raw one, which has all of its digits."""
-        sequences = {json.loads(held.record or "{}").get("record_sequence"): held for held in asked}
+        sequences = {held.sequence: held for held in asked}
         is_asked = all_of(
             equals("kind", RecordKind.DATA_CHANGE.value),
             is_any("record_timestamp", {to_datetime(held.moment_micros).isoformat() for held in asked}),
@@ -95,5 +94,5 @@ def _placed(event: SourceEvent | FaultyEvent, held: HeldRecord, position: int) -
     """Return an event at its former place; one that cannot be used yet keeps its identity, too."""
     if isinstance(event, SourceEvent):
         return replace(event, position=position)
-    event_id = event.event_id or json.loads(held.record or "{}").get("record_sequence")
+    event_id = event.event_id or held.sequence
     return replace(event, position=position, event_id=event_id, table=event.table or held.table)

@@ -1,6 +1,7 @@
 """The seam between the pipeline and its sources."""
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, Self
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
@@ -93,6 +94,10 @@ class Source(Protocol):
 
     def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
         """Return the raw records of the slices of a plan, read in at most so many tasks."""
+        ...
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a context to compute such records in: it raises what that fails of as a `SourceError`."""
         ...
 
     def read_here(

@@ -4,6 +4,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from cdc_platform.model.files import are_few, files_from_json
@@ -49,6 +50,10 @@ class SourceOfArrivals(ABC):
         from cdc_platform.sources.loading import load_with
 
         return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a context that changes nothing: tasks report what they fail of."""
+        return nullcontext()
 
     def read_here(
         self, tick: int, plan: ReadPlan, most_s: float

@@ -33,7 +33,9 @@ def test_a_filter_narrows_by_all_that_it_names(wanted: HeldFilter, is_meant: boo
 def test_a_record_is_called_by_what_is_its_own() -> None:
     """An event without a transaction has one identity twice; one of a transaction has both parts."""
     assert held("a/b#3").name == "a/b#3"
-    assert replace(held("a"), record_id="transaction/a").name == "transaction/a"
+    in_transaction = replace(held("a"), transaction_id="transaction", record_id="transaction/a")
+    assert in_transaction.name == "transaction/a"
+    assert [in_transaction.sequence, held("a/b#3").sequence] == ["a", "a/b#3"]
 
 
 def test_files_and_copies_of_an_event_are_replayed_along() -> None:

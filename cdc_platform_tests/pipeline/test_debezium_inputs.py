@@ -12,15 +12,18 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 
-from cdc_platform.errors import OffsetsLost
+from cdc_platform.errors import OffsetsLost, SourceUnreachable
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.sources.debezium.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.topic_ranges import TopicPartition
 from cdc_platform.sources.debezium.topics_frame import read_messages
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipeline.test_debezium import append, assert_equal, lines_of, make_pipeline, texts
 from cdc_platform_tests.pipelines import log_rows, rows_of
+from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.servers.kafka import MOST_MEMBERS, Broker, Group
 from cdc_platform_tests.sources.debezium.captures_read import truth_of
 
@@ -167,6 +170,21 @@ def test_a_compacted_topic_and_one_whose_messages_were_deleted(
     told = replace(pipeline.settings, source=replace(source, input=skipping))
     assert run_tick(open_pipeline(told), kafka_spark).read.committed
     assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
+
+
+def test_brokers_that_go_away_within_a_tick_are_named(
+    kafka_spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Spark meets of them is an error of the source, after which the tick is tried again."""
+    soon = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1000"}
+    place = KafkaInput(f"127.0.0.1:{free_port()}", "cdc[.].*", options=soon)
+    found = [TopicPartition(ACCOUNTS, 0, "1", 0, 5)]
+    monkeypatch.setattr(KafkaClient, "partitions", lambda _client: found)
+    monkeypatch.setattr(KafkaClient, "beginnings", lambda _client, _most: iter(()))
+    pipeline = make_pipeline(session_lake, place, CAPTURE)
+    with pytest.raises(SourceUnreachable, match=f"{place.bootstrap_servers}: Timeout") as raised:
+        run_tick(pipeline, kafka_spark)
+    assert len(str(raised.value)) < 1000
 
 
 def _renamed(topic: str, name: str) -> list[str]:

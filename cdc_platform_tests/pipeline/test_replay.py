@@ -18,10 +18,13 @@ from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.datastream.settings import DatastreamSettings
-from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput, NullPolicy
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
 from cdc_platform_tests.pipelines import log_rows, rows_of
+from cdc_platform_tests.sources.debezium.test_redelivery import Connector
+from cdc_platform_tests.sources.debezium.ticks import append
+from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,3 +173,34 @@ def test_events_of_a_log_in_order_enter_it_late(
     ]
     assert load_held(pipeline.lake) == []
     assert failed_checks(pipeline, spark) == {}
+
+
+def test_a_transaction_is_replayed_whole(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sound members come back with the faulty one, in one tick, however few texts a tick decodes."""
+    monkeypatch.setattr("cdc_platform.pipeline.replay.TEXTS_OF_A_TICK", 1)
+    connector = Connector()
+    connector.whole(1)
+    connector.begin()
+    connector.insert(2, 5)
+    connector.update(1, n=9, xs=None)
+    connector.end()
+    append(tmp_path / "events.jsonl", connector.lines)
+    source = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True)
+    settings = PipelineSettings("whole_again", source, session_lake)
+    pipeline = sync(open_pipeline(settings), spark)
+    assert count_quarantined(pipeline.lake) == 2
+
+    null_policies = {"*": NullPolicy.UNAVAILABLE}
+    pipeline = open_pipeline(replace(settings, source=replace(source, null_policies=null_policies)))
+    assert len(replay_records(pipeline, HeldFilter(reason="is null in an update")).from_texts) == 2
+    run_tick(pipeline, spark)
+    assert [(row["id"], row["n"]) for row in rows_of(pipeline, TABLE)] == [(1, 9), (2, 5)]
+    assert count_quarantined(pipeline.lake) == 0
+    connector = replace(connector, lines=[])
+    connector.whole(3)
+    append(tmp_path / "events.jsonl", connector.lines)
+    pipeline = sync(pipeline, spark)
+    assert [row["id"] for row in rows_of(pipeline, TABLE)] == [1, 2, 3]
+    assert "nothing_lost" not in failed_checks(pipeline, spark)

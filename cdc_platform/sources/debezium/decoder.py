@@ -143,7 +143,7 @@ class Decoder:
         replaces = self.settings.snapshots == SnapshotPolicy.REPLACE
         if told.emptied is not None and replaces and self._target(told.emptied) == told.emptied:
             for name, owner in self.state.owners.items():
-                if owner == told.emptied:
+                if owner.replace('"', "") == told.emptied:
                     self.state.snapshots.find_empty(told, name)
 
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
@@ -183,12 +183,12 @@ class Decoder:
                 "`partitions`."
             )
         schema, table = target.split(".", 1) if target != source.name else (source.schema, source.table)
-        name = self._named(source.database, schema, table)
-        owner = self.state.owners.setdefault(name, target)
-        if owner != target:
+        name, told = self._named(source.database, schema, table), _quoted(schema, table)
+        owner = self.state.owners.setdefault(name, told)
+        if owner != told:
             raise Unreadable(
-                f"The tables `{owner}` and `{target}` would both be `{name}` in the lake, which is the first "
-                "one by now. Name them apart in `table_name`, such as {schema}.{table}; where the second is "
+                f"The tables `{owner}` and `{told}` would both be `{name}` in the lake, which is the first "
+                "one by now. Name them apart in `table_name`, such as {schema}__{table}; where the second is "
                 f"the first by another name, send it there in `partitions`: {target}: {owner}."
             )
         return name
@@ -259,6 +259,11 @@ class Decoder:
             message.text,
             message.position,
         )
+
+
+def _quoted(schema: str, table: str) -> str:
+    """Return what no other table is called: dots may be parts of names."""
+    return f'"{schema}".{table}' if "." in schema else f"{schema}.{table}"
 
 
 def fault_of(message: Message, error: Exception, event: DataEvent | None = None) -> FaultyEvent:

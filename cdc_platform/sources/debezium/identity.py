@@ -102,6 +102,19 @@ def shows_full(event: DataEvent, columns: Columns) -> bool:
     return is_whole or any(_is_in_no_index(columns[name], event) for name in told if name not in event.key)
 
 
+def shows_index(event: DataEvent, columns: Columns) -> bool:
+    """Whether an event looks as under an index over the key and more: it is told when one of these changes.
+
+    Then all other columns seem to have had nothing before; one of them has something after the update.
+    """
+    if event.op is not Op.UPDATE or event.before is None or event.is_flat or shows_full(event, columns):
+        return False
+    before, after, told = event.before, event.after or {}, _names_with_content(event, columns)
+    is_changed = any(name in after and after[name] != before[name] for name in told)
+    others = (name for name in before if name not in told)
+    return is_changed and any(_has_content(columns, name, after.get(name)) for name in others)
+
+
 def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
     """Whether a column cannot be one of a replica identity's index: these are NOT NULL, and have an order."""
     is_null = (event.after or {}).get(column.name, _MISSING) is None
@@ -139,6 +152,8 @@ def learn_identity(state: DecoderState, event: DataEvent, columns: Callable[[], 
             state.full.discard(name)
     elif name not in state.full:
         _learn_from_before(state, event, columns())
+    elif shows_index(event, columns()):
+        state.full.discard(name)
 
 
 def _learn_from_before(state: DecoderState, event: DataEvent, columns: Columns) -> None:

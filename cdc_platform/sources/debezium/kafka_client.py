@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
-from cdc_platform.errors import AccessDenied, LibraryMissing, SettingError, SourceError, SourceUnreachable
+from cdc_platform.errors import LibraryMissing, SettingError, SourceError
+from cdc_platform.sources.debezium.kafka_failures import refusal, silence
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.messages import RawMessage
 from cdc_platform.sources.debezium.topic_ranges import TopicPartition
@@ -162,15 +163,8 @@ class KafkaClient:
     def _meaning(self, error: Exception) -> SourceError:
         names = {_name_of(error), (self._last_problem or ("", ""))[0]}
         said = "; ".join(text for text in (str(error), (self._last_problem or ("", ""))[1]) if text)
-        if names & _DENIED:
-            return AccessDenied(
-                "The brokers refuse: check the login in `input.kafka.options` and that it may describe "
-                f"and read the topics. Brokers: {self._settings.bootstrap_servers}: {said}"
-            )
-        return SourceUnreachable(
-            "The brokers do not answer: check `input.kafka.bootstrap_servers`, and that each broker can be "
-            f"reached under the name that it advertises. Brokers: {self._settings.bootstrap_servers}: {said}"
-        )
+        meaning = refusal if names & _DENIED else silence
+        return meaning(self._settings.bootstrap_servers, said)
 
 
 def _name_of(error: Exception) -> str:

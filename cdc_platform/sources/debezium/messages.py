@@ -190,14 +190,16 @@ def _as_text(part: bytes | str | None) -> str | None:
 
 def payload_of(part: Any) -> Any:
     """Return what a key, value or header says, without the schema block around it."""
-    if isinstance(part, dict) and part.keys() == {"schema", "payload"}:
-        return part["payload"]
-    return part
+    return part["payload"] if _has_block(part) else part
 
 
 def schema_of(part: Any) -> Mapping[str, Any] | None:
     """Return the schema block around a key or value; None where there is none."""
-    if isinstance(part, dict) and part.keys() == {"schema", "payload"}:
-        schema = part["schema"]
-        return schema if isinstance(schema, dict) else None
-    return None
+    found: Mapping[str, Any] | None = part["schema"] if _has_block(part) else None
+    return found
+
+
+def _has_block(part: Any) -> bool:
+    """Whether a part has a schema block, which may be null; a row may have columns of the same names."""
+    is_pair = isinstance(part, dict) and part.keys() == {"schema", "payload"}
+    return is_pair and isinstance(part["schema"], dict | None)

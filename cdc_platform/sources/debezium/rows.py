@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
@@ -50,12 +51,14 @@ class RowDecoder:
     """Makes changes of data events.
 
     ``unpaired`` are the inserted rows of which it is not certain that they are new, by their identities.
+    ``befores`` has what images before a change tell, as JSON by event, where they may not be the whole row.
     """
 
     settings: DebeziumSettings
     planner: Planner
     state: DecoderState
     unpaired: dict[str, Unpaired] = field(default_factory=dict)
+    befores: dict[str, str] = field(default_factory=dict)
 
     def decode(self, event: DataEvent, table: str, is_full: bool) -> Iterator[SourceEvent]:
         """Yield the changes of an event: two for an update of a row without a key, which is replaced.
@@ -81,7 +84,7 @@ class RowDecoder:
         if old_key is None:
             yield self._with_key(event, plan, change, is_full=is_full)
         else:
-            yield from self._moved(event, plan, change, old_key)
+            yield from self._moved(event, plan, change, old_key, is_full=is_full)
 
     def settle(self, one: Unpaired) -> SourceEvent:
         """Return the change of an inserted row by what is known of its old key now.
@@ -117,6 +120,8 @@ class RowDecoder:
         keys, findings = _key_json(plan, event.key or {}), Findings()
         before = event.before if is_full and event.before is not None and not event.is_flat else None
         old_values = None if before is None else _values_json(plan, before)
+        if before is None and event.before is not None and not event.is_flat:
+            self._remember(change, plan, event.before)
         if event.op is Op.DELETE:
             metadata = metadata_of(event, findings, _header_key(plan, event.new_key))
             return replace(change, keys=keys, old_values=old_values, metadata=metadata)
@@ -144,14 +149,31 @@ class RowDecoder:
         kept = event if is_doubtful else None
         self.unpaired[told.event_id] = Unpaired(told, plan, identity_of(event), kept)
 
+    def _remember(self, change: SourceEvent, plan: TablePlan, before: Mapping[str, Any]) -> None:
+        """Remember what tells the row before a change from others, which is nothing in most images."""
+        told = {
+            name: value for name, value in before.items() if name not in plan.keys and name in plan.columns
+        }
+        content = {name: value for name, value in told.items() if plan.columns[name].has_content(value)}
+        # What cannot be read is no reason to refuse an event that is complete without it.
+        with suppress(Unreadable):
+            if content:
+                self.befores[change.event_id] = _values_json(plan, content)
+
     def _moved(
-        self, event: DataEvent, plan: TablePlan, change: SourceEvent, old_key: Mapping[str, Any]
+        self,
+        event: DataEvent,
+        plan: TablePlan,
+        change: SourceEvent,
+        old_key: Mapping[str, Any],
+        *,
+        is_full: bool,
     ) -> Iterator[SourceEvent]:
         """Yield the halves of a key change that has come as one update."""
         lost = replace(event, op=Op.DELETE, key=old_key, new_key=event.key)
-        yield self._with_key(lost, plan, replace(change, mod_type=ModType.DELETE), is_full=True)
+        yield self._with_key(lost, plan, replace(change, mod_type=ModType.DELETE), is_full=is_full)
         gained = replace(event, op=Op.CREATE, old_key=old_key)
-        yield self._with_key(gained, plan, replace(_second(change), mod_type=ModType.INSERT), is_full=True)
+        yield self._with_key(gained, plan, replace(_second(change), mod_type=ModType.INSERT), is_full=is_full)
 
     def _new_values(
         self,

@@ -6,19 +6,18 @@ from dataclasses import replace
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.arrivals import Passed
 from cdc_platform.sources.debezium.decoder import BAD, Decoder, fault_of
+from cdc_platform.sources.debezium.key_turns import in_turn
 from cdc_platform.sources.debezium.rows import RowDecoder, Unpaired
 from cdc_platform.sources.event_batches import Released
 
 
 def settled(passed: Passed, decoder: Decoder) -> Passed:
-    """Return what passes, with inserted rows as all messages of the tick tell them."""
+    """Return what passes, with inserted rows and shared keys as all messages of the tick tell them."""
     others = dict(_others(decoder.rows))
-    if not others:
-        return passed
-    return replace(
-        passed,
-        events=tuple((_replaced(released, others), origin) for released, origin in passed.events),
-    )
+    if others:
+        events = tuple((_replaced(released, others), origin) for released, origin in passed.events)
+        passed = replace(passed, events=events)
+    return in_turn(passed, decoder.rows.befores)
 
 
 def _others(rows: RowDecoder) -> Iterator[tuple[str, SourceEvent | FaultyEvent]]:

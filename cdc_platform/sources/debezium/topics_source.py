@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from cdc_platform.model.lineage import Lineage, plan_slices
 from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.sources.debezium.decoder import Decoder
 from cdc_platform.sources.debezium.kafka_client import KafkaClient
+from cdc_platform.sources.debezium.kafka_failures import broker_failures
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.progress import PASSED, STATE
 from cdc_platform.sources.debezium.settings import DebeziumSettings
@@ -83,6 +85,10 @@ class TopicsSource(DebeziumSource):
         )
         schema = from_arrow_schema(RAW_EVENT_RECORDS)
         return read_messages(spark, self.kafka, ranges).mapInArrow(reading, schema)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a context that raises what brokers do to Spark's tasks as errors of the source."""
+        return broker_failures(self.kafka.bootstrap_servers)
 
     def close(self) -> None:
         """Forget the connection."""

@@ -113,3 +113,19 @@ def test_a_block_tells_which_columns_an_index_may_have() -> None:
     for default, expected in ((None, '"tenant":5'), (7, "null_policies")):
         n = {"field": "n", "type": "int32", "optional": True, "default": default}
         assert expected in str(shown_by(before, {**before, "tenant": 6}, tenant, n, samples))
+
+
+def test_full_that_was_given_up_for_an_index_is_trusted_no_more() -> None:
+    """What an index over the key and more leaves out is judged by its policy, until FULL shows again."""
+    whole = {"id": 1, "tenant": 5, "n": 3, "huge": {"scale": 0, "value": "AQ=="}, "doc": "<a/>"}
+    lacking = {**whole, "huge": None}
+    updates = [
+        (whole, {**whole, "n": 4}),
+        (lacking, {**lacking, "tenant": 6}),  # NULL, as FULL tells
+        (PARTLY, {**lacking, "tenant": 7}),
+        (PARTLY, {**lacking, "tenant": 8}),
+        (whole, {**whole, "n": 5}),
+    ]
+    lines = [line(envelope("u", before=before, after=after), {"id": 1}) for before, after in updates]
+    kinds = [type(one) for one in decode_all(*lines, columns={TABLE: WIDE})]
+    assert [SourceEvent, SourceEvent, FaultyEvent, FaultyEvent, SourceEvent] == kinds

@@ -145,3 +145,12 @@ def test_schema_blocks_are_taken_off() -> None:
     assert payload_of(expected) == expected
     assert schema_of(expected) is None
     assert schema_of(part) == part["schema"]
+
+
+def test_columns_called_as_a_block_are_a_key() -> None:
+    """A schema block is an object, or null where the converter knows no schema; a text is a column."""
+    row = {"schema": "s", "payload": "p"}
+    assert row == payload_of(row)
+    assert schema_of(row) is None
+    bare = {"schema": None, "payload": {"id": 1}}
+    assert bare["payload"] == payload_of(bare)

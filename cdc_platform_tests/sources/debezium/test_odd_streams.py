@@ -106,6 +106,21 @@ def test_two_tables_of_one_name_are_not_mixed() -> None:
     assert only_event(other, table_name="{table}", **one).table == "orders"
 
 
+def test_dots_of_names_do_not_make_two_tables_one() -> None:
+    """The table `c` of a schema `a.b` is not the table `b.c` of a schema `a`."""
+    columns = dict.fromkeys(("a.b.c", "a.b__c", "a__b.c"), COLUMNS[TABLE])
+    lines = [
+        line(envelope("c", after={"id": 1, "n": 1}, source={"schema": schema, "table": table}), {"id": 1})
+        for schema, table in (("a.b", "c"), ("a", "b.c"))
+    ]
+    first, second = decode_all(*lines, columns=columns)
+    assert isinstance(first, SourceEvent)
+    assert isinstance(second, FaultyEvent)
+    assert '`"a.b".c` and `a.b.c` would both be `a.b.c`' in second.reason
+    apart = decode_all(*lines, columns=columns, table_name="{schema}__{table}")
+    assert {"a.b__c", "a__b.c"} == {one.table for one in apart if isinstance(one, SourceEvent)}
+
+
 def test_what_was_sent_before_the_metadata_holds_nothing_back(tmp_path: Path) -> None:
     """Its transactions have no boundaries, so each of its events counts by itself; a bad one, too."""
     sent = Connector(commit=900, lsn=900, transaction=800)

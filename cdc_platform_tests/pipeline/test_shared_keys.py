@@ -1,0 +1,58 @@
+"""Keys that a statement shifts row by row, through all steps of a tick."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.table_options import DELETED, IS_CURRENT, TableOptions
+from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.sources.debezium.settings import FilesInput, Strategy
+from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
+from cdc_platform_tests.pipelines import rows_of
+from cdc_platform_tests.sources.debezium.deferred import FIRST, DeferredConnector, without_headers
+from cdc_platform_tests.sources.debezium.ticks import append
+from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize(("strategy", "has_headers"), [("omit", True), ("enrich", False)])
+def test_no_row_is_lost_to_the_one_that_had_its_key(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str, has_headers: bool
+) -> None:
+    """Table and history have every row under its new key, whole, also among keys that tables know."""
+    sent = DeferredConnector()
+    sent.insert_all(FIRST)
+    source = settings_with(
+        input=FilesInput(str(tmp_path)), has_transaction_topic=True, strategy=Strategy(strategy)
+    )
+    options = {TABLE: TableOptions(history=True, soft_delete=True)}
+    settings = PipelineSettings(f"shared_keys_{strategy}", source, session_lake, table_options=options)
+    append(tmp_path / "events.jsonl", sent.lines)
+    pipeline = sync(open_pipeline(settings), spark)
+
+    sent.lines.clear()
+    for first in (1, 2):
+        sent.begin()
+        sent.move_all({key: key + 1 for key in range(first, first + 6)})
+        sent.end()
+    sent.begin()
+    sent.move_all({4: 5, 5: 4})
+    sent.change(5, n=1)
+    sent.end()
+    append(tmp_path / "events.jsonl", sent.lines if has_headers else without_headers(sent.lines))
+    pipeline = sync(pipeline, spark)
+    names = ("id", "n", "big", "xs")
+    living = [row for row in rows_of(pipeline, TABLE) if not row[DELETED]]
+    current = [row for row in rows_of(pipeline, f"{TABLE}__history") if row[IS_CURRENT]]
+    for rows in (living, current):
+        assert sent.found() == sorted(
+            ({name: row[name] for name in names} for row in rows), key=lambda row: int(row["id"])
+        )
+    assert failed_checks(pipeline, spark) == {}
