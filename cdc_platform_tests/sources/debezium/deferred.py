@@ -33,21 +33,26 @@ class DeferredConnector(Connector):
         for old, new in moves.items():
             lsn = self.lsn + 10
             row, header = taken[old], "__debezium."
-            self._tell("d", old, lsn, before={"id": old, **row}, headers={f"{header}newkey": {"id": new}})
-            self._tell("c", new, lsn, after={"id": new, **row}, headers={f"{header}oldkey": {"id": old}})
+            self.send(
+                "d", {"id": old}, lsn, before={"id": old, **row}, headers={f"{header}newkey": {"id": new}}
+            )
+            self.send(
+                "c", {"id": new}, lsn, after={"id": new, **row}, headers={f"{header}oldkey": {"id": old}}
+            )
             self.rows[new] = row
 
     def change(self, key: int, **values: Any) -> None:
         """Update a row."""
         before, self.rows[key] = self.rows[key], {**self.rows[key], **values}
         images = {"before": {"id": key, **before}, "after": {"id": key, **self.rows[key]}}
-        self._tell("u", key, self.lsn + 10, **images)
+        self.send("u", {"id": key}, self.lsn + 10, **images)
 
-    def _tell(
-        self, op: str, key: int, lsn: int, headers: Mapping[str, Any] | None = None, **images: Row
+    def send(
+        self, op: str, key: Row, lsn: int, headers: Mapping[str, Any] | None = None, **images: Row
     ) -> None:
+        """Send a change with the images of its row."""
         self.lsn = lsn
-        self.lines.append(line(envelope(op, **images, **self._place()), {"id": key}, headers=headers or {}))
+        self.lines.append(line(envelope(op, **images, **self._place()), key, headers=headers or {}))
 
     def found(self) -> list[Row]:
         """Return the rows of the database, by key."""

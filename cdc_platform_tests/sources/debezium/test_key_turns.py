@@ -100,3 +100,20 @@ def test_a_row_that_goes_on_takes_nothing_from_others(tmp_path: Path, before: di
     ticks.read()
     assert [row["mod_type"] for row in ticks.log] == ["INSERT", "DELETE", "INSERT", "DELETE", "INSERT"]
     assert [json.loads(row["mods"][0]["keys"])["id"] for row in ticks.log] == [1, 1, 2, 2, 3]
+
+
+def test_columns_chosen_as_a_key_may_shift(tmp_path: Path) -> None:
+    """An update of such a column is both halves of a key change, and leaves its key before others take it."""
+    sent = DeferredConnector()
+    sent.begin()
+    for place, key in enumerate((1, 2, 3)):
+        images = {"before": {"id": place, "n": key}, "after": {"id": place, "n": key + 1}}
+        sent.send("u", {"n": key + 1}, sent.lsn + 10, **images)
+    sent.end()
+    place_of = FilesInput(str(tmp_path))
+    ticks = Ticks(settings_with(input=place_of, has_transaction_topic=True, full_identity=(TABLE,)))
+    append(tmp_path / "events.jsonl", sent.lines)
+    ticks.read()
+    lake = Lake({(TABLE, f'{{"n":{key}}}'): {"id": key - 1} for key in (1, 2, 3)})
+    lake.take([row_change_of(row) for row in ticks.log])
+    assert [(row["n"], row["id"]) for row in rows_of(lake.tables, TABLE)] == [(2, 0), (3, 1), (4, 2)]
