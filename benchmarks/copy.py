@@ -18,6 +18,7 @@ from cdc_platform.pipeline.copy import copy_tables
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.resources import spark_session
+from cdc_platform.sources.spanner.settings import SpannerSettings
 
 OURS = "platform, into the lake"
 ROWS_PER_COMMIT = 2000
@@ -44,7 +45,9 @@ def read_with_stock_client(database: Any) -> int:
 
 def copying(bench: Bench, number: int, piece_rows: int) -> Pipeline:
     """Return a pipeline that begins with a copy, in a part of the lake of its own."""
-    source = replace(bench.pipeline.source, start_timestamp=None)
+    source = bench.pipeline.source
+    assert isinstance(source, SpannerSettings)
+    source = replace(source, start_timestamp=None)
     settings = replace(
         bench.pipeline,
         name=f"copy_{number}",

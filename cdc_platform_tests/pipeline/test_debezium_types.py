@@ -97,7 +97,9 @@ def test_what_is_stored_when_columns_change_their_types(
     pipeline = sync(pipeline, spark)
     widened = {name: case[4] for name, case in WIDENED.items()}
     aside = {case[4]: case[3] for case in SET_ASIDE.values()} | dict.fromkeys(SET_ASIDE)
-    for _ in range(2):
+    for is_rebuilt in (False, True):
+        if is_rebuilt:
+            rebuild_table(pipeline, spark, TABLE)
         first, second = sorted(rows_of(pipeline, TABLE), key=lambda row: int(row["id"]))
         assert widened == {name: second[name] for name in WIDENED}
         assert aside == {name: second[name] for name in aside}
@@ -106,7 +108,6 @@ def test_what_is_stored_when_columns_change_their_types(
         versions = rows_of(pipeline, f"{TABLE}__history")
         former = next(row for row in versions if row["id"] == 1 and not row[IS_CURRENT])
         assert widened | aside == {name: former[name] for name in (widened | aside)}
-        rebuild_table(pipeline, spark, TABLE)
     assert failed_checks(pipeline, spark).keys() == {"values_resolved"}
     write(tmp_path, sent, 1, n=2, **{**dict.fromkeys(CASES), **unsent})
     pipeline = sync(pipeline, spark)
@@ -115,9 +116,7 @@ def test_what_is_stored_when_columns_change_their_types(
     assert f'`{TABLE}` {{"id":1}}: hex; `{TABLE}` {{"id":1}}: parsed' in verdict.summary
 
 
-@pytest.mark.parametrize(
-    ("strategy", "is_one_tick"), [("omit", True), ("veto", False), ("enrich", True), ("enrich", False)]
-)
+@pytest.mark.parametrize(("strategy", "is_one_tick"), [("omit", True), ("veto", False), ("enrich", False)])
 def test_a_value_under_another_name_is_unresolved(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str, *, is_one_tick: bool
 ) -> None:
