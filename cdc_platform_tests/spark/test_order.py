@@ -75,8 +75,12 @@ def test_changes_are_in_commit_order(spark: "SparkSession", expected_records: in
     assert sorted(order_keys) == order_keys
     # Commit timestamp, transaction, record sequence and mod, each padded where it is a number.
     assert f"001800000000000002 a {'0' * 30}10 0000000001" == changes[4]["order_key"]
+    ordinals = [row["ordinal"] for row in changes]
+    if expected_records <= SINGLE_TASK_RECORDS:
+        assert list(range(100, 107)) == ordinals
     # Where a range of the order has no change, its ordinals are left out.
-    assert (changes[0]["ordinal"] == 100) or (expected_records > SINGLE_TASK_RECORDS)
+    assert ordinals[0] >= 100
+    assert len(set(ordinals)) == len(ordinals)
 
 
 COUNTED: list[list[RawRow]] = [

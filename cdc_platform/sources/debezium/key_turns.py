@@ -29,18 +29,20 @@ def in_turn(passed: Passed, befores: Mapping[str, str]) -> Passed:
         passed: what passes, of which transactions may be parts.
         befores: JSON of what is known of rows before a change, by events that do not have it themselves.
     """
-    # What has come twice is one event, which neither takes a key from itself nor leaves it twice.
-    distinct = {
-        released.event.event_id: released.event
+    events = [
+        released.event
         for released, _ in passed.events
         if isinstance(released.event, SourceEvent) and released.event.transaction_id
-    }
-    events = list(distinct.values())
-    left = {_key_of(event) for event in events if event.mod_type is ModType.DELETE}
-    shared = {key for event in events if event.mod_type is ModType.INSERT and (key := _key_of(event)) in left}
-    if not shared:
+    ]
+    left, taken = (
+        {_key_of(event) for event in events if event.mod_type is kind}
+        for kind in (ModType.DELETE, ModType.INSERT)
+    )
+    if left.isdisjoint(taken):
         return passed
-    orders = parted_orders(_uses(events, shared, befores))
+    # What has come twice is one event, which neither takes a key from itself nor leaves it twice.
+    distinct = {event.event_id: event for event in events}
+    orders = parted_orders(_uses(list(distinct.values()), left & taken, befores))
     return replace(
         passed, events=tuple((_moved(released, orders), origin) for released, origin in passed.events)
     )
