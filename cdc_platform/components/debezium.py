@@ -86,6 +86,13 @@ class Engine(dg.Model, dg.Resolvable):
     slot: Annotated[str, says_text("Replication slot, made where it is missing.")] = "cdc_platform"
     publication: Annotated[str, says_text("Publication, made where it is missing.")] = "cdc_platform"
     topic_prefix: Annotated[str, says_text("First part of every topic's name.")] = "cdc"
+    snapshot: Annotated[
+        Literal["initial", "when_needed", "always", "no_data"],
+        says(
+            "What is read before the changes: all rows when the spool is new (`initial`), also when the slot "
+            "no longer has what comes next (`when_needed`), at every start (`always`), or none (`no_data`)."
+        ),
+    ] = "initial"
     properties: Annotated[dict[str, str], says_texts("Further properties of the connector.")] = Field(
         default_factory=dict
     )

@@ -103,7 +103,8 @@ def _check_slot(connection: Any, settings: EngineSettings) -> None:
         if wal_status == "lost":
             raise SlotOutrun(
                 "The slot has lost changes: the server has removed log that it needed "
-                "(`max_slot_wal_keep_size`). Drop the slot, and begin with a new spool and a new lake. "
+                "(`max_slot_wal_keep_size`). Drop the slot, and set `snapshot` to `when_needed`, which reads "
+                "all rows again, or begin with a new spool and a new lake. "
                 f"Source: {place_of(settings)}"
             )
         if is_active != "t":

@@ -163,6 +163,8 @@ _SIGNAL: Final = frozenset({"id", "type", "data"})
 _STATUSES: Final = ("BEGIN", "END")
 _SCANNED: Final = ("SUCCEEDED", "EMPTY")
 _SEQUENCE: Final = re.compile(r'\[(?:null|"(\d+)"),"(\d+)"\]', re.ASCII)
+ADDED_PREFIX: Final = "__"
+"""How the columns are called that a flattening transform puts beside those of the row."""
 OLD_KEY: Final = "__debezium.oldkey"
 NEW_KEY: Final = "__debezium.newkey"
 
@@ -178,6 +180,9 @@ def read_envelope(message: Message) -> Told | None:
         return Tombstone(message.topic, payload_of(message.key), message.position)
     if not isinstance(payload, dict):
         raise Unreadable("The value is no JSON object; use the JSON converter for values.")
+    if any(name.startswith(ADDED_PREFIX) for name in payload):
+        # A table may have columns that are called as the fields of a control message.
+        return None
     if payload.keys() >= _ENVELOPE and isinstance(payload["source"], dict):
         return _logical(message, payload) if payload["op"] == "m" else _data(message, payload)
     if payload.get("status") in _STATUSES and "id" in payload:

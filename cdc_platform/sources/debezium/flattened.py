@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cdc_platform.sources.debezium.envelope import (
+    ADDED_PREFIX,
     NEW_KEY,
     OLD_KEY,
     DataEvent,
@@ -19,7 +20,6 @@ from cdc_platform.sources.debezium.envelope import (
 )
 from cdc_platform.sources.debezium.messages import Message, payload_of, schema_of
 
-PREFIX: Final = "__"
 DELETED: Final = "__deleted"
 ADVICE: Final = (
     "Take the transform away, or set its `delete.tombstone.handling.mode=rewrite` and "
@@ -79,7 +79,7 @@ def read_flattened(message: Message) -> DataEvent:
 
 
 def _check_found(found: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-    if not any(name.startswith(PREFIX) for name in row):
+    if not any(name.startswith(ADDED_PREFIX) for name in row):
         raise Unreadable(
             "The value is neither an event of Debezium nor a row with order fields beside its columns, so "
             f"nothing tells which change came first. {ADVICE}."

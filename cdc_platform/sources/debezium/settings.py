@@ -18,7 +18,7 @@ from cdc_platform.sources.debezium.connector import (
     modes_told,
     properties_told,
 )
-from cdc_platform.sources.debezium.engine_settings import EngineSettings
+from cdc_platform.sources.debezium.engine_settings import EngineSettings, Snapshot
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 
 DEDUP_WINDOW_MAX_S: Final = 31 * 86_400.0
@@ -79,6 +79,7 @@ class EngineInput:
         slot: replication slot, made where it is missing.
         publication: made where it is missing.
         topic_prefix: first part of every topic's name.
+        snapshot: what is read before the changes.
         properties: further properties of the connector.
         keep_spool_s: files of the spool that the lake has whole are deleted after so many seconds.
     """
@@ -93,10 +94,12 @@ class EngineInput:
     slot: str = "cdc_platform"
     publication: str = "cdc_platform"
     topic_prefix: str = "cdc"
+    snapshot: Snapshot = Snapshot.INITIAL
     properties: Mapping[str, str] = field(default_factory=dict)
     keep_spool_s: float = 86_400.0
 
     def __post_init__(self) -> None:
+        check_member("input.engine.snapshot", self.snapshot, Snapshot)
         if not 0 <= self.keep_spool_s < math.inf:
             problem = f"must be 0 or more and finite, but is: {self.keep_spool_s}"
             raise SettingError("input.engine.keep_spool_s", problem)
@@ -278,6 +281,9 @@ def _read_input(value: Any) -> Input:
     missing = [key for key in _REQUIRED[name] if not str(read.get(key) or "").strip()]
     if missing:
         raise SettingError(f"input.{name}.{missing[0]}", "is missing or empty")
+    if "snapshot" in read:
+        check_member(f"input.{name}.snapshot", read["snapshot"], Snapshot)
+        read["snapshot"] = Snapshot(read["snapshot"])
     return kind(**read)
 
 

@@ -8,15 +8,17 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cdc_platform.errors import CaptureStopped, LibraryMissing, SlotInUse
+from cdc_platform.errors import CaptureStopped, LibraryMissing, SlotInUse, SlotOutrun
 from cdc_platform.sources.debezium.engine import Order, Run, capture
 from cdc_platform.sources.debezium.engine_process import EngineProcess, capture_until_caught_up
+from cdc_platform.sources.debezium.engine_settings import Snapshot
 from cdc_platform.sources.debezium.spool import Spool
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database, play, settings_for
@@ -117,6 +119,21 @@ def test_a_workload_is_captured_as_it_was_at_each_checkpoint(capturing: Cluster,
     assert {str(point.number): rows_of(point) for point in told} == replayed(events)
     assert {"r", "c", "u", "d", "t", "m"} <= {(event["value"] or {}).get("op") for event in events}
     assert any("__debezium.oldkey" in event["headers"] and MARKER in str(event["value"]) for event in events)
+
+
+def test_rows_are_read_anew_where_the_slot_is_gone(capturing: Cluster, tmp_path: Path) -> None:
+    """With `when_needed`; else the engine refuses to go on behind the gap."""
+    settings = settings_for(capturing, "gap", tmp_path)
+    with database(capturing, "gap") as name:
+        play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)"])
+        capture_until_caught_up(settings, WITHIN_S)
+        play(capturing, name, [f"SELECT pg_drop_replication_slot('{settings.slot}')"])
+        play(capturing, name, ["DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (3)"])
+        with pytest.raises(SlotOutrun, match="when_needed"):
+            capture_until_caught_up(settings, WITHIN_S)
+        before = len(rows_in(Spool(tmp_path)))
+        capture_until_caught_up(replace(settings, snapshot=Snapshot.WHEN_NEEDED), WITHIN_S)
+    assert rows_in(Spool(tmp_path))[before:] == [("r", 2, None), ("r", 3, None)]
 
 
 def test_an_engine_without_its_library_says_what_to_install(

@@ -1,6 +1,7 @@
 """Streams as people keep them: without keys or headers, cut off, named alike, older than their metadata."""
 
 import json
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -89,6 +90,21 @@ def test_flattened_updates_without_an_lsn_are_told_apart() -> None:
     """Two updates of a row in one transaction are two, by what `source.sequence` says."""
     first, second = (only_event(flattened(place, id=1, n=place)) for place in (500, 510))
     assert first.event_id != second.event_id
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param({"status": "BEGIN"}, id="transaction"),
+        pytest.param({"aggregate_type": "Order", "type": "OrderCreated"}, id="notification"),
+    ],
+)
+def test_columns_may_be_called_as_fields_of_messages(columns: Mapping[str, Any]) -> None:
+    """A flattened row is one, whatever its table's columns are called."""
+    types = {"id": "bigint", **dict.fromkeys(columns, "text")}
+    event = only_event(flattened(500, id=1, **columns), columns={TABLE: types})
+    assert event.new_values is not None
+    assert columns.keys() <= json.loads(event.new_values).keys()
 
 
 def test_two_tables_of_one_name_are_not_mixed() -> None:
