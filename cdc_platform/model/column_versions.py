@@ -52,6 +52,10 @@ class ColumnVersion:
         return self.until is not None and (self.until.micros or 0) <= micros
 
 
+Conversion = tuple[ColumnVersion, ColumnVersion]
+"""An older version of a column and the newer one that takes its stored values over."""
+
+
 @dataclass(frozen=True)
 class ColumnHistory:
     """All versions of all columns of a source table, in the order in which they came up.
@@ -119,9 +123,7 @@ class ColumnHistory:
         """
         return _in_order(self.name, (self._column(version, tick) for version in self.versions))
 
-    def conversions_after(
-        self, tick: int, copied_micros: int | None = None
-    ) -> tuple[tuple[ColumnVersion, ColumnVersion], ...]:
+    def conversions_after(self, tick: int, copied_micros: int | None = None) -> tuple[Conversion, ...]:
         """Return older and newer versions whose stored values are to be converted after a tick, in order.
 
         With the moment of a copy, the values are those of that moment, and not older than it.

@@ -1,6 +1,6 @@
 """Adapting a table of the lake to the history of its source table's columns."""
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import BRANCH, head
 from cdc_platform.lake.copies import load_plans
-from cdc_platform.model.column_versions import Bound, ColumnHistory, ColumnVersion
+from cdc_platform.model.column_versions import Bound, ColumnHistory, ColumnVersion, Conversion
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import DELETED, history_schema, source_schema, stored_schema
 from cdc_platform.model.table_schema import TableSchema, spark_type
@@ -135,16 +135,25 @@ def _held_versions(
 
 
 def convert_stored(
-    pipeline: Pipeline, spark: SparkSession, table: str, old: ColumnVersion, new: ColumnVersion
+    pipeline: Pipeline, spark: SparkSession, table: str, conversions: Sequence[Conversion]
 ) -> int:
-    """Fill a column on the branch, where it has no value, with the converted one of the version before it.
+    """Fill columns on the branch, where they have no value, with the converted one of the version before.
+
+    All of them at once, since each time all rows are written anew.
 
     Returns:
-        the number of commits: none where the table has no row.
+        the number of commits: none where the table has no row, or nothing is to be converted.
     """
-    column = quote_spark(new.lake_name)
-    value = convert_expression(quote_spark(old.lake_name), old.type, new.type)
-    return _update_all(pipeline, spark, table, f"{column} = coalesce({column}, {value})")
+    if not conversions:
+        return 0
+    found: dict[str, str] = {}
+    for old, new in conversions:
+        # A column may change its type twice, of which an update sees neither.
+        before, column = found.get(old.lake_name, quote_spark(old.lake_name)), quote_spark(new.lake_name)
+        found[new.lake_name] = f"coalesce({column}, {convert_expression(before, old.type, new.type)})"
+    return _update_all(
+        pipeline, spark, table, ", ".join(f"{quote_spark(name)} = {value}" for name, value in found.items())
+    )
 
 
 def mark_living(pipeline: Pipeline, spark: SparkSession, table: str) -> int:
@@ -156,9 +165,9 @@ def mark_living(pipeline: Pipeline, spark: SparkSession, table: str) -> int:
     return _update_all(pipeline, spark, table, f"{quote_spark(DELETED)} = false")
 
 
-def _update_all(pipeline: Pipeline, spark: SparkSession, table: str, assignment: str) -> int:
+def _update_all(pipeline: Pipeline, spark: SparkSession, table: str, assignments: str) -> int:
     before = head(load_table(pipeline, table), BRANCH)
     # All rows: Iceberg cannot filter a branch by a column that is younger than its newest snapshot.
-    spark.sql(f"UPDATE {pipeline.lake.spark_table(table, BRANCH)} SET {assignment}")
+    spark.sql(f"UPDATE {pipeline.lake.spark_table(table, BRANCH)} SET {assignments}")
     after = head(load_table(pipeline, table), BRANCH)
     return int(before is None or after is None or before.snapshot_id != after.snapshot_id)

@@ -187,10 +187,7 @@ def _build(
     schema, believes = build.source.schema, not attempt.fell_back
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     reset_branch(pipeline, spark, attempt)
-    converted = sum(
-        convert_stored(pipeline, spark, attempt.table, old, new) for old, new in build.conversions
-    )
-    commits = converted + 1 + int(closes)
+    commits = convert_stored(pipeline, spark, attempt.table, build.conversions) + 1 + int(closes)
     matched = extension.stats.existing if closes and believes else None
     completion = attempt.completion(commits, matched=matched)
     changes = extension.changes

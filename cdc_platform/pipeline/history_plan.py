@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.column_versions import ColumnVersion
+from cdc_platform.model.column_versions import Conversion
 from cdc_platform.model.table_options import history_name
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import ensure_history, ensure_table
@@ -38,7 +38,7 @@ class HistoryBuild:
 
     source: ChangeSource
     base: Snapshot
-    conversions: tuple[tuple[ColumnVersion, ColumnVersion], ...] = ()
+    conversions: tuple[Conversion, ...] = ()
     trusts_inserts: bool = True
 
     @property

@@ -27,7 +27,7 @@ def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, bu
     """Take the versions of all keys that a span touches out of the branch; return the number of commits."""
     reset_branch(pipeline, spark, attempt)
     schema = build.source.schema
-    commits = sum(convert_stored(pipeline, spark, attempt.table, old, new) for old, new in build.conversions)
+    commits = convert_stored(pipeline, spark, attempt.table, build.conversions)
     log = read_span(pipeline, spark, schema.name, build.source.span)
     keys = [quote_spark(column.name) for column in schema.key_columns]
     touched = read_changes(pipeline, spark, build.source, log).select(*keys).distinct()

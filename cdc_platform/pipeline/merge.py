@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc_platform.lake.commits import BRANCH, fact, has_at_most, head, read_mark
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.column_versions import ColumnVersion
+from cdc_platform.model.column_versions import Conversion
 from cdc_platform.model.table_options import keeps_deleted, source_schema, stored_schema
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import convert_stored, ensure_table, mark_living
@@ -103,7 +103,7 @@ class Build:
     schema: TableSchema
     base: Snapshot
     span: LogSpan
-    conversions: tuple[tuple[ColumnVersion, ColumnVersion], ...] = ()
+    conversions: tuple[Conversion, ...] = ()
     begun_micros: int | None = None
     trusts_inserts: bool = True
     marks_living: bool = False
@@ -307,9 +307,7 @@ def _begin(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Bui
     """Bring the branch to the base, convert what is to be converted, and return the number of commits."""
     reset_branch(pipeline, spark, attempt)
     marked = mark_living(pipeline, spark, attempt.table) if build.marks_living else 0
-    return marked + sum(
-        convert_stored(pipeline, spark, attempt.table, old, new) for old, new in build.conversions
-    )
+    return marked + convert_stored(pipeline, spark, attempt.table, build.conversions)
 
 
 def _full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> MergeOutcome:

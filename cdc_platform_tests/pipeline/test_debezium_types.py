@@ -12,6 +12,7 @@ import pytest
 
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import IS_CURRENT, TableOptions
+from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.event_checks import check_values
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.rebuild import rebuild_table
@@ -94,7 +95,10 @@ def test_what_is_stored_when_columns_change_their_types(
     pipeline = with_columns(sync(pipeline, spark), AFTER)
     unsent = dict.fromkeys(("digits", "shown", "hex", "parsed"), DEFAULT_PLACEHOLDER)
     write(tmp_path, sent, 1, n=1, **{**dict.fromkeys(CASES), **unsent})
+    before = len(load_table(pipeline, TABLE).snapshots())
     pipeline = sync(pipeline, spark)
+    # All columns are converted at once, and the change is merged.
+    assert len(load_table(pipeline, TABLE).snapshots()) == before + 2
     widened = {name: case[4] for name, case in WIDENED.items()}
     aside = {case[4]: case[3] for case in SET_ASIDE.values()} | dict.fromkeys(SET_ASIDE)
     for is_rebuilt in (False, True):
