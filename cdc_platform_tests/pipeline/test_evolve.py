@@ -136,6 +136,27 @@ def test_a_kill_in_a_schema_change_loses_nothing(
     assert check_fold(pipeline, spark, EVERYTHING).passed
 
 
+def test_a_column_that_changes_its_type_twice_between_ticks_keeps_its_values(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Values of rows that nobody writes go the same way as at the source, through both types at once."""
+    source = Source()
+    for key in ("1", "2"):
+        source.write(key, int(key), ValueCaptureType.NEW_ROW, ("a",))
+    source.end_step()
+    for _ in range(2):
+        source.alter("retype", "a", "")
+        source.end_step()
+        source.write("2", 9, ValueCaptureType.NEW_ROW, ("a",))
+        source.end_step()
+    pipeline = follow(session_lake, source)
+    for step in (0, 4):
+        read_until(pipeline, START + step * STEP, source)
+        run_steps(pipeline, spark)
+    assert len(pipeline.schema_history.tables["notes"].versions) == 4
+    assert source.typed_rows_at(START + 4 * STEP) == live_rows(pipeline, source, START + 4 * STEP)
+
+
 def _die(*_args: object, **_kwargs: object) -> None:
     raise Killed
 
