@@ -294,8 +294,8 @@ def _clock_digits(declared: PostgresType, mode: TimeMode) -> int:
 def _declared_interval(_declared: PostgresType, modes: ConnectorModes) -> Encoding:
     if modes.intervals is IntervalMode.STRING:
         return Encoding(Kind.TEXT, ColumnType("INTERVAL"), "interval")
-    digits = NANOS if modes.times is TimeMode.NANOSECONDS else MICROS
-    return Encoding(Kind.DURATION, ColumnType("INTERVAL"), "interval", digits)
+    # Microseconds in every mode of times, also in that of nanoseconds.
+    return Encoding(Kind.DURATION, ColumnType("INTERVAL"), "interval", MICROS)
 
 
 def _declared_bits(declared: PostgresType, _modes: ConnectorModes) -> Encoding:

@@ -157,11 +157,14 @@ class Planner:
         return masked_markers("column_placeholders", f"truncate:{length}", placeholder)
 
     def _null_policy(self, table: str, name: str, *sources: str) -> NullPolicy:
-        policies = self.settings.null_policies
-        for word in (f"{table}.{name}", *sources, _ANY):
-            if word in policies:
-                return policies[word]
-        return NullPolicy.ERROR
+        policies = {_short_name(word): policy for word, policy in self.settings.null_policies.items()}
+        found = (policies[word] for word in (f"{table}.{name}", *sources, _ANY) if word in policies)
+        return next(found, NullPolicy.ERROR)
+
+
+def _short_name(word: str) -> str:
+    """Return a type as encodings name it; the name of a column stays."""
+    return word if "." in word else PostgresType.parse(word).name
 
 
 def _encoding(

@@ -171,6 +171,7 @@ class DebeziumSettings:
         check_member("snapshots", self.snapshots, SnapshotPolicy)
         for name, policy in self.null_policies.items():
             check_member(f"null_policies.{name}", policy, NullPolicy)
+            _check_policy_name(name)
         _check_template(self.table_name)
         for pattern, target in self.partitions.items():
             _check_partition(pattern, target)
@@ -359,6 +360,11 @@ def _check_names(prefix: str, fields: Mapping[str, Any], kind: type) -> None:
     for name in fields:
         if name not in known:
             raise SettingError(f"{prefix}{name}", f"is not known; there are: {', '.join(known)}")
+
+
+def _check_policy_name(name: str) -> None:
+    if "." not in name and "(" in name:
+        raise SettingError(f"null_policies.{name}", "has sizes: name the type without them, or TABLE.COLUMN")
 
 
 def _check_template(template: str) -> None:

@@ -75,6 +75,7 @@ SETTINGS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "time_isostring": ("times as ISO texts", {"time.precision.mode": "isostring"}),
     "time_connect": ("times in milliseconds", {"time.precision.mode": "connect"}),
     "time_microseconds": ("times in microseconds", {"time.precision.mode": "microseconds"}),
+    "time_nanoseconds": ("times in nanoseconds", {"time.precision.mode": "nanoseconds"}),
     "time_adaptive_microseconds": (
         "times of a day in microseconds, the others by precision",
         {"time.precision.mode": "adaptive_time_microseconds"},

@@ -48,6 +48,7 @@ MODES: Final[Mapping[str, ConnectorModes]] = {
     "types_time_connect": ConnectorModes(times=TimeMode.CONNECT),
     "types_time_isostring": ConnectorModes(times=TimeMode.ISOSTRING),
     "types_time_microseconds": ConnectorModes(times=TimeMode.MICROSECONDS),
+    "types_time_nanoseconds": ConnectorModes(times=TimeMode.NANOSECONDS),
     "types_unknown_types": ConnectorModes(),
 }
 NUMBERED: Final = frozenset({3, 13})
@@ -68,6 +69,7 @@ LOST_BY: Final[Mapping[str, Mapping[str, frozenset[int]]]] = {
     },
     "types_decimal_string": {"c_numeric": frozenset()},
     "types_time_connect": dict.fromkeys(("c_time", "c_timestamp", "c_timestamp_array"), frozenset({1, 11})),
+    "types_time_nanoseconds": {"c_timestamp": frozenset({2, 12}), "c_timestamp_3": NUMBERED},  # far years
     "types_time_isostring": {"c_time": NUMBERED, "c_timestamp": NUMBERED},  # 24:00, infinity
 }
 ENDLESS: Final = ("c_date", "c_timestamp", "c_timestamptz")
@@ -196,6 +198,17 @@ def test_values_that_the_database_says_otherwise() -> None:
     assert [rough[row]["c_timetz"] for row in (1, 3)] == ["07:04:56.789Z", "07:59:59.999999Z"]
     assert [json.loads(rough[2]["c_point"])[axis] for axis in "xy"] == [-0.5, 1e300]
     assert ["doubled" in rough[row] for row in (1, 11)] == [True, False]
+
+
+@pytest.mark.parametrize("name", [name for name in MODES if "time" in name])
+def test_intervals_are_the_same_in_every_mode_of_times(name: str) -> None:
+    """They are microseconds in all of them."""
+    rows = {
+        json.loads(event.keys)["id"]: values_of(event)["c_interval"]
+        for event in events_in(decode(name, settings_of(name)))
+        if event.table == TYPES
+    }
+    assert [rows[row] for row in (1, 2, 3)] == ["PT37091106.789S", "PT-2629800S", "PT0S"]
 
 
 def test_null_where_a_type_has_no_marker_waits_for_a_choice() -> None:

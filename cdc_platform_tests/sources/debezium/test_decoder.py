@@ -122,6 +122,8 @@ def test_the_half_that_gives_its_key_up_says_where_it_went() -> None:
         ({"*": NullPolicy.NULL}, ()),
         ({"*": NullPolicy.NULL, "smallint[]": NullPolicy.UNAVAILABLE}, ("xs",)),
         ({"smallint[]": NullPolicy.UNAVAILABLE, f"{TABLE}.xs": NullPolicy.NULL}, ()),
+        ({"int2[]": NullPolicy.UNAVAILABLE}, ("xs",)),
+        ({"_int2": NullPolicy.UNAVAILABLE}, ("xs",)),
     ],
 )
 def test_null_is_what_the_nearest_policy_says(policies: Any, unavailable: tuple[str, ...]) -> None:

@@ -101,6 +101,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"connector": {"placeholder": "hex:F"}}, "connector.placeholder"),
     ({"connector": {"placeholder": ""}}, "connector.placeholder"),
     ({"null_policies": {"*": "nil"}}, "null_policies.*"),
+    ({"null_policies": {"numeric(50,10)": "null"}}, "null_policies.numeric(50,10)"),
     ({"table_name": "{schema}"}, "table_name"),
     ({"table_name": "{table}{what}"}, "table_name"),
     ({"partitions": {"(": "public.a"}}, "partitions"),
