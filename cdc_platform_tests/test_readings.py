@@ -150,7 +150,7 @@ def test_a_partition_that_stays_silent_holds_the_watermark() -> None:
     found.database.now_micros = ORIGIN + 3 * SECOND
     reports = {report.token: report for report in found.tick()}
     assert asked + 2 == found.client.asked[token]
-    assert [token] == [report.token for report in reports.values() if report.is_stuck]
+    assert [token] == [report.token for report in reports.values() if report.is_silent]
     assert f"has sent neither records nor heartbeats for {SILENCE_S} s" in str(reports[token].error)
     assert position <= found.watermark_micros < ORIGIN + SECOND
     assert found.truth() == found.log

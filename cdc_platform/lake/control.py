@@ -98,7 +98,7 @@ def _read_lineage(version: Version) -> Lineage:
 
 
 def load_stuck(lake: Lake) -> tuple[StuckPartition, ...]:
-    """Return the partitions of which the newest tick that was read got nothing, though it asked twice."""
+    """Return the partitions that the newest tick could not read to its end."""
     lineage, mark = load_lineage(lake), read_mark(lake.system_table(RAW))
     if lineage is None or mark.position_micros is None:
         return ()

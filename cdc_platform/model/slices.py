@@ -77,7 +77,7 @@ class SliceReport:
     error: str | None = None
 
     @property
-    def is_stuck(self) -> bool:
+    def is_silent(self) -> bool:
         """Whether the partition was silent, also when it was asked anew."""
         return self.outcome is SliceOutcome.INTERRUPTED and self.error_name == PartitionStuck.__name__
 

@@ -1,4 +1,4 @@
-"""Partitions that are stuck: the source sends nothing of them, although it was asked anew."""
+"""Partitions that are stuck: nothing comes of them, or their reads fail, although the source is asked anew."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Final
 
 from cdc_platform.model.lineage import Lineage
 from cdc_platform.model.names import partition_key
-from cdc_platform.model.slices import SliceReport
+from cdc_platform.model.slices import SliceOutcome, SliceReport
 from cdc_platform.model.timestamps import to_rfc3339
 
 _MICROS_PER_S: Final = 1_000_000
@@ -14,24 +14,34 @@ _MICROS_PER_S: Final = 1_000_000
 
 @dataclass(frozen=True)
 class StuckPartition:
-    """A partition that holds the watermark at its position; ``age_s`` is how far it is behind its tick."""
+    """A partition that holds the watermark at its position.
+
+    ``age_s`` is how far it is behind its tick; ``error`` is why its read ended, None where nothing came.
+    """
 
     key: str
     position_micros: int
     age_s: float
+    error: str | None = None
 
     def describe(self) -> str:
         """Return a sentence that names it, with its age."""
+        position = to_rfc3339(self.position_micros)
+        if self.error is not None:
+            return (
+                f"Partition `{self.key}` could not be read on, {self.age_s:.1f} s behind the others; it "
+                f"holds the watermark at {position}, and is asked again with every tick. {self.error}"
+            )
         return (
             f"Partition `{self.key}` is stuck: nothing has come of it for {self.age_s:.1f} s of the source's "
-            f"time, and it holds the watermark at {to_rfc3339(self.position_micros)}"
+            f"time, and it holds the watermark at {position}"
         )
 
 
 def find_stuck(
     lineage: Lineage, reports: Iterable[SliceReport], end_micros: int
 ) -> tuple[StuckPartition, ...]:
-    """Return the partitions that were silent in a tick, the one that is furthest behind first.
+    """Return the partitions that a tick did not read to its end, the one that is furthest behind first.
 
     Args:
         lineage: the partitions, before the tick or after it.
@@ -43,8 +53,9 @@ def find_stuck(
             key=partition_key(report.token, lineage.partitions[report.token].start_micros),
             position_micros=report.end_inclusive_micros,
             age_s=(end_micros - report.end_inclusive_micros) / _MICROS_PER_S,
+            error=None if report.is_silent else report.error,
         )
         for report in reports
-        if report.is_stuck and report.token in lineage.partitions
+        if report.outcome is SliceOutcome.INTERRUPTED and report.token in lineage.partitions
     ]
     return tuple(sorted(found, key=lambda stuck: (stuck.position_micros, stuck.key)))

@@ -89,7 +89,8 @@ CHECKS: tuple[Check, ...] = (
         "partitions_alive",
         "partition_lineage",
         "No partition is stuck: each sends records or heartbeats when it is asked. A warning names the one "
-        "that does not, with its age; it holds the watermark and is asked again with every tick.",
+        "that does not, or whose read fails, with its age; it holds the watermark and is asked again with "
+        "every tick.",
         every_tick=True,
         run=check_alive,
         applies=lambda traits: not traits.hands_out_events,

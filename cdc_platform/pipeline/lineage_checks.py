@@ -26,11 +26,12 @@ def check_lineage(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ve
 
 
 def check_alive(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
-    """Look for partitions of which the source sent nothing in the newest tick, though it was asked twice."""
+    """Look for partitions that the newest tick could not read to its end: silent ones, and failing ones."""
     stuck = load_stuck(pipeline.lake)
     return Verdict(
         not stuck,
-        "; ".join(found.describe() for found in stuck) or "every partition that was read has answered",
+        "; ".join(found.describe() for found in stuck)
+        or "every partition that was read has answered to the end of the tick",
         {"stuck": len(stuck), "longest_s": max((found.age_s for found in stuck), default=0.0)},
     )
 

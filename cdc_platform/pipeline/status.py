@@ -86,6 +86,7 @@ class Status:
                     "partition": stuck.key,
                     "position": _moment(stuck.position_micros),
                     "age_s": stuck.age_s,
+                    "error": stuck.error,
                 }
                 for stuck in self.stuck_partitions
             ],

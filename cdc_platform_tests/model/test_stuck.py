@@ -40,9 +40,12 @@ def test_a_silent_partition_is_named_with_its_age() -> None:
     assert f"`{lineage.partitions['a'].key}` is stuck: nothing has come of it for 30.0 s" in found.describe()
 
 
-def test_another_failure_is_no_silence() -> None:
-    """A partition whose read broke off is not stuck; it is read on all the same."""
-    assert find_stuck(two_partitions(), tick_of(31, "SourceUnreachable: down"), START + 31 * SECOND) == ()
+def test_a_partition_that_fails_is_named_with_its_error() -> None:
+    """It holds the watermark as a silent one does, but the source has said why."""
+    (found,) = find_stuck(two_partitions(), tick_of(31, "QuotaExceeded: too many"), START + 31 * SECOND)
+    assert found.error == "QuotaExceeded: too many"
+    assert "could not be read on, 30.0 s behind the others" in found.describe()
+    assert found.describe().endswith("QuotaExceeded: too many")
 
 
 def test_a_stuck_partition_holds_the_watermark_and_is_asked_again() -> None:
