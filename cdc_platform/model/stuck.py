@@ -1,4 +1,4 @@
-"""Partitions that are stuck: nothing comes of them, or their reads fail, although the source is asked anew."""
+"""Partitions that are stuck: nothing comes of them, or their reads fail, although they are asked anew."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
