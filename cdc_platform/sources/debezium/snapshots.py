@@ -15,11 +15,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.keyless import is_keyless
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.envelope import Notification, Source, TransactionEnd
 from cdc_platform.sources.debezium.positions import INCREMENTAL, commit_of, is_snapshot, snapshot_key
 
 LAST: Final = "last"
+IN_SNAPSHOT: Final = "in_snapshot"
+"""In the metadata of changes that a snapshot may have had already."""
 _HELD: Final = "snapshot "
 _NEVER: Final = 2**63
 """A moment later than all others, for changes that do not tell theirs."""
@@ -37,6 +40,7 @@ class SeenSnapshots:
         open: one that replaces tables and has not ended.
         tables: newest snapshot of each table that a snapshot replaces.
         changed: when each table was changed last, in microseconds.
+        taken: when the newest repeated snapshot of each table that one replaces was taken, in microseconds.
         empty: tables that a snapshot has found empty, each with the identity of the notification that said
             so, and the position at which they are emptied, 0 while none has come.
     """
@@ -46,6 +50,7 @@ class SeenSnapshots:
     open: int | None = None
     tables: dict[str, int] = field(default_factory=dict)
     changed: dict[str, int] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
     empty: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @classmethod
@@ -79,6 +84,17 @@ class SeenSnapshots:
         is_first = self.tables.get(table, 0) < lsn
         self.tables[table] = max(self.tables.get(table, 0), lsn)
         return is_first
+
+    def doubted(self, change: SourceEvent, source: Source) -> SourceEvent:
+        """Return a change, with a note where a snapshot may have had it already, and its row has no key.
+
+        A blocking snapshot counts at the position of its signal, and reads what is there later; the changes
+        between come after it all the same. Of a row with a key the last one counts, without one they add up.
+        """
+        if not is_keyless(change.keys) or (source.micros or _NEVER) > self.taken.get(change.table, 0):
+            return change
+        metadata = json.loads(change.metadata or "{}") | {IN_SNAPSHOT: [change.mod_type.value]}
+        return replace(change, metadata=json.dumps(metadata, ensure_ascii=False))
 
     def emptied_at(self, source: Source) -> list[str]:
         """Return the tables that are emptied before an event; it gives those a position that had none."""
@@ -138,12 +154,15 @@ class SnapshotWatch:
             known = self.seen[source.server] = SeenSnapshots(lsn or 0)
         for change in changes if lsn is None else ():
             known.changed[change.table] = max(known.changed.get(change.table, 0), source.micros or _NEVER)
+        if lsn is None:
+            changes = [known.doubted(change, source) for change in changes]
         is_replaced = replaces and lsn not in (None, known.first)
         ended = known.see(source, is_held=is_replaced)
         empty = [_emptied(source, changes[0], table) for table in known.emptied_at(source) if changes]
         told: list[SourceEvent | TransactionEnd] = [*empty, *changes]
         if is_replaced and lsn is not None:
             is_first = [known.begins(change.table, lsn) for change in changes]
+            known.taken |= {change.table: source.micros or 0 for change in changes}
             truncates = source.snapshot in _BOUNDARIES if is_held else any(is_first)
             emptied = [_truncate(source, change, lsn) for change in changes[:1] if truncates]
             told = [replace(change, transaction_id=_name(lsn)) for change in [*empty, *emptied, *changes]]

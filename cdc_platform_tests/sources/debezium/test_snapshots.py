@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.sources.debezium.settings import FilesInput, SnapshotPolicy
+from cdc_platform.sources.debezium.snapshots import IN_SNAPSHOT
 from cdc_platform_tests.sources.debezium.test_redelivery import Connector, feed, keys_of
 from cdc_platform_tests.sources.debezium.ticks import Record, Ticks
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
@@ -19,12 +20,13 @@ def ticks_over(folder: Path, policy: SnapshotPolicy = SnapshotPolicy.REPLACE) ->
     return Ticks(settings_with(input=place, has_transaction_topic=True, snapshots=policy))
 
 
-def snapshot(lsn: int, keys: Sequence[int | None]) -> list[str]:
+def snapshot(lsn: int, keys: Sequence[int | None], **told: Any) -> list[str]:
     """Return what a connector sends of a snapshot of the table; a row with the key None has none."""
     marks = ["first", *["true"] * (len(keys) - 2), "last"] if len(keys) > 1 else ["last"]
     lines = []
     for mark, key in zip(marks, keys, strict=True):
         source = {"lsn": lsn, "txId": lsn, "sequence": json.dumps([None, str(lsn)]), "snapshot": mark}
+        source |= told
         row: dict[str, Any] = {"n": 1} if key is None else {"id": key, "n": 1}
         lines.append(line(envelope("r", after=row, source=source), None if key is None else {"id": key}))
     return lines
@@ -105,6 +107,21 @@ def test_rows_without_a_key_are_always_replaced(tmp_path: Path) -> None:
     assert rows_after(ticks.log) == [None] * 2
     feed(ticks, snapshot(900, [None]))
     assert rows_after(ticks.log) == [None]
+
+
+def test_a_change_without_a_key_that_a_snapshot_may_have_had_is_noted(tmp_path: Path) -> None:
+    """A blocking snapshot reads what is there later than its position, and the changes between follow it."""
+    ticks = feed(ticks_over(tmp_path), snapshot(100, [None, None]))
+    taken_ms = 1_700_000_001_000
+    lines = snapshot(800, [None, None], ts_ms=taken_ms)
+    sent = Connector(commit=900, lsn=900, transaction=taken_ms % 1_700_000_000_000 - 1)
+    for _ in range(3):
+        sent.begin()
+        sent.insert(None, 1)
+        sent.end()
+    feed(ticks, [*lines, *sent.lines])
+    noted = [json.loads(row["event"]["metadata"]).get(IN_SNAPSHOT) for row in ticks.log[-3:]]
+    assert noted == [["INSERT"], None, None]
 
 
 def test_a_stream_that_began_without_a_snapshot(tmp_path: Path) -> None:
