@@ -9,7 +9,7 @@ from pydantic import Field
 from cdc_platform import metadata
 from cdc_platform.assets.events import merge_event, tick_events
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.assets.verdicts import describe_verdict
+from cdc_platform.assets.verdicts import describe_verdict, look_at_log
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.lake import CUT
@@ -50,14 +50,16 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         deps=[assets.log, *assets.all_tables],
         description="The newest consistent point: a source position, and the snapshot of every table.\n\n"
         "Materialising it lets all readers of the tables see them at that position, and not before: a failed "
-        "check of a layer above keeps it from happening. With `follow_s` the run goes on with whole ticks, "
-        "each of which is logged as a materialisation of every asset that it changed; every `check_every_s` "
-        "the checks look at what is new in the log, and one that fails ends the run.",
+        "check of a layer above keeps it from happening; a run without these layers makes the checks first. "
+        "With `follow_s` the run goes on with whole ticks, each of which is logged as a materialisation of "
+        "every asset that it changed; every `check_every_s` the checks look at what is new in the log, and "
+        "one that fails ends the run.",
     )
     def cut(
         context: dg.AssetExecutionContext, config: CutConfig
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
         run = find_run(context, assets.run_key)
+        yield from look_at_log(context, assets, run)
         yield from _merge_newcomers(context, assets, run)
         published = publish_cut(run.pipeline, run.spark)
         if config.follow_s > 0:

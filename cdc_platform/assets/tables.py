@@ -1,10 +1,13 @@
 """The tables layer: one asset for each source table."""
 
+from collections.abc import Iterator
+
 import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.assets.verdicts import look_at_log
 from cdc_platform.lake.commits import BRANCH, count_rows, head
 from cdc_platform.pipeline.merge import merge_table
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -36,14 +39,17 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
         "catches up with the change log, unseen by readers until the next cut is published. "
         "The run setting `rebuild` builds it anew from the log, `at_cut` from an older cut on.",
     )
-    def table(context: dg.AssetExecutionContext, config: TableConfig) -> dg.MaterializeResult[None]:
+    def table(
+        context: dg.AssetExecutionContext, config: TableConfig
+    ) -> Iterator[dg.AssetCheckEvaluation | dg.MaterializeResult[None]]:
         run = find_run(context, assets.run_key)
         if config.rebuild or config.at_cut is not None:
+            yield from look_at_log(context, assets, run)
             merge = rebuild_table(run.pipeline, run.spark, source_table, config.at_cut)
         else:
             merge = merge_table(run.pipeline, run.spark, source_table)
         schema, rows = run.pipeline.stored(source_table), count_merged_rows(run.pipeline, source_table)
-        return dg.MaterializeResult(metadata=metadata.describe_merge(merge, schema, rows))
+        yield dg.MaterializeResult(metadata=metadata.describe_merge(merge, schema, rows))
 
     return table
 

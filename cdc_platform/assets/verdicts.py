@@ -1,11 +1,16 @@
 """What the checks of a pipeline are called in Dagster, and how their verdicts are kept there."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import dagster as dg
 
 from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.errors import CheckFailed
+from cdc_platform.pipeline.guard import Guard
+from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.verdict import Check, Verdict
+from cdc_platform.resources import PipelineRun
 
 THROUGH_TICK: Final = "checked_through_tick"
 
@@ -30,3 +35,29 @@ def describe_verdict(
         metadata={**verdict.facts, THROUGH_TICK: tick},
         blocking=not check.is_warning,
     )
+
+
+def look_at_log(
+    context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Make the checks of every tick before something is published, unless the run makes them as its own.
+
+    What an earlier run refused to publish is not published by one that leaves the log and its checks out.
+
+    Raises:
+        CheckFailed: one that does not only warn has failed.
+    """
+    layer = context.job_def.asset_layer
+    due = [check for check in checks_of(run.pipeline.traits) if check.every_tick and not check.is_warning]
+    # It has checks as well as assets, though it says assets only.
+    if all(layer.has(check_key(assets, check)) for check in due):  # type: ignore[arg-type]
+        return
+    evaluations: list[dg.AssetCheckEvaluation] = []
+    try:
+        Guard(
+            run.pipeline, run.spark, lambda *found: evaluations.append(describe_verdict(assets, *found))
+        ).look()
+    except CheckFailed:
+        yield from evaluations
+        raise
+    yield from evaluations

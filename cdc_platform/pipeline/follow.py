@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import CdcError
+from cdc_platform.errors import CdcError, SourceError, told_source_error
 from cdc_platform.model.records import RecordKind
 from cdc_platform.pipeline.guard import Guard, Heard
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -36,7 +36,8 @@ def follow_source(
         tell: told of errors that may pass by themselves, after which the tick is tried again, and of what
             an initial copy has met, which does not stop the other tables; without it every error ends
             the ticks.
-        most_failures: so many tries of one tick may fail; None means any number.
+        most_failures: so many tries of one tick may fail, and so many ticks in a row may leave the watermark
+            where it is since a partition cannot be read; None means any number.
         heard: told of the checks that are made on the way.
 
     Raises:
@@ -44,6 +45,7 @@ def follow_source(
         CdcError: a tick failed, and trying again would not help, was not asked for, or did not help.
     """
     failures, is_first = 0, True
+    position_micros: int | None = None
     guard: Guard | None = None
     while wants_more():
         try:
@@ -62,14 +64,26 @@ def follow_source(
             tell(error)
             pause(min(2.0**failures, LONGEST_BACKOFF_S), wants_more)
             continue
-        failures, is_first = 0, False
+        held_by = _held_by(outcome, position_micros)
+        failures, is_first = 0 if held_by is None else failures + 1, False
+        position_micros = outcome.order.watermark_micros
         yield outcome
+        if held_by is not None and failures == most_failures:
+            raise held_by
         if outcome.copy.failure is not None:
             if tell is None:
                 raise outcome.copy.failure
             tell(outcome.copy.failure)
         if is_idle(outcome) or outcome.copy.failure is not None:
             pause(pipeline.settings.idle_interval_s, wants_more)
+
+
+def _held_by(outcome: TickOutcome, before_micros: int | None) -> SourceError | None:
+    """Return why a partition could not be read, where that leaves the watermark as it was before."""
+    failed = outcome.read.interrupted
+    if not failed or outcome.order.watermark_micros != before_micros:
+        return None
+    return told_source_error(failed[0].error_name, failed[0].error_message)
 
 
 def is_idle(outcome: TickOutcome) -> bool:

@@ -39,6 +39,8 @@ class Checksum:
 class Differences:
     """Rows that are only in the source, only in the lake, and in both with different values.
 
+    A row that the lake has twice is once in the lake only.
+
     ``keys`` are the first ones, as JSON.
     """
 
@@ -190,10 +192,11 @@ def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.
 def _differences(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Differences:
     source = _hash_by_key(_source_rows(pipeline, table, cut), table)
     lake = _hash_by_key(_lake_rows(pipeline, table, cut), table)
-    missing, surplus = source.keys() - lake.keys(), lake.keys() - source.keys()
-    changed = {key for key in source.keys() & lake.keys() if source[key] != lake[key]}
-    keys = sorted(missing | surplus | changed)[:NAMED_KEYS]
-    return Differences(len(missing), len(surplus), len(changed), tuple(keys))
+    more = {key: len(lake.get(key, ())) - len(source.get(key, ())) for key in source.keys() | lake.keys()}
+    changed = [key for key, count in more.items() if count == 0 and sorted(source[key]) != sorted(lake[key])]
+    missing, surplus = (sum(max(sign * count, 0) for count in more.values()) for sign in (-1, 1))
+    keys = sorted([*changed, *(key for key, count in more.items() if count)])[:NAMED_KEYS]
+    return Differences(missing, surplus, len(changed), tuple(keys))
 
 
 def _hash_by_key(batches: Iterable[pa.RecordBatch], table: TableSchema) -> dict[str, list[int]]:

@@ -232,6 +232,25 @@ def test_a_failing_check_keeps_the_cut_from_being_published(bench: Bench) -> Non
     assert balances(bench.pipeline) == {1: 100}
 
 
+@pytest.mark.parametrize("rebuilds", [False, True])
+def test_what_a_check_has_refused_no_other_run_publishes(bench: Bench, *, rebuilds: bool) -> None:
+    """A run that leaves the log and its checks out, or rebuilds a table, makes them before it publishes."""
+    begun = source_of(bench.pipeline).first_micros
+    answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
+    assert bench.run(bench.assets.all_keys).success
+    answer_with(bench.pipeline, begun + 2 * SECOND, opening(2, 100, begun + SECOND + 1))
+    assert bench.run([bench.assets.raw, bench.assets.lineage, bench.assets.log]).success
+    _damage_log(bench.pipeline)
+    accounts, transfers = bench.assets.table("accounts"), bench.assets.table("transfers")
+    chosen = [accounts] if rebuilds else [accounts, transfers, bench.assets.cut]
+    config = {accounts.to_python_identifier(): {"rebuild": True}} if rebuilds else None
+    result = bench.run(chosen, config)
+    assert not result.success
+    assert balances(bench.pipeline) == {1: 100}
+    told = {one.check_name for one in result.get_asset_check_evaluations() if not one.passed}
+    assert "exactly_once" in told
+
+
 def _damage_log(pipeline: Pipeline) -> None:
     """Add a change to the log that was there already, as a repeated append would."""
     log = pipeline.lake.system_table(LOG)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_platform.commands.status import describe_status
-from cdc_platform.errors import RetentionExpired
+from cdc_platform.errors import RetentionExpired, SourceError
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.lineage import Partition
+from cdc_platform.pipeline.follow import follow_source
 from cdc_platform.pipeline.invariants import CHECKS
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.proof import prove_tables
@@ -102,6 +103,29 @@ def test_a_stuck_partition_is_noticed(
         assert check.run(pipeline, spark, EVERYTHING).passed
         assert read_status(pipeline).stuck_partitions == ()
         assert all(proof.is_equal for proof in prove_tables(pipeline, freed.cut)[0])
+
+
+def test_a_partition_that_is_refused_for_good_ends_the_tries(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """While the others are read; whoever goes on without end goes on, and status and check say why."""
+    bench = Bench(session_lake, Dialect.GOOGLESQL)
+    check = next(check for check in CHECKS if check.name == "partitions_alive")
+    with bench.open() as (simulator, pipeline):
+        bench.tick(pipeline, spark, 4)
+        refused = partition_of(pipeline)
+        simulator.inject(Fault.RESOURCE_EXHAUSTED, times=1000, token=refused.token)
+        outcomes = follow_source(pipeline, spark, lambda: True, most_failures=2)
+        watermarks = set()
+        for _ in range(3):
+            bench.now_micros += 5 * SECOND
+            watermarks.add(next(outcomes).order.watermark_micros)
+        assert len(watermarks) == 1
+        with pytest.raises(SourceError, match="RESOURCE_EXHAUSTED"):
+            next(outcomes)
+        sentence = f"Partition `{refused.key}` could not be read on"
+        assert sentence in describe_status(read_status(pipeline))
+        assert sentence in check.run(pipeline, spark, EVERYTHING).summary
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))
