@@ -37,8 +37,10 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
     "a3": {"id": "long", "amount": PRICE, "note": "string"},
     "a4": {"id": "long", "amount": PRICE, "comment": "string"},
     "a5": {"id": "long", "amount": "long", "Note": "string"},
+    "a6": {"id": "long", "amount": "double", "note": "string"},
     "b1": {"id": "long", "note": "string"},
     "b2": {"id": "long", "Note": "long"},
+    "b3": {"id": "double", "note": "string"},
 }
 
 
@@ -107,6 +109,55 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
         ("frozen", is_wider),
         *(("held", reason) for reason in (is_cased, "`added` is new", is_wider)),
     ] == reasons
+    assert failed_checks(pipeline, spark) == {}
+
+
+def test_integers_and_floats_lose_no_digit(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Whichever of them came first, or in one tick with the others, the column is the same text."""
+    folder = StreamFolder(tmp_path)
+    write_schemas(folder)
+    pipeline = make_pipeline(session_lake, tmp_path)
+    rows = (("a1", 1, 2**53 + 1), ("a6", 2, "NaN"), ("a6", 3, 0.1))
+    begun = {"at_once": rows, "integers": rows[:1], "floats": rows[1:]}
+    for firsts in (True, False):
+        for table, first in begun.items():
+            for key, number, amount in rows:
+                if firsts == ((key, number, amount) in first):
+                    write(folder, table, key, number, number, amount, "n")
+        pipeline = sync(pipeline, spark)
+    for table in begun:
+        found = [(row["id"], row["amount"]) for row in found_rows(pipeline, table)]
+        assert found == [(1, "9007199254740993"), (2, "NaN"), (3, "0.1")]
+    assert failed_checks(pipeline, spark) == {}
+
+
+def test_a_float_is_no_key_of_integers(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Its events are held until the type is declared: no two keys become one, and none is there twice."""
+    folder = StreamFolder(tmp_path)
+    write_schemas(folder)
+    pipeline = make_pipeline(session_lake, tmp_path)
+    keys = [2**53, 2**53 + 1, 5]
+    for number, key in enumerate(keys):
+        write(folder, "floating", "b1", number, key, "old")
+    write(folder, "floating", "b3", 10, 5.0, "new")
+    pipeline = sync(pipeline, spark)
+    assert [(row["id"], row["note"]) for row in found_rows(pipeline, "floating")] == [
+        (key, "old") for key in sorted(keys)
+    ]
+    (held,) = quarantined_rows(pipeline)
+    assert "In the key of `floating` `id` is no float, and in the event it is one" in held["reason"]
+    source = pipeline.settings.source
+    assert isinstance(source, DatastreamSettings)
+    declared = replace(source, columns={"shop.floating": {"id": "INT64"}})
+    pipeline = open_pipeline(replace(pipeline.settings, source=declared))
+    replay_records(pipeline, HeldFilter())
+    pipeline = sync(pipeline, spark)
+    found = {row["id"]: row["note"] for row in found_rows(pipeline, "floating")}
+    assert found == {5: "new", 2**53: "old", 2**53 + 1: "old"}
     assert failed_checks(pipeline, spark) == {}
 
 
