@@ -31,6 +31,8 @@ pytestmark = pytest.mark.integration
 
 ODD_NAME: Final = "v.`1"
 PRICE: Final = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+SINGLE: Final = 0.10000000149011612
+"""What 0.1 is as a float of 32 bits."""
 SHAPES: Final[dict[str, dict[str, Any]]] = {
     "a1": {"id": "long", "amount": "long", "note": "string"},
     "a2": {"id": "long", "amount": "long", "added": "string", "note": "string"},
@@ -38,6 +40,8 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
     "a4": {"id": "long", "amount": PRICE, "comment": "string"},
     "a5": {"id": "long", "amount": "long", "Note": "string"},
     "a6": {"id": "long", "amount": "double", "note": "string"},
+    "a7": {"id": "long", "amount": "float", "note": "string"},
+    "a8": {"id": "long", "amount": "string", "note": "string"},
     "b1": {"id": "long", "note": "string"},
     "b2": {"id": "long", "Note": "long"},
     "b3": {"id": "double", "note": "string"},
@@ -112,24 +116,33 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
     assert failed_checks(pipeline, spark) == {}
 
 
-def test_integers_and_floats_lose_no_digit(
+MIXED: Final[dict[str, tuple[tuple[str, Any, Any], ...]]] = {
+    # `schema_key`, the event's value and the lake's, of each row
+    "integers": (("a1", 2**53 + 1, "9007199254740993"), ("a6", "NaN", "NaN"), ("a6", 0.1, "0.1")),
+    "singles": (("a7", 0.1, SINGLE), ("a6", 0.1, 0.1)),
+    "words": (("a7", 0.1, str(SINGLE)), ("a8", "x", "x")),
+}
+
+
+def test_columns_of_several_types_of_numbers_are_the_same_in_any_order(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """Whichever of them came first, or in one tick with the others, the column is the same text."""
+    """No digit is lost, whichever type came first, or in one tick with the others."""
     folder = StreamFolder(tmp_path)
     write_schemas(folder)
     pipeline = make_pipeline(session_lake, tmp_path)
-    rows = (("a1", 1, 2**53 + 1), ("a6", 2, "NaN"), ("a6", 3, 0.1))
-    begun = {"at_once": rows, "integers": rows[:1], "floats": rows[1:]}
-    for firsts in (True, False):
-        for table, first in begun.items():
-            for key, number, amount in rows:
-                if firsts == ((key, number, amount) in first):
-                    write(folder, table, key, number, number, amount, "n")
+    for is_first in (True, False):
+        for name, rows in MIXED.items():
+            for number, (key, sent, _) in enumerate(rows):
+                if is_first:
+                    write(folder, f"{name}_at_once", key, number, number, sent, "n")
+                narrow = "narrow" if is_first == (number == 0) else "wide"
+                write(folder, f"{name}_{narrow}_first", key, number, number, sent, "n")
         pipeline = sync(pipeline, spark)
-    for table in begun:
-        found = [(row["id"], row["amount"]) for row in found_rows(pipeline, table)]
-        assert found == [(1, "9007199254740993"), (2, "NaN"), (3, "0.1")]
+    for name, rows in MIXED.items():
+        for order in ("at_once", "narrow_first", "wide_first"):
+            found = [row["amount"] for row in found_rows(pipeline, f"{name}_{order}")]
+            assert found == [expected for *_, expected in rows]
     assert failed_checks(pipeline, spark) == {}
 
 
