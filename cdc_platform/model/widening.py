@@ -17,6 +17,11 @@ _MOST_DIGITS: Final = 38
 _FLOATS: Final = frozenset({"FLOAT32", "FLOAT64"})
 _DATED: Final = frozenset({"TIMESTAMP", "DATETIME"})
 _OPAQUE: Final = frozenset({"ARRAY", "BYTES", "PROTO"})
+_KEY_FAMILIES: Final = {
+    **dict.fromkeys(_FLOATS, "a float"),
+    **dict.fromkeys(("BYTES", "PROTO"), "bytes"),
+    "ARRAY": "an array",
+}
 
 
 def joined_type(one: ColumnType, other: ColumnType) -> ColumnType:
@@ -40,9 +45,13 @@ def can_be_carried(old: ColumnType) -> bool:
     return old.code not in _OPAQUE
 
 
-def is_float(kind: ColumnType) -> bool:
-    """Whether a type's values are rounded: not every number stays itself, nor has its text one spelling."""
-    return kind.code in _FLOATS
+def key_family(kind: ColumnType) -> str:
+    """Return of what kind the values of a key are; those of two kinds have no type that tells them apart.
+
+    Large integers become one float, and the text of a float is none of theirs; bytes and arrays stay behind
+    where the column gets another type.
+    """
+    return _KEY_FAMILIES.get(kind.code, "no float, bytes or array")
 
 
 def keeps_values(old: ColumnType, new: ColumnType) -> bool:

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 from cdc_platform.lake.lake import RAW
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.sightings import SeenColumn, key_types, parse_column_types
-from cdc_platform.model.widening import is_float
+from cdc_platform.model.widening import key_family
 from cdc_platform.pipeline.pipeline import Pipeline
 
 Shape = tuple[str, str]
 """A table, and what its records say of their columns."""
-Key = frozenset[tuple[str, bool]]
-"""Columns, and whether they are floats: large integers become one of these, and its text is none's."""
+Key = frozenset[tuple[str, str]]
+"""Columns, and the family of their types, beyond which equal keys would not be told to be equal."""
 
 _SELECTED: Final = ("kind", "record_timestamp", "table_name", "column_types")
 
@@ -57,13 +57,13 @@ def find_foreign(
 
 def key_of(columns: Mapping[str, SeenColumn]) -> Key:
     """Return the columns of a key."""
-    return frozenset((name, is_float(kind)) for name, kind in key_types(columns).items())
+    return frozenset((name, key_family(kind)) for name, kind in key_types(columns).items())
 
 
 def _known_key(history: SchemaHistory, table: str) -> Key | None:
     known = history.tables.get(table)
     columns = (version for version in known.live_versions if version.is_primary_key) if known else ()
-    return frozenset((version.name, is_float(version.type)) for version in columns) or None
+    return frozenset((version.name, key_family(version.type)) for version in columns) or None
 
 
 def _reason(table: str, known: Key, key: Key) -> str:
@@ -73,10 +73,10 @@ def _reason(table: str, known: Key, key: Key) -> str:
             f"The key of `{table}` is {expected}, and of the event it is {found}; declare in `keys` the "
             "columns that both have, as the table calls them"
         )
-    (name, is_known_float), *_ = sorted(known - key)
-    table_has, event_has = ("a float", "none") if is_known_float else ("no float", "one")
+    families = dict(key)
+    name, family = min(known - key)
     return (
-        f"In the key of `{table}` `{name}` is {table_has}, and in the event it is {event_has}: equal keys "
+        f"In the key of `{table}` `{name}` is {family}, and in the event it is {families[name]}: equal keys "
         "might count as two, or two as one; declare in `columns` the type that the table has, and replay"
     )
 

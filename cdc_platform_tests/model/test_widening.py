@@ -17,7 +17,7 @@ from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schema_finder import find_events, is_news
 from cdc_platform.model.sightings import SeenColumn, Sighting
 from cdc_platform.model.table_schema import DECIMAL, ColumnType, spark_type
-from cdc_platform.model.widening import DIGITS, TEXT, joined_type, keeps_values
+from cdc_platform.model.widening import DIGITS, TEXT, can_be_carried, joined_type, keeps_values, key_family
 
 INT, FLOAT, DAY, MOMENT = (ColumnType(code) for code in ("INT64", "FLOAT64", "DATE", "TIMESTAMP"))
 
@@ -109,6 +109,16 @@ def test_values_are_kept_where_the_new_type_writes_them_in_one_way(
     is_one_of_the_lake = expected and spark_type(old) == spark_type(new)
     assert (expected and not is_one_of_the_lake) == bool(table.conversions_after(1))
     assert is_one_of_the_lake == (len(table.versions) == 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(KINDS), st.sampled_from(KINDS))
+def test_keys_of_one_family_are_carried_without_loss(one: ColumnType, other: ColumnType) -> None:
+    """Their wider type is of it, too, and takes over what was stored."""
+    wide = joined_type(one, other)
+    if key_family(one) == key_family(other) and one.code != "ARRAY":
+        assert key_family(one) == key_family(wide)
+        assert wide == one or can_be_carried(one)
 
 
 def history_of(shapes: Sequence[dict[str, ColumnType]]) -> SchemaHistory:
