@@ -120,6 +120,7 @@ class Source(dg.Model, dg.Resolvable):
     ] = 3 * DAY_S
     most_files: Annotated[int, says("Files that one tick reads at most.")] = 10_000
     most_bytes: Annotated[int, says("Bytes that one tick reads at most.")] = 2 * 1024**3
+    deadline_s: Annotated[float, says("Seconds within which the store has to give a first answer.")] = 60.0
 
 
 @dg.scaffold_with(DatastreamPipelineScaffolder)

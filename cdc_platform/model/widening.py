@@ -17,6 +17,11 @@ _MOST_DIGITS: Final = 38
 _FLOATS: Final = frozenset({"FLOAT32", "FLOAT64"})
 _DATED: Final = frozenset({"TIMESTAMP", "DATETIME"})
 _OPAQUE: Final = frozenset({"ARRAY", "BYTES", "PROTO"})
+_KEY_FAMILIES: Final = {
+    **dict.fromkeys(_FLOATS, "a float"),
+    **dict.fromkeys(("BYTES", "PROTO"), "bytes"),
+    "ARRAY": "an array",
+}
 
 
 def joined_type(one: ColumnType, other: ColumnType) -> ColumnType:
@@ -40,13 +45,24 @@ def can_be_carried(old: ColumnType) -> bool:
     return old.code not in _OPAQUE
 
 
+def key_family(kind: ColumnType) -> str:
+    """Return of what kind the values of a key are; those of two kinds have no type that tells them apart.
+
+    Large integers become one float, and the text of a float is none of theirs; bytes and arrays stay behind
+    where the column gets another type.
+    """
+    return _KEY_FAMILIES.get(kind.code, "no float, bytes or array")
+
+
 def keeps_values(old: ColumnType, new: ColumnType) -> bool:
     """Whether values that a column had are the same as values of the type that it got in place.
 
-    It is so where the new type holds them all and writes them in one way, whatever the database, which does
-    not tell how it has converted them: a text of a moment depends on its settings, that of a float on its
-    version.
+    It is so where the new type writes them in one way, whatever the database, which does not tell how it has
+    converted them: a text of a moment depends on its settings, that of a float on its version. An integer
+    becomes the nearest float everywhere.
     """
+    if (old.code, new.code) == ("INT64", "FLOAT64") and _is_number(old):
+        return True
     if joined_type(old, new) != new or not can_be_carried(old):
         return False
     if old.code in _FLOATS:
@@ -62,9 +78,9 @@ def _is_number(kind: ColumnType) -> bool:
 
 def _joined_number(one: ColumnType, other: ColumnType) -> ColumnType:
     codes = {one.code, other.code}
-    if codes <= _FLOATS | {"INT64"}:
+    if codes <= _FLOATS:
         return ColumnType("FLOAT64")
-    # A float would lose digits of a decimal.
+    # A float would lose digits of a decimal, and of an integer beyond 2^53.
     if codes & _FLOATS or "string" in (spark_type(one), spark_type(other)):
         return DIGITS
     return _joined_decimal(_digits(one), _digits(other))

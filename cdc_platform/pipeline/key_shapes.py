@@ -1,4 +1,4 @@
-"""Events whose key has other columns than that of their table: their rows would stand beside its own."""
+"""Events whose key is not that of their table: their rows would stand beside its own, or take their place."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -9,12 +9,14 @@ import pyarrow.compute as pc
 
 from cdc_platform.lake.lake import RAW
 from cdc_platform.model.evolution import SchemaHistory
-from cdc_platform.model.sightings import SeenColumn, parse_column_types
+from cdc_platform.model.sightings import SeenColumn, key_types, parse_column_types
+from cdc_platform.model.widening import key_family
 from cdc_platform.pipeline.pipeline import Pipeline
 
 Shape = tuple[str, str]
 """A table, and what its records say of their columns."""
-Key = frozenset[str]
+Key = frozenset[tuple[str, str]]
+"""Columns, and the family of their types, beyond which equal keys would not be told to be equal."""
 
 _SELECTED: Final = ("kind", "record_timestamp", "table_name", "column_types")
 
@@ -54,20 +56,28 @@ def find_foreign(
 
 
 def key_of(columns: Mapping[str, SeenColumn]) -> Key:
-    """Return the names of the columns of a key."""
-    return frozenset(name for name, column in columns.items() if column.is_primary_key)
+    """Return the columns of a key."""
+    return frozenset((name, key_family(kind)) for name, kind in key_types(columns).items())
 
 
 def _known_key(history: SchemaHistory, table: str) -> Key | None:
     known = history.tables.get(table)
-    names = (version for version in known.live_versions if version.is_primary_key) if known else ()
-    return frozenset(version.name for version in names) or None
+    columns = (version for version in known.live_versions if version.is_primary_key) if known else ()
+    return frozenset((version.name, key_family(version.type)) for version in columns) or None
 
 
 def _reason(table: str, known: Key, key: Key) -> str:
+    expected, found = (", ".join(sorted(name for name, _ in columns)) for columns in (known, key))
+    if expected != found:
+        return (
+            f"The key of `{table}` is {expected}, and of the event it is {found}; declare in `keys` the "
+            "columns that both have, as the table calls them"
+        )
+    families = dict(key)
+    name, family = min(known - key)
     return (
-        f"The key of `{table}` is {', '.join(sorted(known))}, and of the event it is "
-        f"{', '.join(sorted(key))}; declare in `keys` the columns that both have, as the table calls them"
+        f"In the key of `{table}` `{name}` is {family}, and in the event it is {families[name]}: equal keys "
+        "might count as two, or two as one; declare in `columns` the type that the table has, and replay"
     )
 
 

@@ -1,29 +1,52 @@
 """Files of a folder, local or of an object store, by a file system of Arrow."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Future
+from threading import Thread
 from typing import Final
 
 import pyarrow as pa
 from pyarrow import fs
 
-from cdc_platform.errors import AccessDenied, SourceNotFound, SourceUnreachable
+from cdc_platform.errors import (
+    AccessDenied,
+    LibraryMissing,
+    SettingError,
+    SourceNotFound,
+    SourceUnreachable,
+)
 from cdc_platform.model.files import SourceFile
+from cdc_platform.sources.locations import DEADLINE_S, arrow_location, check_location, scheme_of
 
 TIME_PATH: Final = re.compile(r"(?:/|^)\d{4}/\d{2}/\d{2}/\d{2}/\d{2}$")
 _TIME_PREFIX: Final = re.compile(r"(?:/|^)\d{4}(?:/\d{2}){0,4}$")
+_DENIALS: Final = ("Permission denied", "403", "ACCESS_DENIED")
+_LACKS_LIBRARY: Final = re.compile(r"load lib(?:jvm|hdfs)")
 HERE: Final = "."
 """Folder of files that lie in the source's folder itself."""
 
+Opened = tuple[fs.FileSystem, str]
+"""A file system, and the folder's path in it."""
+
 
 class FileStore:
-    """A folder, local or of an object store, and the files in it."""
+    """A folder, local or of an object store, and the files in it.
 
-    def __init__(self, location: str, suffixes: tuple[str, ...]) -> None:
+    To open it asks the store something, which has to answer, whatever it says, within ``deadline_s``.
+
+    Raises:
+        SettingError: the location is none that can be read.
+        LibraryMissing: a library that reads it is not installed.
+        SourceUnreachable: the store does not answer.
+    """
+
+    def __init__(self, location: str, suffixes: tuple[str, ...], deadline_s: float = DEADLINE_S) -> None:
         self._suffixes = suffixes
         self.location = location.rstrip("/")
-        self._system, self._root = _open(self.location)
-        self._scheme = f"{location.split('://', 1)[0]}://" if "://" in location else ""
+        self._system, self._root = _open(self.location, deadline_s)
+        scheme = scheme_of(location)
+        self._scheme = f"{scheme}://" if scheme is not None else ""
 
     def list_files(self) -> Iterator[SourceFile]:
         """Yield every file whose name ends as wanted, with its folder: of dated ones, that which they are in.
@@ -107,14 +130,52 @@ class FileStore:
         return data
 
 
-def _open(location: str) -> tuple[fs.FileSystem, str]:
-    if "://" not in location:
+def _open(location: str, deadline_s: float) -> Opened:
+    if scheme_of(location) is None:
         return fs.LocalFileSystem(), location
+    check_location("path", location)
+    return _answer(lambda: _ask(location, deadline_s), location, deadline_s)
+
+
+def _ask(location: str, deadline_s: float) -> Opened:
     try:
-        system, root = fs.FileSystem.from_uri(location)
+        system, root = fs.FileSystem.from_uri(arrow_location(location, deadline_s))
+    except pa.ArrowInvalid as error:
+        raise SettingError("path", f"is no address that can be read ({error}): {location}") from error
     except (OSError, pa.ArrowException) as error:
+        if _LACKS_LIBRARY.search(str(error)):
+            raise LibraryMissing(
+                f"Files of HDFS need Java and Hadoop's libhdfs on each machine that reads; set JAVA_HOME, "
+                f"HADOOP_HOME and CLASSPATH (`hadoop classpath --glob`): {location} ({error})"
+            ) from error
         raise told_error(error, location) from error
+    try:
+        system.get_file_info(root)
+    except (OSError, pa.ArrowException) as error:
+        told = told_error(error, location)
+        if isinstance(told, SourceUnreachable):
+            raise told from error
     return system, root
+
+
+def _answer(ask: Callable[[], Opened], location: str, deadline_s: float) -> Opened:
+    answer: Future[Opened] = Future()
+
+    def wait() -> None:
+        try:
+            answer.set_result(ask())
+        except Exception as error:  # noqa: BLE001  whoever waits raises it
+            answer.set_exception(error)
+
+    # Nothing ends a call of Arrow's, and no process should wait for it to end.
+    Thread(target=wait, name="file-store-opens", daemon=True).start()
+    try:
+        return answer.result(deadline_s)
+    except TimeoutError as error:
+        raise SourceUnreachable(
+            f"The store does not answer within {deadline_s:g} s; check its name, the network and the "
+            f"credentials of this machine: {location}"
+        ) from error
 
 
 def _undated(relative: str) -> str:
@@ -128,6 +189,8 @@ def told_error(error: Exception, place: str) -> AccessDenied | SourceNotFound | 
     text = str(error)
     if isinstance(error, FileNotFoundError) or "does not exist" in text:
         return SourceNotFound(f"There is no such file or folder; look at the setting `source.path`: {place}")
-    if isinstance(error, PermissionError) or "Permission denied" in text or "403" in text:
+    if isinstance(error, PermissionError) or any(word in text for word in _DENIALS):
         return AccessDenied(f"It may not be read; give the platform's user the right to: {place} ({text})")
-    return SourceUnreachable(f"It cannot be read now: {place} ({text})")
+    return SourceUnreachable(
+        f"It cannot be read now; check the network and the credentials of this machine: {place} ({text})"
+    )

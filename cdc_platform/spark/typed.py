@@ -207,7 +207,7 @@ def convert_expression(value: str, old: ColumnType, to: ColumnType) -> str:
     """Return the SQL that converts a value when a column changes its type in place.
 
     Between text and bytes this is UTF-8, as Spanner does it; all other types that Spanner converts are one in
-    the lake. Moments become the texts that the log has of them.
+    the lake. Moments and floats become the texts that the log has of them.
     """
     return convert_stored_expression(value, spark_type(old), to)
 
@@ -217,6 +217,8 @@ def convert_stored_expression(value: str, old: str, to: ColumnType) -> str:
     pattern = _MOMENTS.get(old)
     if pattern is not None and spark_type(to) == "string":
         return f'date_format({value}, "{pattern}")'
+    if old == "float" and spark_type(to) == "string":
+        return f"cast(cast({value} as double) as string)"
     return f"cast({value} as {spark_type(to)})"
 
 

@@ -17,7 +17,7 @@ from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schema_finder import find_events, is_news
 from cdc_platform.model.sightings import SeenColumn, Sighting
 from cdc_platform.model.table_schema import DECIMAL, ColumnType, spark_type
-from cdc_platform.model.widening import DIGITS, TEXT, joined_type, keeps_values
+from cdc_platform.model.widening import DIGITS, TEXT, can_be_carried, joined_type, keeps_values, key_family
 
 INT, FLOAT, DAY, MOMENT = (ColumnType(code) for code in ("INT64", "FLOAT64", "DATE", "TIMESTAMP"))
 
@@ -37,7 +37,8 @@ KINDS = [
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
-        (INT, FLOAT, FLOAT),
+        (INT, FLOAT, DIGITS),  # a float has no room for the last of an integer's digits
+        (INT, ColumnType("FLOAT32"), DIGITS),
         (INT, decimal("5,2"), decimal("21,2")),
         (decimal("5,2"), decimal("10,4"), decimal("10,4")),
         (decimal("38,0"), decimal("5,2"), DIGITS),
@@ -70,7 +71,10 @@ def test_the_order_of_types_does_not_matter(kinds: list[ColumnType], choice: Ran
     ("old", "new", "expected"),
     [
         (INT, TEXT, True),
-        (INT, FLOAT, True),
+        (INT, FLOAT, True),  # all databases round in one way
+        (INT, ColumnType("FLOAT32"), False),
+        (FLOAT, ColumnType("FLOAT32"), False),
+        (FLOAT, INT, False),
         (INT, DIGITS, True),
         (INT, decimal("12,2"), False),  # has too few digits for some
         (decimal("5,2"), decimal("10,4"), True),
@@ -105,6 +109,16 @@ def test_values_are_kept_where_the_new_type_writes_them_in_one_way(
     is_one_of_the_lake = expected and spark_type(old) == spark_type(new)
     assert (expected and not is_one_of_the_lake) == bool(table.conversions_after(1))
     assert is_one_of_the_lake == (len(table.versions) == 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(KINDS), st.sampled_from(KINDS))
+def test_keys_of_one_family_are_carried_without_loss(one: ColumnType, other: ColumnType) -> None:
+    """Their wider type is of it, too, and takes over what was stored."""
+    wide = joined_type(one, other)
+    if key_family(one) == key_family(other) and one.code != "ARRAY":
+        assert key_family(one) == key_family(wide)
+        assert wide == one or can_be_carried(one)
 
 
 def history_of(shapes: Sequence[dict[str, ColumnType]]) -> SchemaHistory:

@@ -31,14 +31,22 @@ pytestmark = pytest.mark.integration
 
 ODD_NAME: Final = "v.`1"
 PRICE: Final = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+SINGLE: Final = 0.10000000149011612
+"""What 0.1 is as a float of 32 bits."""
 SHAPES: Final[dict[str, dict[str, Any]]] = {
     "a1": {"id": "long", "amount": "long", "note": "string"},
     "a2": {"id": "long", "amount": "long", "added": "string", "note": "string"},
     "a3": {"id": "long", "amount": PRICE, "note": "string"},
     "a4": {"id": "long", "amount": PRICE, "comment": "string"},
     "a5": {"id": "long", "amount": "long", "Note": "string"},
+    "a6": {"id": "long", "amount": "double", "note": "string"},
+    "a7": {"id": "long", "amount": "float", "note": "string"},
+    "a8": {"id": "long", "amount": "string", "note": "string"},
     "b1": {"id": "long", "note": "string"},
     "b2": {"id": "long", "Note": "long"},
+    "b3": {"id": "double", "note": "string"},
+    "b4": {"id": "bytes", "note": "string"},
+    "b5": {"id": "string", "note": "string"},
 }
 
 
@@ -107,6 +115,79 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
         ("frozen", is_wider),
         *(("held", reason) for reason in (is_cased, "`added` is new", is_wider)),
     ] == reasons
+    assert failed_checks(pipeline, spark) == {}
+
+
+MIXED: Final[dict[str, tuple[tuple[str, Any, Any], ...]]] = {
+    # `schema_key`, the event's value and the lake's, of each row
+    "integers": (("a1", 2**53 + 1, "9007199254740993"), ("a6", "NaN", "NaN"), ("a6", 0.1, "0.1")),
+    "singles": (("a7", 0.1, SINGLE), ("a6", 0.1, 0.1)),
+    "words": (("a7", 0.1, str(SINGLE)), ("a8", "x", "x")),
+}
+
+
+def test_columns_of_several_types_of_numbers_are_the_same_in_any_order(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """No digit is lost, whichever type came first, or in one tick with the others."""
+    folder = StreamFolder(tmp_path)
+    write_schemas(folder)
+    pipeline = make_pipeline(session_lake, tmp_path)
+    for is_first in (True, False):
+        for name, rows in MIXED.items():
+            for number, (key, sent, _) in enumerate(rows):
+                if is_first:
+                    write(folder, f"{name}_at_once", key, number, number, sent, "n")
+                narrow = "narrow" if is_first == (number == 0) else "wide"
+                write(folder, f"{name}_{narrow}_first", key, number, number, sent, "n")
+        pipeline = sync(pipeline, spark)
+    for name, rows in MIXED.items():
+        for order in ("at_once", "narrow_first", "wide_first"):
+            found = [row["amount"] for row in found_rows(pipeline, f"{name}_{order}")]
+            assert found == [expected for *_, expected in rows]
+    assert failed_checks(pipeline, spark) == {}
+
+
+def test_a_float_is_no_key_of_integers(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Its events are held until the type is declared: no two keys become one, and none is there twice."""
+    folder = StreamFolder(tmp_path)
+    write_schemas(folder)
+    pipeline = make_pipeline(session_lake, tmp_path)
+    keys = [2**53, 2**53 + 1, 5]
+    for number, key in enumerate(keys):
+        write(folder, "floating", "b1", number, key, "old")
+    write(folder, "floating", "b3", 10, 5.0, "new")
+    pipeline = sync(pipeline, spark)
+    assert [(row["id"], row["note"]) for row in found_rows(pipeline, "floating")] == [
+        (key, "old") for key in sorted(keys)
+    ]
+    (held,) = quarantined_rows(pipeline)
+    assert "`id` is no float, bytes or array, and in the event it is a float:" in held["reason"]
+    source = pipeline.settings.source
+    assert isinstance(source, DatastreamSettings)
+    declared = replace(source, columns={"shop.floating": {"id": "INT64"}})
+    pipeline = open_pipeline(replace(pipeline.settings, source=declared))
+    replay_records(pipeline, HeldFilter())
+    pipeline = sync(pipeline, spark)
+    found = {row["id"]: row["note"] for row in found_rows(pipeline, "floating")}
+    assert found == {5: "new", 2**53: "old", 2**53 + 1: "old"}
+    assert failed_checks(pipeline, spark) == {}
+
+
+def test_bytes_are_no_key_of_texts(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
+    """Stored ones do not become texts, so that their rows would have no key: events with texts are held."""
+    folder = StreamFolder(tmp_path)
+    write_schemas(folder)
+    pipeline = make_pipeline(session_lake, tmp_path)
+    write(folder, "binary", "b4", 1, "AP8=", "old")
+    pipeline = sync(pipeline, spark)
+    write(folder, "binary", "b5", 2, "AP8=", "new")
+    pipeline = sync(pipeline, spark)
+    assert [(row["id"], row["note"]) for row in rows_of(pipeline, "binary")] == [(b"\x00\xff", "old")]
+    (held,) = quarantined_rows(pipeline)
+    assert "`id` is bytes, and in the event it is no float, bytes or array:" in held["reason"]
     assert failed_checks(pipeline, spark) == {}
 
 

@@ -1,12 +1,14 @@
-"""Files of a folder: what may not be listed is told, and hides nothing else."""
+"""Files of a folder: what may not be listed is told, and hides nothing else; a silent store holds nobody."""
 
+import socket
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyarrow import fs
 
-from cdc_platform.errors import AccessDenied
+from cdc_platform.errors import AccessDenied, LibraryMissing, SettingError, SourceUnreachable
 from cdc_platform.sources import file_store
 from cdc_platform.sources.file_store import FileStore
 
@@ -55,7 +57,7 @@ def listed(root: Path) -> dict[str, str]:
 def lock(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Let folders of these names be unreadable."""
     system = fs.PyFileSystem(LockedFolders(set(names)))
-    monkeypatch.setattr(file_store, "_open", lambda location: (system, location))
+    monkeypatch.setattr(file_store, "_open", lambda location, _deadline_s: (system, location))
 
 
 WHOLE = {f"a/{MINUTE}/1.jsonl": "a", f"b/{MINUTE}/2.jsonl": "b", "c/3.jsonl": "c", "4.jsonl": "."}
@@ -85,3 +87,49 @@ def test_a_source_that_may_not_be_listed_at_all_is_an_error(
     lock(monkeypatch, root.name)
     with pytest.raises(AccessDenied):
         listed(root)
+
+
+def test_a_store_that_does_not_answer_holds_nobody() -> None:
+    """A server that accepts calls and says nothing is given up at the deadline, with what to check."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"gs://anonymous@bucket/p?scheme=http&endpoint_override=127.0.0.1:{server.getsockname()[1]}"
+        begun_s = time.monotonic()
+        with pytest.raises(SourceUnreachable, match=r"within 0\.5 s; check .* credentials .*: gs://"):
+            FileStore(place, (), deadline_s=0.5)
+        assert time.monotonic() - begun_s < 5.0
+
+
+def test_a_store_that_cannot_be_reached_is_told() -> None:
+    """Google's client gives up within the deadline, too, and its reason is told."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    place = f"gs://anonymous@bucket/p?scheme=http&endpoint_override=127.0.0.1:{port}"
+    with pytest.raises(SourceUnreachable, match=r"check the network .*Retry policy exhausted"):
+        FileStore(place, (), deadline_s=6.0)
+
+
+@pytest.mark.parametrize(
+    ("location", "error", "said"),
+    [
+        ("oss://bucket/p", SettingError, "`path` has the scheme `oss`"),
+        ("file:///a b", SettingError, "`path` is no address that can be read .*: file:///a b"),
+        ("gs:///p", SettingError, "`path` is no address that can be read .*: gs:///p"),
+    ],
+)
+def test_what_is_no_place_is_a_mistake_of_the_settings(
+    location: str, error: type[Exception], said: str
+) -> None:
+    """To try it again would not help."""
+    with pytest.raises(error, match=said):
+        FileStore(location, ())
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HDFS is read by Hadoop's own library, and not being there it is not a source without an answer."""
+
+    def refuse(_location: str, _deadline_s: float) -> None:
+        raise OSError("Unable to load libhdfs: ./libhdfs.so: cannot open shared object file")
+
+    monkeypatch.setattr(file_store, "arrow_location", refuse)
+    with pytest.raises(LibraryMissing, match=r"set JAVA_HOME, HADOOP_HOME and CLASSPATH .*: hdfs://name/p"):
+        FileStore("hdfs://name/p", ())

@@ -94,7 +94,7 @@ class DatastreamReader(DataSourceReader):
         settings = DatastreamSettings.from_options(self._settings_json)
         batches = EventBatches(self._tick)
         pieces = {piece.token: piece for piece in partition.slices}
-        store = FileStore(settings.path, SUFFIXES)
+        store = FileStore(settings.path, SUFFIXES, settings.deadline_s)
         records: Counter[str] = Counter()
         for file in partition.files:
             piece, counts = pieces[file.folder], FileCounts()

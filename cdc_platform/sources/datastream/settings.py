@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from string import Formatter
 from typing import Final, TypeVar
@@ -18,6 +18,7 @@ from cdc_platform.sources.datastream.kinds import SOURCE_KINDS, SourceKind
 from cdc_platform.sources.datastream.policies import BackfillPolicy, KeylessPolicy, OrderBy
 from cdc_platform.sources.datastream.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.table_names import name_by_template
+from cdc_platform.sources.locations import DEADLINE_S, check_location
 
 Value = TypeVar("Value")
 
@@ -25,6 +26,7 @@ TABLE_NAME_PARTS: Final = frozenset({"database", "schema", "table"})
 MOST_BASENAMES: Final = 99
 MOST_EPOCHS: Final = 9_999
 DAY_S: Final = 86_400.0
+_POSITIVE: Final = ("tombstone_retention_s", "late_files_s", "most_files", "most_bytes", "deadline_s")
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class DatastreamSettings:
             within it.
         most_files: how many files one tick reads at most.
         most_bytes: how many bytes one tick reads at most, but always one file.
+        deadline_s: within how many seconds the store has to give a first answer, whatever there is to list.
     """
 
     path: str
@@ -78,10 +81,12 @@ class DatastreamSettings:
     late_files_s: float = 3 * DAY_S
     most_files: int = MOST_FILES
     most_bytes: int = MOST_BYTES
+    deadline_s: float = DEADLINE_S
 
     def __post_init__(self) -> None:
         if not self.path.strip():
             raise SettingError("path", "is empty; write the folder or prefix that the stream writes to")
+        check_location("path", self.path)
         if self.source is not None:
             _check_one_of("source", self.source, SOURCE_KINDS)
         if self.stream is not None:
@@ -120,7 +125,7 @@ class DatastreamSettings:
             raise SettingError("binlog_basenames", problem)
 
     def _check_times(self) -> None:
-        for name in ("tombstone_retention_s", "late_files_s", "most_files", "most_bytes"):
+        for name in _POSITIVE:
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingError(name, f"must be positive and finite, but is: {getattr(self, name)}")
         if self.tombstone_retention_s < self.late_files_s:
@@ -166,9 +171,9 @@ class DatastreamSettings:
         """Whether older rows come by a copy only: files of older rows are there, too."""
         return False
 
-    def impatient(self, deadline_s: float) -> "DatastreamSettings":  # noqa: ARG002  listing has no deadline
-        """Return the same: a listing is not tried again."""
-        return self
+    def impatient(self, deadline_s: float) -> "DatastreamSettings":
+        """Return the same with a store that has so long to answer."""
+        return replace(self, deadline_s=min(deadline_s, self.deadline_s))
 
     def keyless_policy(self, table: str) -> KeylessPolicy:
         """Return what becomes of a table without a key."""

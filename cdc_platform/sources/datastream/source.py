@@ -64,7 +64,7 @@ class DatastreamSource(SourceOfArrivals):
     @cached_property
     def store(self) -> FileStore:
         """The folder of the stream."""
-        return FileStore(self.settings.path, (*SUFFIXES, *SCHEMA_SUFFIXES))
+        return FileStore(self.settings.path, (*SUFFIXES, *SCHEMA_SUFFIXES), self.settings.deadline_s)
 
     def describe(self) -> FilesDescription:
         """Return the tables of which there are files, each with the columns of its newest file."""

@@ -67,14 +67,14 @@ def double(value: float) -> float | str:
 
 
 def single(value: float) -> float | str:
-    """Return a float of 32 bits by the fewest digits that name it, as JSON's writers do."""
+    """Return a float of 32 bits as the double that it is: columns of both types read one number from it."""
     if not math.isfinite(value):
         return double(value)
     with np.errstate(over="ignore"):
         rounded = np.float32(value)
     if not np.isfinite(rounded):
         raise ValueError(f"{value} is beyond a float of 32 bits")
-    return float(str(rounded))
+    return float(rounded)
 
 
 def decimal_text(value: Any, precision: int, scale: int) -> str:

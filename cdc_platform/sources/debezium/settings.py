@@ -20,6 +20,7 @@ from cdc_platform.sources.debezium.connector import (
 )
 from cdc_platform.sources.debezium.engine_settings import EngineSettings, Snapshot
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
+from cdc_platform.sources.locations import check_location
 
 DEDUP_WINDOW_MAX_S: Final = 31 * 86_400.0
 _TEMPLATE_WORDS: Final = re.compile(r"\{(\w*)\}")
@@ -62,6 +63,9 @@ class FilesInput:
     """JSON-line files, gzip or not, whose lines are in the order of arrival."""
 
     path: str
+
+    def __post_init__(self) -> None:
+        check_location("input.files.path", self.path)
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ def test_guessed_types_lose_nothing(texts: list[str], lake_type: str, expected: 
         (['"a"', "1", "1.50", "null"], "STRING", ["a", "1", "1.50", None]),
         (['"x"', "[1]"], "JSON", ['"x"', "[1]"]),
         (["0", "true", '"0"'], "BOOL", [False, True, False]),
-        (["0.1", "7"], "FLOAT32", [0.1, 7.0]),
+        (["0.1", "7"], "FLOAT32", [0.10000000149011612, 7.0]),
     ],
 )
 def test_declared_types_of_json(texts: list[str], declared: str, expected: list[Any]) -> None:

@@ -55,7 +55,7 @@ EDGES: list[tuple[str, Any, str, Any]] = [
     ("INTERVAL", {"months": 0, "hours": 0, "micros": 0}, "INTERVAL", "PT0S"),
     ("DOUBLE", float("nan"), "FLOAT64", "NaN"),
     ("DOUBLE", float("-inf"), "FLOAT64", "-Infinity"),
-    ("FLOAT", 0.10000000149011612, "FLOAT32", 0.1),
+    ("FLOAT", 0.10000000149011612, "FLOAT32", 0.10000000149011612),
     ("BYTES", b"", "BYTES", ""),
     ("BYTES", b"\x00\xff\x10", "BYTES", "AP8Q"),
     (

@@ -1,5 +1,6 @@
 """Settings of Datastream's source: what is refused, and their JSON form."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ FULL = DatastreamSettings(
     schema_policy={"public_a": "freeze"},
     tombstone_retention_s=900_000.0,
     late_files_s=60.0,
+    deadline_s=30.0,
 )
 
 
@@ -39,6 +41,7 @@ def test_settings_survive_the_way_to_a_worker(settings: DatastreamSettings) -> N
     ("given", "setting", "message"),
     [
         ({"path": " "}, "path", "is empty"),
+        ({"path": "oss://bucket/p"}, "path", "has the scheme `oss`, which cannot be read"),
         ({"source": "db2"}, "source", "must be one of mysql, oracle"),
         ({"stream": "my-stream"}, "stream", "must look like projects/PROJECT"),
         ({"table_name": "{schema}"}, "table_name", "must be made of {table}"),
@@ -64,6 +67,7 @@ def test_settings_survive_the_way_to_a_worker(settings: DatastreamSettings) -> N
         ({"late_files_s": 0}, "late_files_s", "must be positive"),
         ({"late_files_s": float("nan")}, "late_files_s", "must be positive"),
         ({"late_files_s": float("inf")}, "late_files_s", "must be positive and finite"),
+        ({"deadline_s": 0.0}, "deadline_s", "must be positive"),
         ({"tombstone_retention_s": 60.0}, "tombstone_retention_s", "must be at least `late_files_s`"),
     ],
 )
@@ -72,6 +76,12 @@ def test_what_cannot_be_used_is_refused(given: dict[str, Any], setting: str, mes
     with pytest.raises(SettingError, match=f"`{setting}`") as refused:
         DatastreamSettings(**{"path": "files", **given})
     assert (setting, True) == (refused.value.setting, message in refused.value.problem)
+
+
+def test_whoever_cannot_wait_has_a_shorter_deadline() -> None:
+    """But never a longer one than the settings say, and everything else stays."""
+    assert replace(FULL, deadline_s=5.0) == FULL.impatient(5.0)
+    assert FULL.impatient(99.0) == FULL
 
 
 def test_settings_of_a_table_go_before_those_of_all() -> None:
