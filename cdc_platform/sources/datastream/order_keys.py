@@ -21,7 +21,13 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.sources.datastream.envelope import Envelope
 from cdc_platform.sources.datastream.kinds import SourceKind
 from cdc_platform.sources.datastream.policies import BackfillPolicy
-from cdc_platform.sources.datastream.positions import PositionRules, backfill_clock, locate, moment_of
+from cdc_platform.sources.datastream.positions import (
+    Position,
+    PositionRules,
+    backfill_clock,
+    locate,
+    moment_of,
+)
 from cdc_platform.sources.datastream.sequences import sequence_order
 
 _BACKFILL: Final = "0"
@@ -66,8 +72,7 @@ def order_key(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
     if rules.backfill_policy is BackfillPolicy.BY_SOURCE_TIMESTAMP:
         return f"{_epoch(envelope, rules)} {_BY_CLOCK} {_clocked(envelope, standing, rules)} {half}"
     if not standing.is_backfill:
-        place = locate(standing.kind, envelope, rules.positions).place
-        return f"{_epoch(envelope, rules)} {_CAPTURED} {place} {half}"
+        return f"{_epoch(envelope, rules)} {_CAPTURED} {_located(envelope, standing, rules).place} {half}"
     # A repeated backfill counts only where it is asked for.
     counts = rules.backfill_policy is BackfillPolicy.FORCE
     epoch = _epoch(envelope, rules) if counts else _FIRST_EPOCH
@@ -93,8 +98,12 @@ def _clocked(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
     """Return clock, class and place: what was captured at the moment of a backfill's read wins."""
     if standing.is_backfill:
         return f"{backfill_clock(standing.kind, envelope)} {_BACKFILL} {moment_of(envelope)}"
-    position = locate(standing.kind, envelope, rules.positions)
+    position = _located(envelope, standing, rules)
     return f"{position.clock} {_CAPTURED} {position.place}"
+
+
+def _located(envelope: Envelope, standing: Standing, rules: OrderRules) -> Position:
+    return locate(standing.kind, envelope, rules.positions, is_removal=standing.is_removal)
 
 
 def _epoch(envelope: Envelope, rules: OrderRules) -> str:

@@ -7,6 +7,7 @@ are missing; they come second because they mix types and have changed their mean
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from cdc_platform.errors import RecordUnreadable
@@ -66,13 +67,15 @@ def moment_of(envelope: Envelope) -> str:
     return f"{micros:0{COMMIT_DIGITS}d}"
 
 
-def locate(kind: SourceKind, envelope: Envelope, rules: PositionRules) -> Position:
-    """Return where a captured change stands in the log of its source.
+def locate(
+    kind: SourceKind, envelope: Envelope, rules: PositionRules, *, is_removal: bool = False
+) -> Position:
+    """Return where a captured change, which removes a row or writes one, stands in the log of its source.
 
     Raises:
         RecordUnreadable: it does not tell; such an event has no place in any order.
     """
-    return _LOCATE[kind](envelope, rules)
+    return (_LOCATE_REMOVAL if is_removal else _LOCATE)[kind](envelope, rules)
 
 
 def backfill_clock(kind: SourceKind, envelope: Envelope) -> str:
@@ -158,6 +161,17 @@ def _sqlserver(envelope: Envelope, rules: PositionRules) -> Position:
     return _timed(envelope, f"{place} {_physical(envelope.source_metadata)}", rules)
 
 
+def _sqlserver_removal(envelope: Envelope, rules: PositionRules) -> Position:
+    """Return the place of a removal: before all that is written under its log sequence number.
+
+    File, page and slot say where a row lies, not when it changed, and Datastream's documentation orders by
+    timestamp and number alone. So a location must not decide between a removal and a write. It stays a part
+    of the places of writes, since lakes have stored them with it.
+    """
+    metadata = {**envelope.source_metadata, "physical_location": None}
+    return _sqlserver(replace(envelope, source_metadata=metadata), rules)
+
+
 def _lsn(envelope: Envelope) -> object:
     keys = envelope.sort_keys
     lsn: object = envelope.source_metadata.get("lsn")
@@ -165,7 +179,7 @@ def _lsn(envelope: Envelope) -> object:
 
 
 def _physical(metadata: Mapping[str, Any]) -> str:
-    """Return file, page and slot of a log record; zeros where the event does not tell them."""
+    """Return file, page and slot of a row; zeros where the event does not tell them."""
     location = metadata.get("physical_location") or _NO_LOCATION
     is_location = isinstance(location, list | tuple) and len(location) == len(_NO_LOCATION)
     if not is_location or not all(isinstance(part, int) and 0 <= part < _U32 for part in location):
@@ -221,3 +235,4 @@ _LOCATE: Final[Mapping[SourceKind, Locate]] = {
     SourceKind.SALESFORCE: _salesforce,
     SourceKind.MONGODB: _mongodb,
 }
+_LOCATE_REMOVAL: Final[Mapping[SourceKind, Locate]] = {**_LOCATE, SourceKind.SQLSERVER: _sqlserver_removal}

@@ -59,6 +59,20 @@ def mysql(half: Half) -> Event:
     return _event(half, metadata, "mysql-cdc-binlog", 1000 * (half.change == "UPDATE-INSERT"))
 
 
+def sqlserver(half: Half) -> Event:
+    """Return the event of SQL Server, where all rows of a transaction share a place; pages tell no order."""
+    metadata = {
+        "schema": "S",
+        "table": "T",
+        "primary_keys": ["id"],
+        "lsn": f"00000025:{half.transaction[1:]:0>8}:0003",
+        "tx_id": half.transaction,
+        "physical_location": [1, half.place, 1],
+        "change_type": half.change,
+    }
+    return _event(half, metadata, "sqlserver-cdc", 0)
+
+
 def _event(half: Half, metadata: dict[str, Any], read_method: str, shift_ms: int) -> Event:
     return {
         "uuid": f"{half.transaction}-{half.place:08b}",
@@ -133,6 +147,25 @@ def test_mysql_moves_many_keys_at_one_place(halves: tuple[Half, ...], expected: 
     """All halves of a statement may share a place; what is written is stamped a second later, and wins."""
     rows = tuple((f'{{"id":{key}}}', row) for key, row in expected.items())
     assert {rows} == outcomes([mysql(half) for half in (*BORN, *halves)])
+
+
+@pytest.mark.parametrize(
+    ("halves", "expected"),
+    [
+        # UPDATE t SET id = id + 1; the new row 2 lies on a page before that of the old one.
+        (moves(("D", 1, "A"), ("I", 2, "A"), ("D", 2, "B"), ("I", 3, "B")), {2: "A", 3: "B"}),
+        (moves(("D", 2, "B"), ("I", 3, "B"), ("D", 1, "A"), ("I", 2, "A")), {2: "A", 3: "B"}),
+        # UPDATE t SET id = 3 - id, all new rows before all old ones, and the other way round.
+        (moves(("I", 1, "B"), ("I", 2, "A"), ("D", 1, "A"), ("D", 2, "B")), {1: "B", 2: "A"}),
+        (moves(("D", 1, "A"), ("D", 2, "B"), ("I", 1, "B"), ("I", 2, "A")), {1: "B", 2: "A"}),
+        # A row that is written anew, and lies elsewhere.
+        (moves(("I", 1, "C"), ("D", 1, "A")), {1: "C", 2: "B"}),
+    ],
+)
+def test_sqlserver_moves_many_keys_at_one_place(halves: tuple[Half, ...], expected: dict[int, str]) -> None:
+    """What is written under a log sequence number wins over what is removed, wherever the rows lie."""
+    rows = tuple((f'{{"id":{key}}}', row) for key, row in expected.items())
+    assert {rows} == outcomes([sqlserver(half) for half in (*BORN, *halves)])
 
 
 def test_rows_of_one_place_are_all_kept() -> None:

@@ -48,6 +48,38 @@ def test_the_writing_half_of_a_key_change_wins() -> None:
     assert key(at(0), removal=True, event_id="z") < key(at(0), event_id="a")
 
 
+@pytest.mark.parametrize("removed_from", [None, [1, 200, 5], [0xFFFFFFFF, 9, 9]])
+@pytest.mark.parametrize("written_to", [None, [0, 0, 1], [1, 100, 2], [1, 300, 2]])
+def test_pages_of_sqlserver_do_not_tell_what_came_last(
+    removed_from: list[int] | None, written_to: list[int] | None
+) -> None:
+    """A row's page says where it lies; under one number the write wins, under another one the later."""
+    removed, written, later = (
+        {"source_timestamp": 0, "source_metadata": {"lsn": lsn, "physical_location": location}}
+        for lsn, location in (
+            ("25:728:3", removed_from),
+            ("25:728:3", written_to),
+            ("25:728:4", removed_from),
+        )
+    )
+    one, other = (
+        key(removed, kind=SourceKind.SQLSERVER, removal=True),
+        key(written, kind=SourceKind.SQLSERVER),
+    )
+    assert one < other < key(later, kind=SourceKind.SQLSERVER, removal=True)
+
+
+def test_a_stored_key_of_sqlserver_is_that_of_the_same_write_today() -> None:
+    """Lakes keep keys of writes, and of removals that had the row's page: a write at it follows these."""
+    place = "000000250000072800000003 00000001000000c800000005"
+    event = {
+        "source_timestamp": 7,
+        "source_metadata": {"lsn": "00000025:00000728:0003", "physical_location": [1, 200, 5]},
+    }
+    assert f"0000 1 {place} 000000000000007000 1 u" == key(event, kind=SourceKind.SQLSERVER)
+    assert key(event, kind=SourceKind.SQLSERVER, removal=True) < f"0000 1 {place} 000000000000007000 0 u"
+
+
 def test_the_second_half_is_a_second_later() -> None:
     """MySQL stamps the writing half one second later than the removing one at the same place."""
     assert key(at(1000), removal=True) < key(at(2000)) < key(at(0, log_position=101), removal=True)
