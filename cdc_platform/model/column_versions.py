@@ -87,6 +87,11 @@ class ColumnHistory:
         return version.since.micros if version is not None else None
 
     @property
+    def first_tick(self) -> int:
+        """Tick of the log that found the table."""
+        return self.versions[0].since.tick if self.versions else 0
+
+    @property
     def begun(self) -> Bound | None:
         """When the table was made anew the last time, None when it never was."""
         return self.beginnings[-1] if self.beginnings else None
