@@ -18,6 +18,7 @@ from cdc_platform.model.table_options import (
     TableOptions,
     history_name,
     history_schema,
+    name_in_history,
     stored_schema,
     taken_names,
     without_histories,
@@ -203,7 +204,10 @@ class Pipeline:
             SettingError: the pipeline has no such table or history.
         """
         table = self.table(self.lake_tables.get(name, name))
-        return stored_schema(table, self.options(name)) if table.name == name else history_schema(table)
+        if table.name == name:
+            return stored_schema(table, self.options(name))
+        columns = (replace(column, name=name_in_history(column.name)) for column in table.columns)
+        return history_schema(replace(table, columns=tuple(columns)))
 
     def forget_tables(self) -> None:
         """Ask the lake and the source anew when the tables are needed next."""
