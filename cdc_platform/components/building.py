@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from collections.abc import Collection
 from dataclasses import replace
 
 import dagster as dg
@@ -20,6 +21,7 @@ from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
 from cdc_platform.checks.invariants import build_checks, proofs, tick_checks
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError, PipelineNotFound
+from cdc_platform.model.lake_tables import LakeTable
 from cdc_platform.model.table_options import PLAIN
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
@@ -42,7 +44,7 @@ def build_pipeline(
         upstream: what is shown of its source beside what it reads.
     """
     tables = find_tables(settings)
-    histories = tuple(name for name in tables if settings.table_options.get(name, PLAIN).history)
+    histories = find_histories(settings, tables)
     assets = PipelineAssets(
         settings.name,
         tables,
@@ -95,8 +97,8 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
     pipeline = open_pipeline(replace(settings, source=source))
     try:
         # The lake knows what the source has dropped, the source what no tick has met yet.
-        watched = (table.name for table in pipeline.source.describe().tables)
-        return tuple(sorted({*watched, *(table.name for table in pipeline.tables)}))
+        watched = {table.name for table in pipeline.source.describe().tables}
+        return tuple(pipeline.materialised(watched.union(table.name for table in pipeline.tables)))
     except CdcError as error:
         known = _known_tables(pipeline)
         LOGGER.warning(
@@ -109,6 +111,13 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
         return known
     finally:
         pipeline.source.close()
+
+
+def find_histories(settings: PipelineSettings, tables: Collection[str]) -> tuple[str, ...]:
+    """Return those tables of a pipeline that keep a history: no other one has its place."""
+    places = {LakeTable(name).place for name in tables}
+    asked = (name for name in tables if settings.table_options.get(name, PLAIN).history)
+    return tuple(name for name in asked if LakeTable(name, is_history=True).place not in places)
 
 
 def _known_tables(pipeline: Pipeline) -> tuple[str, ...]:

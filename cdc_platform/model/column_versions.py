@@ -5,8 +5,8 @@ newest version bears the column's name in the lake. An older one is set aside un
 as `note__string`, keeps the values that it had, and takes none that are younger than it.
 """
 
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from cdc_platform.model.table_schema import Column, ColumnLife, ColumnType, TableSchema, spark_type
@@ -91,6 +91,11 @@ class ColumnHistory:
         return version.since.micros if version is not None else None
 
     @property
+    def first_tick(self) -> int:
+        """Tick of the log that found the table."""
+        return self.versions[0].since.tick if self.versions else 0
+
+    @property
     def begun(self) -> Bound | None:
         """When the table was made anew the last time, None when it never was."""
         return self.beginnings[-1] if self.beginnings else None
@@ -114,6 +119,18 @@ class ColumnHistory:
     def whole_schema(self) -> TableSchema:
         """All columns of the lake's table, each under its name there."""
         return TableSchema(self.name, tuple(self._column(version) for version in self.versions))
+
+    def called(self, name_of: Callable[[str], str]) -> "ColumnHistory":
+        """Return the same columns as a table of the lake has them that calls some otherwise."""
+        versions = (
+            replace(
+                version,
+                lake_name=name_of(version.lake_name),
+                past_names=tuple(map(name_of, version.past_names)),
+            )
+            for version in self.versions
+        )
+        return replace(self, versions=tuple(versions))
 
     def schema_after(self, tick: int) -> TableSchema:
         """Return all columns of the lake's table as changes of the log after a tick set them, with lives.

@@ -42,6 +42,11 @@ class SchemaHistory:
         return replace(self, tables={**self.tables, event.table: _CHANGES[event.change](found, event)})
 
     @property
+    def names_in_order(self) -> tuple[str, ...]:
+        """The tables that are known, those first that came up first, and of one tick the first by name."""
+        return tuple(sorted(self.tables, key=lambda name: (self.tables[name].first_tick, name)))
+
+    @property
     def told_since(self) -> Mapping[tuple[str, str], int]:
         """When columns came up, by table and name, or their types; none that were so from the beginning."""
         found = (

@@ -7,6 +7,7 @@ from typing import Final
 
 from cdc_platform.model.column_versions import ColumnHistory
 from cdc_platform.model.evolution import SchemaHistory
+from cdc_platform.model.lake_tables import NOTHING_REFUSED, LakeTable, Refusals, describe_refusals
 from cdc_platform.model.names import is_reserved_column
 from cdc_platform.model.timestamps import to_rfc3339
 
@@ -83,12 +84,15 @@ def late_columns(table: ColumnHistory) -> tuple[str, ...]:
     return tuple(version.lake_name for version in table.live_versions if version.is_late)
 
 
-def describe_findings(history: SchemaHistory, options: Collection[str] = ()) -> tuple[str, ...]:
+def describe_findings(
+    history: SchemaHistory, options: Collection[str] = (), refused: Refusals = NOTHING_REFUSED
+) -> tuple[str, ...]:
     """Return a sentence for each thing that the lake has otherwise than the source by design.
 
     Args:
         history: what is known of the source's schema.
         options: names of the tables that have options.
+        refused: what the lake cannot have beside other tables.
     """
     stream = (
         f"{reason[0].upper()}{reason[1:]}: the changes that it leaves out are missing in the tables."
@@ -99,12 +103,17 @@ def describe_findings(history: SchemaHistory, options: Collection[str] = ()) -> 
         "change log only. Make it anew with a key column at the source, and the lake has it."
         for name in sorted(history.keyless)
     )
-    tables = (line for table in history.tables.values() for line in _table_findings(table))
+    tables = (
+        line
+        for table in history.tables.values()
+        if LakeTable(table.name) not in refused
+        for line in _table_findings(table)
+    )
     waiting = (
         f"`{name}` is not watched: its `table_options` count from when the change stream watches it."
         for name in sorted(history.others.intersection(options) - history.tables.keys())
     )
-    return (*stream, *keyless, *tables, *waiting)
+    return (*stream, *keyless, *describe_refusals(refused), *tables, *waiting)
 
 
 def _table_findings(table: ColumnHistory) -> Iterable[str]:

@@ -1,7 +1,6 @@
 """Names: made safe, made short, and quoted; every identifier in SQL text passes here."""
 
 import re
-from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 
@@ -72,19 +71,6 @@ def lake_table_name(source_table: str) -> str:
         return safe
     digest = _digest(source_table, 6)
     return f"{safe[: _MOST_CHARACTERS - len(digest) - 1]}_{digest}"
-
-
-def find_clash(source_tables: Iterable[str]) -> tuple[str, str] | None:
-    """Return two source tables that a lake cannot tell apart, None when there are none.
-
-    Spark and most catalogs take no notice of case. Spanner refuses such pairs itself; other sources do not.
-    """
-    seen: dict[str, str] = {}
-    for name in source_tables:
-        other = seen.setdefault(lake_table_name(name).lower(), name)
-        if other != name:
-            return other, name
-    return None
 
 
 def is_reserved_column(name: str) -> bool:

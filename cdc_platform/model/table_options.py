@@ -1,9 +1,11 @@
 """Options of a table: a history beside it, and deleted rows that stay in it."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cdc_platform.model.column_versions import ColumnHistory
 from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
 
 VALID_FROM: Final = "valid_from"
@@ -31,6 +33,8 @@ _SOFT_DELETE_TYPES: Final = {DELETED: "BOOL", DELETED_AT: "TIMESTAMP"}
 _ORDER_TYPES: Final = {ORDER_KEY: "STRING"}
 _ADDED: Final = frozenset({*_SOFT_DELETE_TYPES, *_ORDER_TYPES})
 _HISTORY_SUFFIX: Final = "__history"
+_SOURCE_SUFFIX: Final = "__source"
+_TAKEN_IN_HISTORY: Final = re.compile(rf"({'|'.join(_HISTORY_TYPES)})({_SOURCE_SUFFIX})*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,25 @@ def without_histories(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in known if name not in histories)
 
 
+def name_in_history(column: str) -> str:
+    """Return what the history of a table calls one of its columns: by its name, unless that is taken there.
+
+    So the table's `valid_to` is `valid_to__source`, and its `valid_to__source` has one more of these.
+    """
+    return column if _TAKEN_IN_HISTORY.fullmatch(column) is None else f"{column}{_SOURCE_SUFFIX}"
+
+
+def columns_in_history(table: ColumnHistory) -> ColumnHistory:
+    """Return the columns of a table as its history has them."""
+    return table.called(name_in_history)
+
+
 def history_schema(table: TableSchema) -> TableSchema:
-    """Return the columns of a table's history; it has no key, since a row of it is a version."""
+    """Return the columns of a history; it has no key, since a row of it is a version.
+
+    Args:
+        table: the table's columns, as its history calls them.
+    """
     columns = tuple(replace(column, is_primary_key=False) for column in table.columns)
     return TableSchema(history_name(table.name), columns + _added(_HISTORY_TYPES, len(columns)))
 
@@ -99,7 +120,6 @@ def keeps_order(stored: TableSchema) -> bool:
 def taken_names(table: TableSchema, options: TableOptions) -> list[str]:
     """Return the columns of a source table whose names its options need for columns of their own."""
     needed = {
-        *(_HISTORY_TYPES if options.history else ()),
         *(_SOFT_DELETE_TYPES if options.soft_delete else ()),
         *(_ORDER_TYPES if options.keeps_order else ()),
     }

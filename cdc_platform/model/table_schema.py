@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 ARRAY: Final = "ARRAY"
+PRIMARY_KEY: Final = "primary key"
+"""Comment by which a table of the lake tells its key columns."""
 
 _ARRAY_TEXT: Final = re.compile(r"ARRAY<(.*)>(?:\(.*\))?", re.IGNORECASE | re.DOTALL)
 _CODE_TEXT: Final = re.compile(r"[A-Za-z0-9_]+")

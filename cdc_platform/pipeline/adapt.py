@@ -10,7 +10,13 @@ from cdc_platform.lake.commits import BRANCH, head
 from cdc_platform.lake.copies import load_plans
 from cdc_platform.model.column_versions import Bound, ColumnHistory, ColumnVersion, Conversion
 from cdc_platform.model.names import quote_spark
-from cdc_platform.model.table_options import DELETED, history_schema, source_schema, stored_schema
+from cdc_platform.model.table_options import (
+    DELETED,
+    columns_in_history,
+    history_schema,
+    source_schema,
+    stored_schema,
+)
 from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -37,12 +43,12 @@ def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -
 
 
 def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
-    """Do the same for the history of a table, which has all columns of the table.
+    """Do the same for the history of a table, which has all columns of the table, some by other names.
 
     Raises:
         CommitConflict: another run has changed the history's columns at the same time.
     """
-    known = _known_columns(pipeline, schema)
+    known = columns_in_history(_known_columns(pipeline, schema))
     return _ensure(pipeline, spark, known, history_schema(known.whole_schema), create_history_sql)
 
 

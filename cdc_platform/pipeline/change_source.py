@@ -14,14 +14,15 @@ from cdc_platform.model.column_versions import ColumnHistory
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.exclusions import may_lack_rows
 from cdc_platform.model.names import quote_spark
-from cdc_platform.model.table_options import keeps_deleted
-from cdc_platform.model.table_schema import Column, TableSchema
+from cdc_platform.model.table_options import columns_in_history, keeps_deleted
+from cdc_platform.model.table_schema import Column, ColumnLife, TableSchema
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.handover import find_copy
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.span import LogSpan, pending_span, span_after
 from cdc_platform.spark.faults import HAS_KEYS
+from cdc_platform.spark.history import called_as_in_history
 from cdc_platform.spark.late import with_former
 from cdc_platform.spark.tombstones import with_tombstones
 from cdc_platform.spark.truncates import after_truncates, with_truncated_rows
@@ -52,8 +53,9 @@ class ChangeSource:
     ``schema`` has the columns as these changes set them. What was committed before ``since_micros`` belongs
     to a dropped table of the same name and is left out; ``remade_micros`` are moments at which the table
     was dropped and made anew among the changes that are not left out. With ``keeps_truncated`` it matters
-    which rows a truncate took away, and the span begins with the log. With ``takes_former`` a row is more
-    than its newest change, so that of rows of which something comes late the former changes count, too.
+    which rows a truncate took away, and the span begins with the log. With ``is_history`` the columns are
+    called as in the table's history. With ``takes_former`` a row is more than its newest change, so that of
+    rows of which something comes late the former changes count, too.
     """
 
     schema: TableSchema
@@ -62,6 +64,7 @@ class ChangeSource:
     since_micros: int | None = None
     remade_micros: tuple[int, ...] = ()
     keeps_truncated: bool = False
+    is_history: bool = False
     takes_former: bool = False
 
 
@@ -73,16 +76,18 @@ def whole_span(pipeline: Pipeline, table: str, copy: CopyProgress | None) -> Log
 
 
 def find_beginning(
-    pipeline: Pipeline, table: TableSchema, known: ColumnHistory | None, *, keeps_former: bool = False
+    pipeline: Pipeline, table: TableSchema, known: ColumnHistory | None, *, is_history: bool = False
 ) -> ChangeSource:
-    """Return everything that a table is made of.
+    """Return everything that a table, or its history, is made of.
+
+    Of a history the rows of a dropped table of the same name count, too, but only where the table was made
+    anew with the same key.
 
     Args:
         pipeline: the pipeline.
         table: the table, whose columns count where nothing is known of their history.
         known: the history of its columns, None where there is none.
-        keeps_former: whether the rows of a dropped table of the same name count, too; they do only where
-            the table was made anew with the same key.
+        is_history: whether it is the history that is made.
 
     Raises:
         LakeError: there was an initial copy, but it is gone.
@@ -90,15 +95,17 @@ def find_beginning(
     copy = find_copy(pipeline, load_table(pipeline, table.name), table.name)
     span = whole_span(pipeline, table.name, copy)
     if known is None or not known.versions:
-        return ChangeSource(table, span, copy)
+        return ChangeSource(table, span, copy, is_history=is_history)
+    known = columns_in_history(known) if is_history else known
     schema = known.schema_after(span.after_exclusive)
-    found = ChangeSource(schema, replace(span, has_patches=span.has_patches or schema.is_evolving), copy)
+    span = replace(span, has_patches=span.has_patches or schema.is_evolving)
+    found = ChangeSource(schema, span, copy, is_history=is_history)
     copied_micros = copy.plan.position_micros if copy is not None else -1
     told = (beginning.micros for beginning in known.beginnings)
     remade = tuple(micros for micros in told if micros is not None and micros > copied_micros)
     if not remade:
         return found
-    if keeps_former and _has_kept_key(schema):
+    if is_history and _has_kept_key(schema):
         return replace(found, remade_micros=remade)
     return replace(found, copy=None, since_micros=remade[-1])
 
@@ -107,7 +114,9 @@ def _has_kept_key(schema: TableSchema) -> bool:
     """Whether the key of a table is what it was before the table was made anew."""
     names = {column.source_name for column in schema.key_columns}
     has_lost = any(column.is_in_keys and column.source_name not in names for column in schema.value_columns)
-    return not has_lost and all(column.life is None for column in schema.key_columns)
+    # In a history, a column may have no more than another name.
+    always = (column.life in (None, ColumnLife(column.source_name)) for column in schema.key_columns)
+    return not has_lost and all(always)
 
 
 def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bool:
@@ -162,6 +171,8 @@ def read_changes(
         return changes
     # Read as a branch, the copy has the table's present columns, whatever they were called then.
     rows = spark.table(pipeline.lake.spark_table(source.schema.name, COPY_BRANCH))
+    if source.is_history:
+        rows = called_as_in_history(rows)
     position = F.lit(to_datetime(source.copy.plan.position_micros))
     origin = [position.alias(COMMITTED), F.lit(None).cast("string").alias(TRANSACTION)]
     flags = [F.lit(True).alias(named(column.name)) for column in source.schema.value_columns]

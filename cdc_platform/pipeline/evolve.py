@@ -18,7 +18,6 @@ from cdc_platform.lake.copies import load_plans_between
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
 from cdc_platform.lake.schema_history import append_events, at_mark, load_history
 from cdc_platform.model.evolution import SchemaHistory
-from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.looks import PastLooks
 from cdc_platform.model.names import is_reserved_column
 from cdc_platform.model.records import WHOLE_ROW_UPDATES, RecordKind
@@ -107,7 +106,7 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
     look = with_uncopied(pipeline, history, pipeline.look(pipeline.source.clock_micros()))
     events = find_events(history, history.tick, {}, look, look_back=PastLooks(pipeline.look))
     found = reduce(SchemaHistory.after, events, history)
-    return describe_findings(found, pipeline.settings.table_options)
+    return pipeline.findings(found)
 
 
 def known_through(pipeline: Pipeline, tick: int) -> SchemaHistory:

@@ -19,14 +19,11 @@ from cdc_platform.model.names import lake_table_name
 from cdc_platform.model.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
 from cdc_platform.model.row_story import LoggedChange, Step, Story, read_values, tell_story
 from cdc_platform.model.table_options import DELETED, DELETED_AT, ORDER_KEY
-from cdc_platform.model.table_schema import NANOSECONDS
+from cdc_platform.model.table_schema import NANOSECONDS, PRIMARY_KEY
 from cdc_platform.model.timestamps import from_datetime, to_rfc3339
 from cdc_platform.pipeline.copied_row import CopiedRow, find_copied_row
 from cdc_platform.pipeline.former_keys import former_keys
 from cdc_platform.pipeline.pipeline import Pipeline
-
-PRIMARY_KEY: Final = "primary key"
-"""Comment by which a table of the lake tells its key columns."""
 
 NAMED_ORDINALS: Final = 200
 """Up to so many changes are looked up by their place in the log; more are searched for in a range."""

@@ -22,7 +22,7 @@ from cdc_platform.pipeline.change_source import find_beginning, read_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.soft_delete import stored_at
 from cdc_platform.spark.differences import count_differing
-from cdc_platform.spark.history import make_versions
+from cdc_platform.spark.history import called_as_in_history, make_versions
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ def find_faults(
         cut: where to look.
         log: the change log up to the cut.
     """
-    source = find_beginning(pipeline, table, known, keeps_former=True)
+    source = find_beginning(pipeline, table, known, is_history=True)
     source = replace(source, span=replace(source.span, has_patches=True), keeps_truncated=True)
     columns = [_col(column.name) for column in source.schema.columns]
     all_columns = [_col(column.name) for column in history_schema(source.schema).columns]
     history = _at(pipeline, spark, history_name(table.name), cut)
     current = history.where(IS_CURRENT).select(*columns)
-    rows = _at(pipeline, spark, table.name, cut)
+    rows = called_as_in_history(_at(pipeline, spark, table.name, cut))
     if keeps_deleted(stored_at(pipeline, table, cut.tables[table.name])):
         rows = rows.where(~_col(DELETED))
     changes = read_changes(

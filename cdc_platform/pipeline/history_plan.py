@@ -9,7 +9,7 @@ from cdc_platform.lake.commits import BRANCH, count_rows, fact, head, read_mark
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG
 from cdc_platform.model.column_versions import Conversion
-from cdc_platform.model.table_options import history_name
+from cdc_platform.model.table_options import columns_in_history, history_name
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.adapt import ensure_history, ensure_table
 from cdc_platform.pipeline.branch import (
@@ -96,6 +96,7 @@ def plan_extension(
     begins_anew = known.begun is not None and known.begun.tick > span.after_exclusive
     if begins_anew or span.has_truncates:
         return plan_whole(pipeline, spark, schema)
+    known = columns_in_history(known)
     evolved = known.schema_after(span.after_exclusive)
     return HistoryBuild(
         ChangeSource(evolved, replace(span, has_patches=span.has_patches or evolved.is_evolving)),
@@ -112,7 +113,7 @@ def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> 
         LakeError: there was an initial copy, but it is gone.
     """
     known = known_through(pipeline, read_mark(pipeline.lake.system_table(LOG)).tick).tables.get(schema.name)
-    source = replace(find_beginning(pipeline, schema, known, keeps_former=True), keeps_truncated=True)
+    source = replace(find_beginning(pipeline, schema, known, is_history=True), keeps_truncated=True)
     history = history_name(schema.name)
     found = load_table(pipeline, history)
     newest = head(found)

@@ -43,7 +43,7 @@ def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild
     """Return all versions of the keys that a span touches, by the whole log."""
     span, table = build.source.span, pipeline.table(build.source.schema.name)
     known = known_through(pipeline, span.until_inclusive).tables.get(table.name)
-    whole = find_beginning(pipeline, table, known, keeps_former=True)
+    whole = find_beginning(pipeline, table, known, is_history=True)
     whole = replace(
         whole, span=replace(whole.span, until_inclusive=span.until_inclusive), keeps_truncated=True
     )

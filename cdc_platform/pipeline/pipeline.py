@@ -1,6 +1,6 @@
 """A pipeline: its settings, its source and its part of the lake, opened."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -9,19 +9,23 @@ from cdc_platform.errors import SettingError
 from cdc_platform.lake.lake import Lake
 from cdc_platform.lake.schema_history import load_history
 from cdc_platform.model.evolution import SchemaHistory
+from cdc_platform.model.exclusions import describe_findings
+from cdc_platform.model.lake_tables import LakeTable, Refusals
 from cdc_platform.model.looks import Look, storable, storable_columns
-from cdc_platform.model.names import find_clash, is_reserved_column, lake_table_name
+from cdc_platform.model.names import is_reserved_column, lake_table_name
 from cdc_platform.model.table_options import (
     PLAIN,
     TableOptions,
     history_name,
     history_schema,
+    name_in_history,
     stored_schema,
     taken_names,
     without_histories,
 )
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import SourceTraits
+from cdc_platform.pipeline.lake_places import refused_tables
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.pipeline.source import ComparedSource, CopySource, EventSource, Source
 from cdc_platform.pipeline.sources import open_source
@@ -98,9 +102,9 @@ class Pipeline:
         not know yet.
 
         Raises:
-            SettingError: the settings name a table that the change stream does not watch, or two that a
-                lake cannot tell apart, or ask for an option that a table has no room for, or that nothing
-                at the source has the name of.
+            SettingError: the settings name a table that the change stream does not watch, or two that would
+                be one in the lake, or ask for an option that a table has no room for, or that nothing at the
+                source has the name of.
         """
         watched = {name: found.schema for name, found in self.schema_history.tables.items()}
         chosen = self.settings.tables
@@ -122,34 +126,43 @@ class Pipeline:
                     "names a table that the change stream does not watch, or whose key has no column: "
                     f"{name!r}. It watches {', '.join(sorted(watched))}.",
                 )
-        names = sorted(watched if chosen is None else set(chosen) & watched.keys())
-        self._check_names(names)
+        if chosen is not None:
+            _check_places(self._refused(self.schema_history, watched))
+        names = self.materialised(watched)
         if self.traits.can_be_compared:
             _check_keys(watched[name] for name in names)
         # A column that is gone at the source is still there in the lake.
         whole = {name: found.whole_schema for name, found in self.schema_history.tables.items()}
-        _check_room({name: self.options(name) for name in options if name in watched}, watched | whole)
+        _check_room({name: self.options(name) for name in options if name in names}, watched | whole)
         return tuple(watched[name] for name in names)
 
     def _exists(self, name: str) -> bool:
         """Whether the source has a table that is not watched; asks it."""
         return name in self.look(self.source.clock_micros()).unwatched
 
-    def _check_names(self, names: Iterable[str]) -> None:
-        clash = find_clash(names)
-        if clash is None:
-            return
-        known = self.schema_history.tables
-        one, other = sorted(clash, key=lambda name: name not in known or not known[name].is_dropped)
-        told = f"two that differ by case only, which a lake cannot tell apart: {one!r} and {other!r}"
-        advice = "Name one of them here, and the other in a pipeline of its own."
-        if one in known and known[one].is_dropped:
-            advice = (
-                f"The source has dropped {one!r}, whose last state the lake keeps. Name here all tables but "
-                f"{other!r}, and {other!r} in a pipeline of its own; or read all of them in a new pipeline, "
-                f"which knows nothing of {one!r}."
-            )
-        raise SettingError("tables", f"holds {told}. {advice}")
+    def _wanted(self, names: Collection[str]) -> list[str]:
+        chosen = self.settings.tables
+        return sorted(names if chosen is None else {*chosen} & {*names})
+
+    def _refused(self, history: SchemaHistory, names: Collection[str]) -> Refusals:
+        """Return what the lake cannot have of the tables that are wanted among these."""
+        histories = {name for name, option in self.settings.table_options.items() if option.history}
+        return refused_tables(self.lake, history, self._wanted(names), histories)
+
+    def materialised(self, names: Collection[str]) -> list[str]:
+        """Return those source tables of some that are wanted and that the lake can have, sorted."""
+        refused = self._refused(self.schema_history, names)
+        return [name for name in self._wanted(names) if LakeTable(name) not in refused]
+
+    @cached_property
+    def refused(self) -> Refusals:
+        """What the lake does not have of known tables, since it has others in their places."""
+        return self._refused(self.schema_history, self.schema_history.tables)
+
+    def findings(self, history: SchemaHistory) -> tuple[str, ...]:
+        """Return a sentence for each thing that the lake has otherwise than the source by design."""
+        refused = self._refused(history, history.tables)
+        return describe_findings(history, self.settings.table_options, refused)
 
     def know(self, history: SchemaHistory) -> None:
         """Go on with a newer history of the source's schema."""
@@ -160,7 +173,8 @@ class Pipeline:
     def options(self, table: str) -> TableOptions:
         """Return the options of a source table."""
         given = self.settings.table_options.get(table, PLAIN)
-        return replace(given, keeps_order=not self.traits.comes_in_order)
+        has_history = given.history and LakeTable(table, is_history=True) not in self.refused
+        return replace(given, history=has_history, keeps_order=not self.traits.comes_in_order)
 
     @property
     def histories(self) -> tuple[TableSchema, ...]:
@@ -179,7 +193,9 @@ class Pipeline:
         names = self.lake.table_names()
         # The names alone do not tell a history from a source table that is called like one.
         known = self.schema_history.tables or without_histories(names)
-        return tuple(sorted(table for table in known if lake_table_name(table) in names))
+        refused = refused_tables(self.lake, self.schema_history, known, histories=())
+        there = (table for table in known if LakeTable(table) not in refused)
+        return tuple(sorted(table for table in there if lake_table_name(table) in names))
 
     def stored(self, name: str) -> TableSchema:
         """Return the columns that a table or a history has in the lake.
@@ -188,11 +204,14 @@ class Pipeline:
             SettingError: the pipeline has no such table or history.
         """
         table = self.table(self.lake_tables.get(name, name))
-        return stored_schema(table, self.options(name)) if table.name == name else history_schema(table)
+        if table.name == name:
+            return stored_schema(table, self.options(name))
+        columns = (replace(column, name=name_in_history(column.name)) for column in table.columns)
+        return history_schema(replace(table, columns=tuple(columns)))
 
     def forget_tables(self) -> None:
         """Ask the lake and the source anew when the tables are needed next."""
-        for name in ("watched", "tables", "schema_history"):
+        for name in ("watched", "tables", "refused", "schema_history"):
             self.__dict__.pop(name, None)
 
     def table(self, name: str) -> TableSchema:
@@ -227,12 +246,15 @@ def _check_room(options: Mapping[str, TableOptions], watched: Mapping[str, Table
                 f"needs a column that the source table has, or had: {', '.join(taken)}. "
                 "Leave the option out, or rename the column at the source and begin a new pipeline",
             )
-        if option.history and history_name(name) in watched:
-            raise SettingError(
-                f"table_options.{name}.history",
-                f"needs the name of another table that the change stream watches: {history_name(name)}. "
-                "Leave the option out, or drop that table at the source and begin a new pipeline",
-            )
+
+
+def _check_places(refused: Refusals) -> None:
+    for table, holder in refused.items():
+        raise SettingError(
+            "tables",
+            f"names what would be one table of the lake, which takes no notice of case: {table.text} has the "
+            f"place of {holder.text}. Leave it out here, and name it in a pipeline of its own",
+        )
 
 
 def _check_keys(tables: Iterable[TableSchema]) -> None:

@@ -8,7 +8,6 @@ from cdc_platform.lake.copies import load_plans
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.quarantine import count_quarantined
 from cdc_platform.lake.schema_history import list_schema_events
-from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.schema_events import describe_event
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.proof import Proof, prove_tables
@@ -67,7 +66,7 @@ def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Verd
         for event in list_schema_events(pipeline.lake)
         if event.since_micros is not None and event.tick > scope.after_tick
     ]
-    findings = describe_findings(pipeline.schema_history, pipeline.settings.table_options)
+    findings = pipeline.findings(pipeline.schema_history)
     told = [describe_event(event) for event in events] + list(findings)
     counts = Counter(event.change.value for event in events)
     facts: dict[str, Fact] = {"changes": len(events), "findings": len(findings), **counts}

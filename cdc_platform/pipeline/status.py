@@ -12,7 +12,6 @@ from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import RAW
 from cdc_platform.lake.quarantine import count_quarantined
-from cdc_platform.model.exclusions import describe_findings
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.stuck import StuckPartition
 from cdc_platform.model.timestamps import to_rfc3339
@@ -133,7 +132,7 @@ def read_status(pipeline: Pipeline) -> Status:
         tables={name: _table_status(pipeline, name) for name in lake.table_names()},
         cut=cut,
         quarantined=count_quarantined(lake),
-        findings=describe_findings(pipeline.schema_history, pipeline.settings.table_options),
+        findings=pipeline.findings(pipeline.schema_history),
         copies=_copies(pipeline, cut),
         stuck_partitions=load_stuck(lake),
         unread_files=list_unread(pipeline),

@@ -9,7 +9,7 @@ from pyspark.sql.window import WindowSpec
 
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.names import quote_spark
-from cdc_platform.model.table_options import IS_CURRENT, TRANSACTION_ID, VALID_FROM, VALID_TO
+from cdc_platform.model.table_options import IS_CURRENT, TRANSACTION_ID, VALID_FROM, VALID_TO, name_in_history
 from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.spark.fold import ACTION, APPEND, UPDATE, PatchStats
@@ -31,6 +31,11 @@ def create_history_sql(target: str, history: TableSchema, format_version: int) -
     A tick, and a reader of current rows, then cost what the table costs, however long the history gets.
     """
     return f"{create_table_sql(target, history, format_version)} PARTITIONED BY ({quote_spark(IS_CURRENT)})"
+
+
+def called_as_in_history(rows: DataFrame) -> DataFrame:
+    """Return rows of a table with the names that its columns have in its history."""
+    return rows.withColumnsRenamed({name: name_in_history(name) for name in rows.columns})
 
 
 def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:

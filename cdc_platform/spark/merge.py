@@ -5,7 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import ORDER_KEY, keeps_order
-from cdc_platform.model.table_schema import TableSchema, spark_type
+from cdc_platform.model.table_schema import PRIMARY_KEY, TableSchema, spark_type
 from cdc_platform.spark.fold import ACTION, APPEND, NOTHING, REMOVE, UPDATE, PatchStats
 from cdc_platform.spark.typed import named
 
@@ -14,7 +14,7 @@ def create_table_sql(target: str, table: TableSchema, format_version: int) -> st
     """Return the statement that creates the table of a source table, merged on read."""
     columns = ", ".join(
         f"{quote_spark(column.name)} {spark_type(column.type)}"
-        + (" COMMENT 'primary key'" if column.is_primary_key else "")
+        + (f" COMMENT '{PRIMARY_KEY}'" if column.is_primary_key else "")
         for column in table.columns
     )
     properties = {

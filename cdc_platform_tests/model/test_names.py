@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from cdc_platform.errors import SettingError
 from cdc_platform.model.names import (
     check_identifier,
-    find_clash,
     is_reserved_column,
     lake_table_name,
     partition_key,
@@ -55,26 +54,6 @@ def test_partition_keys_are_safe_and_sort_by_start(token: str, start: int, other
 def test_lake_tables_never_collide(names: list[str]) -> None:
     """Different source tables have different lake tables."""
     assert len(names) == len({lake_table_name(name) for name in names})
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (["Accounts", "transfers", "accounts"], ("Accounts", "accounts")),
-        (["Accounts", "transfers"], None),  # case alone is no clash
-        (["sales.orders", "Sales.Orders", "sales_orders"], None),  # their digests differ
-    ],
-)
-def test_names_that_differ_by_case_only_clash(names: list[str], expected: tuple[str, str] | None) -> None:
-    """Catalogs that take no notice of case would make one table of two."""
-    assert expected == find_clash(names)
-
-
-@given(st.lists(source_table_names(), unique=True, max_size=20))
-def test_without_a_clash_names_are_distinct_in_every_catalog(names: list[str]) -> None:
-    """A clash is found exactly where there is one."""
-    lowered = {lake_table_name(name).lower() for name in names}
-    assert (find_clash(names) is None) == (len(lowered) == len(names))
 
 
 @given(source_table_names())
