@@ -40,10 +40,10 @@ class Connector:
         self.order = 0
         self._boundary("BEGIN")
 
-    def insert(self, key: int | None, n: int = 0, *, lsn: int | None = None) -> None:
+    def insert(self, key: int | None, n: int = 0, *, lsn: int | None = None, **row: Any) -> None:
         """Insert a row; without an lsn of its own it has the next position."""
-        row = {"id": key, "n": n} if key is not None else {"n": n}
-        self._data("c", {"id": key} if key is not None else None, row, lsn)
+        named = {"id": key, "n": n} if key is not None else {"n": n}
+        self._data("c", {"id": key} if key is not None else None, named | row, lsn)
 
     def update(self, key: int, **row: Any) -> None:
         """Update a row."""

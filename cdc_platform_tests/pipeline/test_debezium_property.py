@@ -1,0 +1,73 @@
+"""Large values that updates leave out, through all steps of a tick, however they arrive."""
+
+import itertools
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.table_options import IS_CURRENT, TableOptions
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings import FilesInput, Strategy
+from cdc_platform_tests.pipeline.test_datastream import sync
+from cdc_platform_tests.pipelines import log_rows, rows_of
+from cdc_platform_tests.sources.debezium.stories import Row, Story, stories
+from cdc_platform_tests.sources.debezium.ticks import append
+from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
+from cdc_platform_tests.strategies import spark_cases
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_serial: Final = itertools.count(1)
+
+
+@pytest.mark.integration
+@spark_cases(5)
+@given(told=stories(), strategy=st.sampled_from(Strategy))
+def test_tables_histories_and_log_have_every_value(
+    spark: "SparkSession", session_lake: LakeSettings, told: tuple[Story, list[list[str]]], strategy: Strategy
+) -> None:
+    """In portions of any size, repeated from anywhere, by each strategy; and nowhere is a marker."""
+    story, portions = told
+    options = {TABLE: TableOptions(history=True)}
+    with TemporaryDirectory() as folder:
+        source = settings_with(input=FilesInput(folder), has_transaction_topic=True, strategy=strategy)
+        name = f"told_{next(_serial)}"
+        pipeline = open_pipeline(PipelineSettings(name, source, session_lake, table_options=options))
+        for portion in portions:
+            append(Path(folder) / "events.jsonl", portion)
+            pipeline = sync(pipeline, spark)
+    versions = rows_of(pipeline, f"{TABLE}__history") if story.versions else []
+    assert sorted(story.rows.values()) == sorted(map(row_of, rows_of(pipeline, TABLE)))
+    assert sorted(story.rows.values()) == sorted(row_of(row) for row in versions if row[IS_CURRENT])
+    assert sorted(story.versions, key=str) == sorted(map(row_of, versions), key=str)
+    assert_log(pipeline, story, is_whole=strategy is Strategy.ENRICH)
+    assert DEFAULT_PLACEHOLDER not in str([*rows_of(pipeline, TABLE), *versions, *log_rows(pipeline)])
+
+
+def row_of(row: dict[str, Any]) -> Row:
+    """Return a row of the lake as the story has it."""
+    return row["id"], row["n"], row["big"]
+
+
+def assert_log(pipeline: Pipeline, story: Story, *, is_whole: bool) -> None:
+    """Look whether the log has every write once, with its large value or without a word of it."""
+    rows, lacking = list[Row](), set[tuple[int, int]]()
+    for change in log_rows(pipeline):
+        if change["new_values"] is None:
+            continue
+        row = row_of(json.loads(change["keys"]) | {"big": None} | json.loads(change["new_values"]))
+        rows.append(row)
+        if change["unavailable_columns"]:
+            lacking.add(row[:2])
+    assert not (is_whole and lacking)
+    expected = [row if row[:2] not in lacking else (*row[:2], None) for row in story.written]
+    assert sorted(expected, key=str) == sorted(rows, key=str)
