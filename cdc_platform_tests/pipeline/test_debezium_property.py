@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import IS_CURRENT, TableOptions
@@ -30,8 +29,9 @@ _serial: Final = itertools.count(1)
 
 
 @pytest.mark.integration
-@spark_cases(5)
-@given(told=stories(), strategy=st.sampled_from(Strategy))
+@pytest.mark.parametrize("strategy", Strategy)
+@spark_cases(2)
+@given(told=stories())
 def test_tables_histories_and_log_have_every_value(
     spark: "SparkSession", session_lake: LakeSettings, told: tuple[Story, list[list[str]]], strategy: Strategy
 ) -> None:

@@ -10,11 +10,12 @@ from cdc_platform_tests.sources.debezium.test_redelivery import Connector
 
 Row = tuple[int, int, str | None]
 """Key, number and large value of a row; no two writes give a row the same number."""
-KEYS: Final = st.integers(1, 4)
-ACTIONS: Final = ("update", "update", "delete", "move", "move", "truncate")
+KEYS: Final = st.integers(1, 6)
+ACTIONS: Final = ("move", "update", "insert", "move", "update", "move", "delete", "update", "truncate")
+IS_SENT: Final = st.sampled_from((False, False, True))
 STEPS: Final = st.lists(
-    st.lists(st.tuples(st.sampled_from(ACTIONS), KEYS, KEYS, st.booleans()), min_size=1, max_size=5),
-    min_size=2,
+    st.lists(st.tuples(st.sampled_from(ACTIONS), KEYS, KEYS, IS_SENT), min_size=2, max_size=5),
+    min_size=5,
     max_size=8,
 )
 
@@ -36,47 +37,50 @@ class Story:
     versions: set[Row] = field(default_factory=set)
 
     def step(self, action: str, key: int, other: int, *, is_sent: bool) -> None:
-        """Do to a row what can be done to it; ``is_sent`` tells that its large value is a new one."""
-        number = len(self.sent.lines)
+        """Change a row near a key, or make one; ``is_sent`` tells that its large value is a new one."""
+        number, free = (
+            len(self.sent.lines),
+            next(place for place in range(other, 99) if place not in self.rows),
+        )
+        key = min(self.rows, key=lambda place: abs(place - key), default=key)
         if action == "truncate":
             self.rows.clear()
             self.sent.truncate()
-        elif key not in self.rows:
-            big = f"large {number}" if is_sent else None
-            self._write((key, number, big))
-            self.sent.insert(key, number, big=big)
+        elif action == "insert" or not self.rows:
+            row = self._write((free, number, f"large {number}" if is_sent else None))
+            self.sent.insert(free, number, big=row[2])
         elif action == "delete":
             del self.rows[key]
             self.sent.delete(key)
         else:
             big = f"large {number}" if is_sent else self.rows[key][2]
             shown = DEFAULT_PLACEHOLDER if big is not None and not is_sent else big
-            if action == "move" and other not in self.rows:
+            if action == "move":
                 del self.rows[key]
-                self._write((other, number, big))
-                self.sent.move(key, other, n=number, big=shown)
+                self._write((free, number, big))
+                self.sent.move(key, free, n=number, big=shown)
             else:
                 self._write((key, number, big))
                 self.sent.update(key, n=number, big=shown)
 
-    def _write(self, row: Row) -> None:
+    def _write(self, row: Row) -> Row:
         self.rows[row[0]] = row
         self.written.add(row)
+        return row
 
 
 @st.composite
 def stories(draw: st.DrawFn) -> tuple[Story, list[list[str]]]:
     """A story, and the portions in which its messages arrive: of any size, each from wherever repeated."""
     story = Story()
-    for steps in draw(STEPS):
+    first = [("insert", key, 0, True) for key in (1, 2, 3)]
+    for steps in [first, *draw(STEPS)]:
         story.sent.begin()
         for action, key, other, is_sent in steps:
             story.step(action, key, other, is_sent=is_sent)
         story.sent.end()
         story.versions |= set(story.rows.values())
-    lines, done, portions = story.sent.lines, 0, list[list[str]]()
-    while done < len(lines):
-        end = draw(st.integers(min(done + 6, len(lines)), len(lines)))
-        portions.append(lines[draw(st.integers(0, done)) : end])
-        done = end
-    return story, portions
+    lines = story.sent.lines
+    ends = sorted({len(lines), *draw(st.sets(st.integers(1, len(lines)), min_size=1, max_size=2))})
+    begins = [0, *(draw(st.integers(0, end)) for end in ends[:-1])]
+    return story, [lines[begun:end] for begun, end in zip(begins, ends, strict=True)]
