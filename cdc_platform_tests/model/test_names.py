@@ -16,6 +16,7 @@ from cdc_platform.model.names import (
     quote_spanner,
     quote_spark,
 )
+from cdc_platform.model.table_options import DELETED, DELETED_AT, ORDER_KEY
 from cdc_platform.spark import fold
 from cdc_platform_tests.strategies import micros, source_table_names
 
@@ -28,13 +29,13 @@ def test_root_has_a_fixed_key() -> None:
 
 
 def test_what_no_table_of_the_lake_can_have_is_known() -> None:
-    """Iceberg's own columns, whatever their case, and every column that changes have on their way."""
+    """Iceberg's own columns, whatever their case, the lake's, and all that changes have on their way."""
     files = Path(fold.__file__).parent.glob("*.py")
     texts = [file.read_text(encoding="utf-8") for file in files]
     ours = {word for text in texts for word in re.findall(r'"(__[a-z_]+)"', text)} - {"__pycache__"}
     assert set() == {word for word in ours if not is_reserved_column(word)}
-    assert all(map(is_reserved_column, ("_file", "_DELETED", "__names_a")))
-    assert not any(map(is_reserved_column, ("deleted", "__deleted", "_names_a")))
+    assert all(map(is_reserved_column, ("_file", "_DELETED", "__names_a", DELETED, DELETED_AT, ORDER_KEY)))
+    assert not any(map(is_reserved_column, ("deleted", "__deletes", "_names_a")))
 
 
 def test_partition_key_begins_with_the_start() -> None:

@@ -74,6 +74,15 @@ def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
     assert [found.name for found in chosen.tables] == ["plain"]
 
 
+def test_a_column_like_those_of_deleted_rows_is_left_out(tmp_path: Path) -> None:
+    """It is in the way of no option, since the lake has its own column of the name, and it is told."""
+    watched = table("accounts", {"id": "INT64"}, {"__Deleted": "STRING(MAX)"})
+    options = {"accounts": TableOptions(soft_delete=True)}
+    pipeline = make_pipeline(LakeSettings(str(tmp_path)), (watched,), options=options)
+    assert [column.name for column in pipeline.tables[0].columns] == ["id"]
+    assert "names no table of the lake can have are in the change log only" in find_exclusions(pipeline)[0]
+
+
 def known_since(name: str, tick: int) -> ColumnHistory:
     """Return a table that came up in a tick."""
     key = ColumnVersion("id", "id", ColumnType("INT64"), True, 1, Bound(tick, None))

@@ -289,12 +289,13 @@ def test_columns_that_differ_in_case_only_are_refused() -> None:
     assert only_event(text, columns=columns, ignored_columns={TABLE: ("N",)}).new_values == '{"n":"b"}'
 
 
-def test_a_column_that_no_lake_can_have_is_refused() -> None:
+@pytest.mark.parametrize("name", ["_file", "__deleted", "__Deleted_At"])
+def test_a_column_that_no_lake_can_have_is_refused(name: str) -> None:
     """It stops no tick; its events go on once it is left out."""
-    columns = {TABLE: {"id": "bigint", "_file": "text"}}
-    text = line(envelope("c", after={"id": 1, "_file": "a"}), {"id": 1})
-    assert "`_file` of `public.orders`" in only_fault(text, columns=columns).reason
-    assert only_event(text, columns=columns, ignored_columns={TABLE: ("_file",)}).new_values == "{}"
+    columns = {TABLE: {"id": "bigint", name: "text"}}
+    text = line(envelope("c", after={"id": 1, name: "a"}), {"id": 1})
+    assert f"`{name}` of `public.orders`" in only_fault(text, columns=columns).reason
+    assert only_event(text, columns=columns, ignored_columns={TABLE: (name,)}).new_values == "{}"
 
 
 def test_a_spool_has_files_that_are_no_events(tmp_path: Path) -> None:
