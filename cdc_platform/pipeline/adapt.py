@@ -143,7 +143,7 @@ def convert_stored(
         the number of commits: none where the table has no row.
     """
     column = quote_spark(new.lake_name)
-    value = convert_expression(quote_spark(old.lake_name), old.type, new.type)
+    value = convert_expression(quote_spark(old.lake_name), old.type, new.type, is_widened=new.is_widened)
     return _update_all(pipeline, spark, table, f"{column} = coalesce({column}, {value})")
 
 
