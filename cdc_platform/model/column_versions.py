@@ -24,6 +24,7 @@ class Bound:
 class ColumnVersion:
     """A column of the lake's table; ``before`` is the position of the version that it was converted from.
 
+    ``is_widened`` tells that values of that version are in the log as this one reads them.
     ``is_late`` tells that the column existed before it was watched, so that the lake lacks older values.
     ``past_names`` are those that it had in the lake, oldest first, until others claimed them.
     """
@@ -38,6 +39,7 @@ class ColumnVersion:
     before: int | None = None
     is_late: bool = False
     past_names: tuple[str, ...] = ()
+    is_widened: bool = False
 
     def is_held_as(self, name: str, there: Container[str]) -> bool:
         """Whether a table with these columns, in lower case, has the version under a name, if it has it.
@@ -190,7 +192,7 @@ class ColumnHistory:
         if since is None and until is None and version.lake_name == version.name:
             return None
         was_key = version.is_primary_key and version.until is not None
-        return ColumnLife(version.name, since, until, before, was_key)
+        return ColumnLife(version.name, since, until, before, was_key, version.is_widened)
 
 
 def _plain_type(text: str) -> str:

@@ -10,7 +10,6 @@ from typing import Final
 from cdc_platform.model.column_versions import Bound, ColumnHistory, ColumnVersion
 from cdc_platform.model.schema_events import CREATED, UNCOPIED, SchemaChange, SchemaEvent
 from cdc_platform.model.table_schema import ARRAY, ColumnType, spark_type
-from cdc_platform.model.widening import can_be_carried
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
 
 
 def _widen_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    return _retype(table, event, lambda old, _: can_be_carried(old))
+    return _retype(table, event, lambda *_: True)
 
 
 def _retype_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
@@ -206,6 +205,7 @@ def _version_of(event: SchemaEvent, *, is_late: bool = False) -> ColumnVersion:
         ordinal=event.ordinal,
         since=Bound(event.tick, event.since_micros),
         is_late=is_late,
+        is_widened=event.change is SchemaChange.COLUMN_WIDENED,
     )
 
 

@@ -33,6 +33,8 @@ DECIMAL: Final = "DECIMAL"
 """Code of a decimal whose annotation is its precision and scale, such as `10,2`. Not a type of Spanner."""
 NO_VALUES: Final = "NULL"
 """Code of a column of which only NULLs were seen. Not a type of Spanner."""
+MAX_PLAIN_INTEGER: Final = 2**53
+"""Integers beyond it are texts in the JSON of events, since its readers could round them."""
 _MAX_PRECISION: Final = 38
 _DECIMAL: Final = re.compile(r"decimal\(\d+,(\d+)\)")
 PG_NUMERIC: Final = "PG_NUMERIC"
@@ -169,7 +171,8 @@ def _decimal(annotation: str | None) -> str:
 class ColumnLife:
     """When the source had a column, by commit timestamp, and how it calls it; None means without bound.
 
-    ``before`` is the version of the column whose values it took over, converted to its own type.
+    ``before`` is the version of the column whose values it took over, converted to its own type; with
+    ``is_widened`` as the log writes them, and otherwise as the source converts them.
     ``was_key`` tells of one that the key no longer has: the changes of its life have it in their keys.
     """
 
@@ -178,6 +181,7 @@ class ColumnLife:
     until_micros_exclusive: int | None = None
     before: "Column | None" = None
     was_key: bool = False
+    is_widened: bool = False
 
 
 @dataclass(frozen=True)

@@ -40,16 +40,11 @@ def joined_type(one: ColumnType, other: ColumnType) -> ColumnType:
     return TEXT
 
 
-def can_be_carried(old: ColumnType) -> bool:
-    """Whether stored values become values of a wider type; else they stay in a column of their own."""
-    return old.code not in _OPAQUE
-
-
 def key_family(kind: ColumnType) -> str:
     """Return of what kind the values of a key are; those of two kinds have no type that tells them apart.
 
-    Large integers become one float, and the text of a float is none of theirs; bytes and arrays stay behind
-    where the column gets another type.
+    Large integers become one float, and the text of a float is none of theirs; that of bytes or an array may
+    be another key's as well.
     """
     return _KEY_FAMILIES.get(kind.code, "no float, bytes or array")
 
@@ -63,7 +58,7 @@ def keeps_values(old: ColumnType, new: ColumnType) -> bool:
     """
     if (old.code, new.code) == ("INT64", "FLOAT64") and _is_number(old):
         return True
-    if joined_type(old, new) != new or not can_be_carried(old):
+    if joined_type(old, new) != new or old.code in _OPAQUE:
         return False
     if old.code in _FLOATS:
         return new.code in _FLOATS

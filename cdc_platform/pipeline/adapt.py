@@ -156,7 +156,8 @@ def convert_stored(
     for old, new in conversions:
         # A column may change its type twice, of which an update sees neither.
         before, column = found.get(old.lake_name, quote_spark(old.lake_name)), quote_spark(new.lake_name)
-        found[new.lake_name] = f"coalesce({column}, {convert_expression(before, old.type, new.type)})"
+        value = convert_expression(before, old.type, new.type, is_widened=new.is_widened)
+        found[new.lake_name] = f"coalesce({column}, {value})"
     return _update_all(
         pipeline, spark, table, ", ".join(f"{quote_spark(name)} = {value}" for name, value in found.items())
     )

@@ -16,6 +16,7 @@ from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.model.table_schema import ColumnType, TableSchema, spark_type
 from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 from cdc_platform.spark.casts import shown_expression, strict_cast_expression
+from cdc_platform.spark.logged import logged_scalar, logged_text
 
 KIND = "__kind"
 ORDINAL = "__ordinal"
@@ -55,11 +56,6 @@ class LogWords:
         left_out = "coalesce(unavailable_columns, cast(array() as array<string>))"
         return cls(position, committed, kind, f"array_except(json_object_keys(new_values), {left_out})")
 
-
-_MOMENTS = {
-    "timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
-    "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
 
 PLAIN_WORDS = LogWords.of(CHANGE_STREAM)
 
@@ -198,27 +194,28 @@ def _value(table: TableSchema, column: SourceColumn) -> str:
     cases = f"WHEN {_within(column, with_former=False)} THEN {own}"
     former = column.life.before
     if former is not None:
-        converted = convert_expression(_value(table, former), former.type, column.type)
+        value, is_widened = _value(table, former), column.life.is_widened
+        converted = convert_expression(value, former.type, column.type, is_widened=is_widened)
         cases += f" WHEN committed < {column.life.since_micros_inclusive} THEN {converted}"
     return f"CASE {cases} END"
 
 
-def convert_expression(value: str, old: ColumnType, to: ColumnType) -> str:
+def convert_expression(value: str, old: ColumnType, to: ColumnType, *, is_widened: bool = False) -> str:
     """Return the SQL that converts a value when a column changes its type in place.
 
     Between text and bytes this is UTF-8, as Spanner does it; all other types that Spanner converts are one in
-    the lake. Moments and floats become the texts that the log has of them.
+    the lake. Moments and floats become the texts that the log has of them, and so do bytes and arrays where
+    the column is widened.
     """
+    if is_widened and spark_type(to) == "string":
+        return logged_text(value, old)
     return convert_stored_expression(value, spark_type(old), to)
 
 
 def convert_stored_expression(value: str, old: str, to: ColumnType) -> str:
     """Return the same for a value of which only the type in the lake is known."""
-    pattern = _MOMENTS.get(old)
-    if pattern is not None and spark_type(to) == "string":
-        return f'date_format({value}, "{pattern}")'
-    if old == "float" and spark_type(to) == "string":
-        return f"cast(cast({value} as double) as string)"
+    if spark_type(to) == "string":
+        return logged_scalar(value, old)
     return f"cast({value} as {spark_type(to)})"
 
 

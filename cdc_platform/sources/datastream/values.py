@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from cdc_platform.model.table_schema import MAX_PLAIN_INTEGER
 from cdc_platform.sources.datastream import moments
 from cdc_platform.sources.datastream.json_text import NON_FINITE, JsonNumber, compact, normal
 from cdc_platform.sources.datastream.types import FieldType, Kind
@@ -18,8 +19,6 @@ from cdc_platform.sources.datastream.types import FieldType, Kind
 Reader = Callable[[Any], Any]
 """Makes one value, never NULL; raises ValueError or TypeError where it cannot."""
 
-MAX_PLAIN_INTEGER: Final = 2**53
-"""Integers beyond it are texts: readers of JSON may take numbers for floats."""
 _MAX_INT64: Final = 2**63 - 1
 _EXACT: Final = Context(prec=20_000, Emax=19_999, Emin=-19_999, traps=[Inexact, InvalidOperation, Overflow])
 _BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
