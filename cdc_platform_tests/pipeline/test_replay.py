@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 BAD_LINE = b'{"uuid": "x", \n'
-KEYLESS: Final[dict[str, list[str]]] = {"primary_keys": []}
+NEW_YEAR_S: Final = -14 * 86400 - 8 * 3600
+"""Of 2027, by the clock of the made-up source."""
+KEYLESS: Final[dict[str, Any]] = {"primary_keys": []}
 
 
 def with_source(pipeline: Pipeline, **changes: Any) -> Pipeline:
@@ -42,9 +44,10 @@ def with_source(pipeline: Pipeline, **changes: Any) -> Pipeline:
     return open_pipeline(replace(pipeline.settings, source=replace(source, **changes)))
 
 
-def line(uuid: str, key: int, position: int, **metadata: Any) -> bytes:
+def line(uuid: str, key: int, position: int, at_s: int | None = None, **metadata: Any) -> bytes:
     """Return the line of an event of the table `visits`."""
-    event = MadeEvent(uuid, "visits", "INSERT", position, {"id": key, "name": uuid}).to_json()
+    made = MadeEvent(uuid, "visits", "INSERT", position, {"id": key, "name": uuid}, at_s=at_s)
+    event = made.to_json()
     event["source_metadata"] |= metadata
     return json.dumps(event).encode() + b"\n"
 
@@ -118,6 +121,33 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
         "The key of `visits` is id, and of the event it is name",
     }
     assert count_quarantined(pipeline.lake) == 3
+    assert failed_checks(pipeline, spark) == {}
+
+
+def test_a_replay_at_new_year(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
+    """What last year's files and texts held takes its place before this year's; nobody retries by himself."""
+    last_s = NEW_YEAR_S - 1
+    folder, old = StreamFolder(tmp_path), tmp_path / "shop_visits/2026/12/31/23/59"
+    pipeline = with_source(make_pipeline(session_lake, tmp_path), keyless={"*": "refuse"})
+    folder.put(
+        old / "gone.jsonl", line("a", 1, 100, last_s, **KEYLESS) + line("b", 2, 101, last_s, **KEYLESS)
+    )
+    folder.put(old / "there.jsonl", line("c", 3, 102, last_s, **KEYLESS) + BAD_LINE)
+    new = line("d", 2, 103, NEW_YEAR_S) + line("e", 4, 104, NEW_YEAR_S)
+    folder.put(tmp_path / "shop_visits/2027/01/01/00/00/new.jsonl", new)
+    pipeline = sync(pipeline, spark)
+    assert [row["id"] for row in found_rows(pipeline, "visits")] == [2, 4]
+    (old / "gone.jsonl").unlink()
+
+    pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
+    asked = replay_records(pipeline, HeldFilter())
+    assert (len(asked.from_files), len(asked.from_texts)) == (2, 2)
+    run_tick(pipeline, spark)
+    expected = [{"id": key, "name": name} for key, name in enumerate("adce", 1)]
+    assert expected == found_rows(pipeline, "visits")
+    # The line that came back was judged once, and waits until somebody asks again.
+    assert count_quarantined(pipeline.lake) == 1
+    assert not run_tick(open_pipeline(pipeline.settings), spark).read.committed
     assert failed_checks(pipeline, spark) == {}
 
 

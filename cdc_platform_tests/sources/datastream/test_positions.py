@@ -119,6 +119,8 @@ def test_sort_keys_stand_in_for_metadata(
         ("postgresql", {"lsn": "123456789/1"}, ()),
         ("sqlserver", {}, (1640410924408,)),
         ("sqlserver", {"lsn": "1/2"}, ()),
+        ("sqlserver", {"lsn": "37000000183200003"}, ()),  # a number may be decimal or hexadecimal
+        ("sqlserver", {"lsn": "0x00000025000007280003"}, ()),
         ("sqlserver", {"lsn": "1:2:3", "physical_location": [1, 2]}, ()),
         ("mongodb", {}, (7,)),
         ("mongodb", {}, (7, "x")),
