@@ -8,13 +8,8 @@ in the log twice, and no money may be lost.
 """
 
 import argparse
-import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +19,8 @@ from typing import Any, Final
 import yaml
 
 from benchmarks.harness import Report, arguments, must_equal
+from benchmarks.kill_files import run_files
+from benchmarks.processes import catch_up, check, kill_sync
 from cdc_platform.lake.copies import load_plans, read_progress
 from cdc_platform.lake.cuts import newest_cut
 from cdc_platform.lake.lake import LOG, Lake
@@ -87,14 +84,6 @@ class Target:
         path.write_text(yaml.safe_dump(definition, sort_keys=False), encoding="utf-8")
         return path
 
-    def run(self, *words: str) -> "subprocess.Popen[bytes]":
-        """Start a command of the pipeline in a process group of its own."""
-        command, *options = words
-        path = str(self.write_definition())
-        return subprocess.Popen(
-            [sys.executable, "-m", "cdc_platform.cli", command, path, *options], start_new_session=True
-        )
-
     def step(self) -> str:
         """Return what the pipeline was about, as far as the lake tells."""
         lake = self.lake
@@ -110,11 +99,7 @@ class Target:
 def kill_at_random(target: Target, kills: int, within_s: float, chance: random.Random) -> None:
     """Start the pipeline and kill its whole process group, again and again."""
     for number in range(1, kills + 1):
-        process = target.run("sync", "--continuous")
-        time.sleep(chance.uniform(0, within_s))
-        must_equal(None, process.poll(), "exit code of a run before it is killed")
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(30)
+        kill_sync(target.write_definition(), within_s, chance)
         step = target.step()
         target.killed_at[step] += 1
         print(f"  kill {number}/{kills} {step}: {position(target.lake)}", flush=True)
@@ -131,8 +116,9 @@ def position(lake: Lake) -> str:
 
 def prove(target: Target) -> None:
     """Make sure that nothing is lost, twice or wrong."""
-    for command in ("sync", "check"):
-        must_equal(0, target.run(command).wait(), f"exit code of `cdc-platform {command}`")
+    definition = target.write_definition()
+    catch_up(definition)
+    check(definition)
     lake, fields = target.lake, ("table_name", "record_id", "mod_ordinal")
     log = lake.system_table(LOG).scan(selected_fields=fields).to_arrow()
     must_equal(len(log), len(log.group_by(list(fields)).aggregate([])), "distinct changes of the log")
@@ -167,12 +153,19 @@ def run_scenario(options: argparse.Namespace, name: str, report: Report) -> None
 def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
-    parser.add_argument("--during", choices=list(SCENARIOS), default=ALL, help="what is killed")
+    parser.add_argument("--source", choices=["spanner", "datastream"], default="spanner", help="of what")
+    parser.add_argument(
+        "--during", choices=list(SCENARIOS), default=ALL, help="what is killed, of Spanner's pipelines"
+    )
     parser.add_argument("--kills", type=int, default=100, help="how often the process group is killed")
     parser.add_argument("--within-s", type=float, default=25, help="longest life of a run")
-    parser.add_argument("--rate", type=float, default=50, help="transactions a second")
+    parser.add_argument("--rate", type=float, default=50, help="transactions or events a second")
     options = parser.parse_args()
-    run_scenario(options, options.during, Report("kill", options))
+    report = Report("kill", options)
+    if options.source == "datastream":
+        run_files(options, report)
+    else:
+        run_scenario(options, options.during, report)
 
 
 if __name__ == "__main__":
