@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import CdcError, SourceError, told_source_error
+from cdc_platform.errors import CdcError, SourceError
 from cdc_platform.model.records import RecordKind
 from cdc_platform.pipeline.guard import Guard, Heard
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -80,10 +80,8 @@ def follow_source(
 
 def _held_by(outcome: TickOutcome, before_micros: int | None) -> SourceError | None:
     """Return why a partition could not be read, where that leaves the watermark as it was before."""
-    failed = outcome.read.interrupted
-    if not failed or outcome.order.watermark_micros != before_micros:
-        return None
-    return told_source_error(failed[0].error_name, failed[0].error_message)
+    is_held = outcome.order.watermark_micros == before_micros
+    return next(iter(outcome.read.failures), None) if is_held else None
 
 
 def is_idle(outcome: TickOutcome) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import told_source_error
+from cdc_platform.errors import SourceError, told_source_error
 from cdc_platform.lake.commits import POSITION, read_mark
 from cdc_platform.lake.control import read_control
 from cdc_platform.lake.lake import RAW
@@ -61,6 +61,13 @@ class ReadOutcome:
     def interrupted(self) -> tuple[SliceReport, ...]:
         """Slices whose read failed; what they have read is kept, and they are read on by the next tick."""
         return tuple(report for report in self.slices if report.outcome is SliceOutcome.INTERRUPTED)
+
+    @property
+    def failures(self) -> tuple[SourceError, ...]:
+        """Why reads of slices failed."""
+        return tuple(
+            told_source_error(report.error_name, report.error_message) for report in self.interrupted
+        )
 
     def followed_by(self, later: "ReadOutcome") -> "ReadOutcome":
         """Return this round and the next one as one."""
@@ -173,8 +180,8 @@ def read_slices(
     outcome = ReadOutcome(*read, True, clock_micros, plan.end_micros, is_near)
     for stuck in find_stuck(lineage, control.slices, plan.end_micros):
         LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
-    failures = [told_source_error(report.error_name, report.error_message) for report in outcome.interrupted]
-    lasting = [error for error in failures if not error.retryable]
+    failures = outcome.failures
+    lasting = tuple(error for error in failures if not error.retryable)
     if lasting or len(failures) == len(plan.slices):
         raise (lasting or failures)[0]
     return outcome
