@@ -67,6 +67,21 @@ def parse_column_types(text: str | None) -> Mapping[str, SeenColumn] | None:
     return seen if any(column.is_primary_key for column in seen.values()) else None
 
 
+def declares_types_of(table: TableSchema | None, column_types: str) -> bool:
+    """Whether records have the key and the types that their table has; a new table has those of its records.
+
+    Args:
+        table: the table, None where nothing is known of it.
+        column_types: as in `parse_column_types`.
+    """
+    seen = parse_column_types(column_types)
+    if seen is None or table is None:
+        return seen is not None
+    return key_types(seen).keys() == {column.name for column in table.key_columns} and all(
+        seen[column.name].type == column.type for column in table.columns if column.name in seen
+    )
+
+
 def key_types(columns: Mapping[str, SeenColumn]) -> Mapping[str, ColumnType]:
     """Return the types of those columns that are the primary key."""
     return {name: column.type for name, column in columns.items() if column.is_primary_key}

@@ -26,6 +26,8 @@ class SourceTraits:
         has_keyless_tables: whether tables may have no key, so that their rows get one: see model/keyless.py.
         completes_log: whether the log has these values all the same, found where they were seen last.
         knows_addresses: whether deletes may know their row by its physical address only.
+        values_fit: whether every value of an event fits the type that the event declares for its column, so
+            that its values need no look where these types are those of its table.
         schema_policies: tables whose columns do not follow the source's, with what becomes of events that
             have others; `*` stands for all that are not named.
     """
@@ -42,6 +44,7 @@ class SourceTraits:
     has_keyless_tables: bool = False
     completes_log: bool = False
     knows_addresses: bool = False
+    values_fit: bool = False
     schema_policies: tuple[tuple[str, SchemaPolicy], ...] = ()
 
     def schema_policy_of(self, table: str) -> SchemaPolicy:

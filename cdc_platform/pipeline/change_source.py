@@ -140,6 +140,28 @@ def read_span(pipeline: Pipeline, spark: SparkSession, table: str, span: LogSpan
     )
 
 
+def select_changes(
+    pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame
+) -> DataFrame:
+    """Return the rows of the log that count of what `read_span` returns for a source."""
+    if not pipeline.traits.hands_out_events:
+        # Those of another table, of the same name, whose key has no column, which is not in the lake.
+        log = log.where(HAS_KEYS)
+    if source.since_micros is not None:
+        log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(source.since_micros)))
+    if source.span.after_micros is not None:
+        log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(source.span.after_micros)))
+    if source.span.has_truncates:
+        without = with_truncated_rows if source.keeps_truncated else after_truncates
+        log = without(log, words_of(pipeline, source).position)
+    return log if pipeline.traits.comes_in_order else _with_older(pipeline, spark, source, log)
+
+
+def words_of(pipeline: Pipeline, source: ChangeSource) -> LogWords:
+    """Return what the order of the changes of a source is taken from."""
+    return LogWords.of(pipeline.traits, is_late=source.span.is_late)
+
+
 def read_changes(
     pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame, *, has_origin: bool = False
 ) -> DataFrame:
@@ -152,19 +174,7 @@ def read_changes(
         log: what `read_span` returns for the source.
         has_origin: whether it matters which transaction made a change; that of a copied row is NULL.
     """
-    if not pipeline.traits.hands_out_events:
-        # Those of another table, of the same name, whose key has no column, which is not in the lake.
-        log = log.where(HAS_KEYS)
-    if source.since_micros is not None:
-        log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(source.since_micros)))
-    if source.span.after_micros is not None:
-        log = log.where(F.col("commit_timestamp") > F.lit(to_datetime(source.span.after_micros)))
-    words = LogWords.of(pipeline.traits, is_late=source.span.is_late)
-    if source.span.has_truncates:
-        without = with_truncated_rows if source.keeps_truncated else after_truncates
-        log = without(log, words.position)
-    if not pipeline.traits.comes_in_order:
-        log = _with_older(pipeline, spark, source, log)
+    log, words = select_changes(pipeline, spark, source, log), words_of(pipeline, source)
     has_patches = source.span.has_patches
     changes = type_changes(log, source.schema, has_patches=has_patches, has_origin=has_origin, words=words)
     if source.copy is None or source.copy.head is None:
@@ -201,11 +211,11 @@ def takes_former(pipeline: Pipeline, stored: TableSchema) -> bool:
 
 def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame) -> DataFrame:
     """Return changes with what older ticks know of the same rows, as far as it matters."""
-    if not source.takes_former:
-        return with_tombstones(log, _buried(pipeline, spark, source), source.schema)
     span = source.span
     if span.after_exclusive == 0:
         return log
+    if not source.takes_former:
+        return with_tombstones(log, _buried(pipeline, spark, source), source.schema)
     before = replace(span, after_exclusive=0, until_inclusive=span.after_exclusive)
     former = read_span(pipeline, spark, source.schema.name, before)
     return with_former(log, former, source.schema, is_small=span.changes <= SINGLE_TASK_CHANGES)

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from cdc_platform.lake.commits import STATS, Mark, fact, read_mark, ticks_between
 from cdc_platform.lake.copies import load_plans_between
 from cdc_platform.lake.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.repeated import read_repeated
 from cdc_platform.lake.schema_history import append_events, at_mark, load_history
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.looks import PastLooks
@@ -36,8 +37,8 @@ from cdc_platform.sources.spanner.copy_pieces import columns_from_text
 SAVE_EVERY_TICKS: Final = 20
 """After so many ticks without a change that is committed, too, so that a new process need not look there."""
 
-COLUMNS: Final = ("record_timestamp", "table_name", "mod_type", "value_capture_type", "column_types")
 SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
+COLUMNS: Final = ("record_timestamp", *SHAPE)
 
 
 @dataclass(frozen=True)
@@ -177,9 +178,9 @@ def between_positions(kind: RecordKind, after_micros: int | None, until_micros: 
 
 
 def _batches(pipeline: Pipeline, window: str) -> Iterator[pa.Table]:
-    scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=(*COLUMNS, "kind"))
-    for batch in scan.to_arrow_batch_reader():
-        yield pa.Table.from_batches([batch]).select(list(COLUMNS))
+    raw = pipeline.lake.system_table(RAW)
+    for batch in read_repeated(raw, window, SHAPE, "record_timestamp", "kind"):
+        yield batch.select(list(COLUMNS))
 
 
 ShapeKey = tuple[str | None, str | None, str | None, str | None]

@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.lake.lake import RAW
+from cdc_platform.lake.repeated import read_repeated
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.sightings import SeenColumn, key_types, parse_column_types
 from cdc_platform.model.widening import key_family
@@ -18,11 +18,9 @@ Shape = tuple[str, str]
 Key = frozenset[tuple[str, str]]
 """Columns, and the family of their types, beyond which equal keys would not be told to be equal."""
 
-_SELECTED: Final = ("kind", "record_timestamp", "table_name", "column_types")
-
 
 def find_foreign(
-    pipeline: Pipeline, window: str, history: SchemaHistory, shapes: Iterable[Shape] | None = None
+    pipeline: Pipeline, window: str, history: SchemaHistory, shapes: Iterable[Shape]
 ) -> Mapping[Shape, str]:
     """Return the shapes of events whose keys are not those of their tables, each with the reason.
 
@@ -33,12 +31,12 @@ def find_foreign(
         pipeline: the pipeline.
         window: filter of raw records.
         history: what is known of the tables before them.
-        shapes: those of the window, where they are known.
+        shapes: those of the window.
     """
     if pipeline.traits.comes_in_order:
         return {}
     keys: defaultdict[str, dict[str, Key]] = defaultdict(dict)
-    for table, text in shapes_in(pipeline, window) if shapes is None else shapes:
+    for table, text in shapes:
         key = key_of(parse_column_types(text) or {})
         if key:
             keys[table][text] = key
@@ -103,6 +101,5 @@ def _first_shape(pipeline: Pipeline, window: str, table: str, texts: Container[s
 
 
 def _batches(pipeline: Pipeline, window: str, *more: str) -> Iterator[pa.Table]:
-    scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=(*_SELECTED, *more))
-    for batch in scan.to_arrow_batch_reader():
-        yield pa.Table.from_batches([batch])
+    raw = pipeline.lake.system_table(RAW)
+    return read_repeated(raw, window, ("table_name", "column_types"), "kind", "record_timestamp", *more)

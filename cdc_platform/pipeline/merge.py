@@ -37,9 +37,11 @@ from cdc_platform.pipeline.change_source import (
     ChangeSource,
     read_changes,
     read_span,
+    select_changes,
     takes_former,
     trusts_inserts,
     whole_span,
+    words_of,
 )
 from cdc_platform.pipeline.evolve import known_through
 from cdc_platform.pipeline.handover import Handover, find_copy, find_handover
@@ -51,7 +53,7 @@ from cdc_platform.pipeline.soft_delete import (
     tell_of_rebuild,
 )
 from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span, span_after
-from cdc_platform.spark.fold import PatchStats, fold_changes, measure_patch
+from cdc_platform.spark.fold import PatchStats, fold_changes, fold_rows, measure_patch
 from cdc_platform.spark.merge import append_born, merge_everything, merge_existing
 from cdc_platform.spark.truncates import has_truncate
 
@@ -274,9 +276,12 @@ def _fold(pipeline: Pipeline, spark: SparkSession, log: DataFrame, build: Build)
         keeps_truncated=is_soft,
         takes_former=build.takes_former,
     )
+    if not span.has_patches:
+        rows = select_changes(pipeline, spark, source, log)
+        return fold_rows(rows, build.schema, words_of(pipeline, source))
     changes = read_changes(pipeline, spark, source, log, has_origin=is_soft)
     if not is_soft:
-        return fold_changes(changes, build.schema, has_patches=span.has_patches)
+        return fold_changes(changes, build.schema, has_patches=True)
     base = None if build.marks_living else build.base
     is_small = build.span.changes <= SINGLE_TASK_CHANGES
     return fold_with_deleted(pipeline, spark, changes, build.schema, base, is_small=is_small)

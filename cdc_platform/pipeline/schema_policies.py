@@ -1,6 +1,6 @@
 """What tables do not take: events of another key, and of other columns where these stay as they are."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,7 +65,9 @@ def first_columns(shapes: Iterable[KeptShape], history: SchemaHistory) -> Mappin
     return found
 
 
-def with_refusals(pipeline: Pipeline, records: DataFrame, window: str, history: SchemaHistory) -> DataFrame:
+def with_refusals(
+    pipeline: Pipeline, records: DataFrame, window: str, history: SchemaHistory, shapes: Collection[Shape]
+) -> DataFrame:
     """Return raw records with the fault of those whose key or columns their tables do not take.
 
     Args:
@@ -73,9 +75,11 @@ def with_refusals(pipeline: Pipeline, records: DataFrame, window: str, history: 
         records: raw records of a source that hands out events.
         window: filter of the same records.
         history: what is known of the tables before them.
+        shapes: those of the records.
     """
+    foreign = find_foreign(pipeline, window, history, shapes)
     refused = [
-        *((shape, reason, "") for shape, reason in find_foreign(pipeline, window, history).items()),
+        *((shape, reason, "") for shape, reason in foreign.items()),
         # A delete needs no more than the key.
         *((shape, reason, _NO_DELETE) for shape, reason in _refused(pipeline, window, history)),
     ]

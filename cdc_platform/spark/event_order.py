@@ -5,15 +5,17 @@ it has none. So no change has to be looked at beside others, but for what came t
 while they are still few columns of text, before their values are looked at.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.model.names import quote_text
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import SourceTraits
-from cdc_platform.spark.faults import FAULT
+from cdc_platform.spark.faults import FAULT, SURE
 from cdc_platform.spark.order import (
     SINGLE_TASK_RECORDS,
     UNSOUND,
@@ -39,6 +41,7 @@ def order_events(
     expected_records: int,
     tables: Sequence[TableSchema],
     traits: SourceTraits,
+    sure: Iterable[tuple[str, str]] = (),
 ) -> DataFrame:
     """Return one row per change, in the order of the log, with what tells whether it may enter it.
 
@@ -48,11 +51,13 @@ def order_events(
         expected_records: about how many records there are; decides on the number of tasks.
         tables: source tables as they are now; values of other tables are not looked at.
         traits: what the source promises.
+        sure: tables and column types of events that are not to be looked at: nothing is wrong with them.
 
     Returns:
         the columns of EVENT_LOG without `tick`, and `fault` (why the change cannot be taken), `unsound`
         (it cannot), `record` (as it came, where there is a fault) and `origin` (its file or topic).
     """
+    records = _with_sure(records, sure)
     if expected_records <= SINGLE_TASK_RECORDS:
         ordered = _distinct(records.coalesce(1), traits).sortWithinPartitions(*_ORDER)
     else:
@@ -65,9 +70,32 @@ def order_events(
     )
 
 
+def _with_sure(records: DataFrame, sure: Iterable[tuple[str, str]]) -> DataFrame:
+    """Return records with whether they are sure; of those that are, without what only quarantine tells."""
+    by_table: defaultdict[str, list[str]] = defaultdict(list)
+    for table, column_types in sure:
+        by_table[table].append(quote_text(column_types))
+    if not by_table:
+        return records.withColumn(SURE, F.lit(False))
+    branches = " ".join(
+        f"WHEN {quote_text(table)} THEN column_types IN ({', '.join(texts)})"
+        for table, texts in by_table.items()
+    )
+    is_sure = f"coalesce(event.fault IS NULL AND CASE table_name {branches} END, false)"
+    marked = records.withColumn(SURE, F.expr(is_sure))
+    shown = F.when(~F.col(SURE), F.col("event.metadata"))
+    return marked.withColumns(
+        {
+            "column_types": F.when(~F.col(SURE), F.col("column_types")),
+            "event": F.col("event").withField("metadata", shown),
+        }
+    )
+
+
 def _once(records: DataFrame, traits: SourceTraits) -> DataFrame:
     """Return each event once: most windows have none twice, and then whole records need not meet."""
-    counts = records.groupBy(*IDENTITY).count()
+    # Digests suffice: two events that share one cost no more than a second look.
+    counts = records.groupBy(F.xxhash64(*IDENTITY)).count()
     return records if counts.where("count > 1").isEmpty() else _distinct(records, traits)
 
 

@@ -12,6 +12,8 @@ from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 from cdc_platform.spark.casts import key_unfit_expression, shown_expression, unfit_expression
 
 FAULT = "fault"
+SURE = "is_sure"
+"""Whether it is known beforehand that nothing is wrong with the values of a change."""
 KEYS, VALUES = "key_texts", "value_texts"
 HAS_KEYS = "keys NOT IN ('null', '{}')"
 """Whether a change is of a table whose key has a column; the emulator writes the keys of others as null."""
@@ -29,11 +31,12 @@ _DECLARED = (
 )
 
 
-def parsed_mods() -> dict[str, Column]:
+def parsed_mods(where: str = "true") -> dict[str, Column]:
     """Return the columns that `fault_of` looks at: the texts of a mod's keys and new values by name."""
+    texts = {KEYS: "if(mod.keys = 'null', '{}', mod.keys)", VALUES: "mod.new_values"}
     return {
-        KEYS: F.expr("from_json(if(mod.keys = 'null', '{}', mod.keys), 'map<string,string>')"),
-        VALUES: F.from_json("mod.new_values", "map<string,string>"),
+        name: F.expr(f"if({where}, from_json({text}, 'map<string,string>'), null)")
+        for name, text in texts.items()
     }
 
 

@@ -9,7 +9,7 @@ from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.names import quote_spark, quote_text
 from cdc_platform.model.table_options import ORDER_KEY, keeps_order
 from cdc_platform.model.table_schema import TableSchema, spark_type
-from cdc_platform.spark.typed import KIND, ORDINAL, named
+from cdc_platform.spark.typed import KIND, ORDINAL, LogWords, key_parts, named, type_changes, with_key_parts
 
 ACTION = "__action"
 NEWEST, BORN, ROW_EVENT = "__newest", "__born", "__row_event"
@@ -58,6 +58,30 @@ def fold_changes(changes: DataFrame, table: TableSchema, *, has_patches: bool) -
     keys = [_col(column.name) for column in table.key_columns]
     aggregate = _fold_patches if has_patches else _fold_whole_rows
     return aggregate(changes, table, keys)
+
+
+def fold_rows(log: DataFrame, table: TableSchema, words: LogWords) -> DataFrame:
+    """Return what `fold_changes` does without patches, and look only at the values of the newest changes.
+
+    Args:
+        log: rows of the change log of this table, all of them with whole rows.
+        table: the table's columns, which all changes know.
+        words: what the order of the changes is taken from.
+    """
+    position = F.col(words.position)
+    newest = F.max_by(F.struct(*words.told), position)
+    born = F.min_by(F.expr(words.kind), position) == ChangeKind.INSERT.value
+    keys = key_parts(table)
+    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), born.alias(BORN))
+    rows = of_row.select(f"{NEWEST}.*", BORN, *keys)
+    typed = type_changes(rows, table, has_patches=False, words=words, further=(BORN, *keys))
+    return typed.select(
+        # Not those of the newest change: a merge need not spread rows by them once more.
+        *(F.col(key).alias(column.name) for key, column in zip(keys, table.key_columns, strict=True)),
+        *map(_col, _folded_values(table)),
+        *([F.col(ORDINAL).alias(ORDER_KEY)] if keeps_order(table) else []),
+        _action(F.col(KIND) == ChangeKind.DELETE.value).alias(ACTION),
+    )
 
 
 def _fold_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:

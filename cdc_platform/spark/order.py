@@ -15,7 +15,7 @@ from cdc_platform.model.records import WHOLE_ROW_UPDATES
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import from_datetime
 from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
-from cdc_platform.spark.faults import FAULT, fault_of, parsed_mods
+from cdc_platform.spark.faults import FAULT, SURE, fault_of, parsed_mods
 from cdc_platform.spark.ranges import ROWS_PER_RANGE, sort_in_ranges
 
 SINGLE_TASK_RECORDS = ROWS_PER_RANGE
@@ -113,10 +113,11 @@ def order_records(
 def explode_mods(records: DataFrame, tables: Sequence[TableSchema], traits: SourceTraits) -> DataFrame:
     """Return one row per mod of records, in their order, with why it cannot be taken."""
     exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
-    fault = fault_of(tables, traits)
+    fault, looks_at = fault_of(tables, traits), "true"
     if traits.hands_out_events:
-        fault = F.coalesce("event.fault", fault)
-    found = exploded.withColumns(parsed_mods()).withColumn(FAULT, fault)
+        fault, looks_at = F.coalesce("event.fault", F.when(~F.col(SURE), fault)), f"not {SURE}"
+    found = exploded.withColumns(parsed_mods(looks_at)).withColumn(FAULT, fault)
+    told = ", ".join(name for name in records.columns if name != SURE)
     parts = EVENT_PARTS if traits.hands_out_events else RECORD_PARTS
     # As texts, since each expression that is built here costs a few calls of Spark's JVM.
     return found.selectExpr(
@@ -136,7 +137,7 @@ def explode_mods(records: DataFrame, tables: Sequence[TableSchema], traits: Sour
         "is_system_transaction",
         "transaction_tag",
         "record_order",
-        f"if({FAULT} is not null, to_json(struct({', '.join(records.columns)})), null) as record",
+        f"if({FAULT} is not null, to_json(struct({told})), null) as record",
         f"{'event.origin' if traits.hands_out_events else 'cast(null as string)'} as origin",
         FAULT,
     )

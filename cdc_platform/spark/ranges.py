@@ -47,10 +47,17 @@ def range_starts(sampled: Sequence[Place], ranges: int) -> list[Place]:
 
 def _range_of(moment: str, text: str, starts: Sequence[Place]) -> Column:
     """Return the number of the range that a row lies in: how many others start at it or before."""
-    listed = ", ".join(_place(f"{micros}L", quote_text(told)) for micros, told in starts)
-    row = _place(f"unix_micros({moment})", text)
-    return F.expr(f"size(filter(array({listed}), __start -> __start <= {row}))" if starts else "0")
+    return F.expr(_count_starts(moment, f"coalesce({text}, '')", starts))
 
 
-def _place(micros: str, text: str) -> str:
-    return f"named_struct('micros', {micros}, 'text', {text})"
+def _count_starts(moment: str, text: str, starts: Sequence[Place], before: int = 0) -> str:
+    """Return the SQL of a search by halves, which Spark compiles, other than functions over arrays."""
+    if not starts:
+        return str(before)
+    middle = len(starts) // 2
+    micros, told = starts[middle]
+    start = f"timestamp_micros({micros}L)"
+    lies_before = f"{moment} < {start} OR {moment} = {start} AND {text} < {quote_text(told)}"
+    less = _count_starts(moment, text, starts[:middle], before)
+    more = _count_starts(moment, text, starts[middle + 1 :], before + middle + 1)
+    return f"if({lies_before}, {less}, {more})"

@@ -1,7 +1,7 @@
 """From the change log's JSON to the typed columns of one table."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -40,6 +40,11 @@ class LogWords:
     kind: str
     names: str = "json_object_keys(new_values)"
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The columns of the log that whole rows are typed from."""
+        return ("keys", "new_values", "change_kind", "is_whole_row", self.position)
+
     @classmethod
     def of(cls, traits: SourceTraits, *, is_late: bool = False) -> "LogWords":
         """Return the words for the log of a source, where some changes entered it late or none."""
@@ -72,6 +77,7 @@ def type_changes(
     has_patches: bool,
     has_origin: bool = False,
     words: LogWords = PLAIN_WORDS,
+    further: Sequence[str] = (),
 ) -> DataFrame:
     """Return one table's changes with typed columns.
 
@@ -82,16 +88,18 @@ def type_changes(
         has_patches: whether any change may name only some columns, as all changes of an evolving table may.
         has_origin: whether it matters which transaction made a change.
         words: what the order of the changes is taken from.
+        further: columns of the log that stay beside them.
 
     Returns:
-        `__kind`, `__ordinal`, with origin `__committed` and `__transaction`, the key columns, the value
-        columns and, with patches, one flag `__names_COLUMN` for each value column. Where a value does not
-        fit its column's type, the query fails: see `unfit_values`.
+        `__kind`, `__ordinal`, the further columns, with origin `__committed` and `__transaction`, the key
+        columns, the value columns and, with patches, one flag `__names_COLUMN` for each value column. Where a
+        value does not fit its column's type, the query fails: see `unfit_values`.
     """
     origin = {COMMITTED: words.committed, TRANSACTION: "transaction_id"} if has_origin else {}
     parsed = log.select(
         F.expr(words.kind).alias(KIND),
         F.col(words.position).alias(ORDINAL),
+        *further,
         F.col("keys").alias(KEY_TEXT),
         *(F.expr(told).alias(name) for name, told in origin.items()),
         _texts("keys", table).alias("k"),
@@ -103,6 +111,7 @@ def type_changes(
     return parsed.select(
         KIND,
         ORDINAL,
+        *further,
         *origin,
         *(F.expr(_value(table, column)).alias(column.name) for column in table.key_columns),
         *(F.expr(_value(table, column)).alias(column.name) for column in table.value_columns),
@@ -120,14 +129,25 @@ def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
         changes: rows of the change log, or tombstones.
         table: the table's columns.
     """
-    parts = {
-        "k": _texts("keys", table),
-        KEY_TEXT: F.col("keys"),
-        "committed": F.unix_micros("commit_timestamp"),
+    keys = key_parts(table)
+    return with_key_parts(changes, table).withColumn(ROW, F.struct(*keys)).drop(*keys)
+
+
+def key_parts(table: TableSchema) -> list[str]:
+    """Return what `with_key_parts` calls the columns of the key."""
+    return [f"__key_{number}" for number, _ in enumerate(table.key_columns)]
+
+
+def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
+    """Return changes of one table with the typed columns of their keys beside their own; see `with_row`."""
+    parts = {"k": _texts("keys", table), KEY_TEXT: F.col("keys")}
+    if table.is_evolving:
+        parts["committed"] = F.unix_micros("commit_timestamp")
+    values = {
+        name: F.expr(_value(table, column))
+        for name, column in zip(key_parts(table), table.key_columns, strict=True)
     }
-    values = (f"{_value(table, column)} as c{n}" for n, column in enumerate(table.key_columns))
-    row = F.expr(f"struct({', '.join(values)})")
-    return changes.withColumns(parts).withColumn(ROW, row).drop(*parts)
+    return changes.withColumns(parts).withColumns(values).drop(*parts)
 
 
 def _texts(mod: str, table: TableSchema) -> Column:

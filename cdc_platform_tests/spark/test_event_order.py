@@ -15,6 +15,7 @@ from cdc_platform.model.slices import Slice
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.sources.event_batches import EventBatches, Released
 from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
+from cdc_platform.spark.faults import SHAPE_FAULT
 from cdc_platform.spark.order import SINGLE_TASK_RECORDS
 from cdc_platform.spark.repeats import without_repeated
 
@@ -116,6 +117,32 @@ def test_transactions_are_sound_or_unsound_as_a_whole(spark: "SparkSession", exp
     stats = measure_events(whole)
     assert (stats.changes, stats.transactions, stats.quarantined) == (4, 3, 4)
     ordered.unpersist()
+
+
+@SIZES
+@pytest.mark.usefixtures("many_tasks")
+def test_sure_events_are_not_looked_at(spark: "SparkSession", expected_records: int) -> None:
+    """What is sure enters the log as it is; of all other faulty events the whole record is kept."""
+    alone = replace(EVENTS, keeps_transactions=False, comes_in_order=False)
+    events: list[SourceEvent | FaultyEvent] = [
+        event(1, keys="no JSON"),
+        replace(event(2, keys="no JSON either"), column_types="[1]", metadata="{}"),
+        FaultyEvent("it is broken", "text", 7, table="visits", event_id="bad"),
+    ]
+    records = records_of(spark, events)
+
+    ordered = order_events(records, 0, expected_records, (), alone, [("visits", "[]"), ("other", "[1]")])
+
+    found = {row["keys"]: row for row in ordered.collect()}
+    assert [found[keys]["fault"] for keys in ("no JSON", "no JSON either", None)] == [
+        None,
+        SHAPE_FAULT,
+        "it is broken",
+    ]
+    assert found["no JSON"]["record"] is None
+    kept = json.loads(found["no JSON either"]["record"])
+    assert (kept["column_types"], kept["event"]["metadata"]) == ("[1]", "{}")
+    assert kept.keys() <= set(records.columns)
 
 
 @pytest.mark.parametrize("is_small", [True, False])

@@ -18,9 +18,10 @@ from cdc_platform.spark.fold import (
     UPDATE,
     PatchStats,
     fold_changes,
+    fold_rows,
     measure_patch,
 )
-from cdc_platform.spark.typed import named, type_changes
+from cdc_platform.spark.typed import PLAIN_WORDS, named, type_changes
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.strategies import spark_cases
 
@@ -103,13 +104,17 @@ def folded(
 ) -> dict[int, Folded]:
     """Fold with Spark and return the same form as the reference."""
     typed = type_changes(log_of(spark, keys), SCHEMA, has_patches=has_patches)
-    rows = fold_changes(typed, SCHEMA, has_patches=has_patches).collect()
+    return told_by(fold_changes(typed, SCHEMA, has_patches=has_patches), has_patches=has_patches)
+
+
+def told_by(patch: "DataFrame", *, has_patches: bool) -> dict[int, Folded]:
+    """Return a patch in the form of the reference."""
     return {
         row["id"]: Folded(
             row[ACTION],
             {name: row[name] for name in ("a", "b") if not has_patches or row[named(name)]},
         )
-        for row in rows
+        for row in patch.collect()
     }
 
 
@@ -150,8 +155,10 @@ def test_every_case_of_whole_rows_folds_the_same_without_flags(spark: "SparkSess
         for key, (steps, expected) in enumerate(CASES)
         if all(step.is_whole for step in steps)
     }
-    found = folded(spark, {key: steps for key, (steps, _) in cases.items()}, has_patches=False)
-    assert {key: expected for key, (_, expected) in cases.items()} == found
+    by_key = {key: steps for key, (steps, _) in cases.items()}
+    expected = {key: expected for key, (_, expected) in cases.items()}
+    assert expected == folded(spark, by_key, has_patches=False)
+    assert expected == told_by(fold_rows(log_of(spark, by_key), SCHEMA, PLAIN_WORDS), has_patches=False)
 
 
 def steps_of_a_key() -> st.SearchStrategy[list[Step]]:

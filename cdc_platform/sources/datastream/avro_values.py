@@ -27,7 +27,7 @@ def avro_reader(field: FieldType, *, is_wide: bool = False) -> Reader | None:
         is_wide: whether the result becomes text, so that it may go beyond what the lake's type holds.
     """
     if field.kind is Kind.DECIMAL:
-        return _decimal_reader(field.scale)
+        return _decimal_reader(field, is_wide=is_wide)
     if field.kind is Kind.ARRAY and field.element is not None:
         element = avro_reader(field.element, is_wide=is_wide) or _as_it_is
         return array_reader(element, is_wide=is_wide)
@@ -50,16 +50,24 @@ def _moment_reader(field: FieldType, text: Callable[[int], str]) -> Reader:
     return text if unit == 1 and field.kind is Kind.TIMESTAMP else read
 
 
-def _decimal_reader(scale: int) -> Reader:
-    if scale <= 0:
-        return lambda value: str(int.from_bytes(value, signed=True) * 10**-scale)
+def _decimal_reader(field: FieldType, *, is_wide: bool) -> Reader:
+    precision, scale, bound = field.precision, field.scale, 10**field.precision
 
     def read(value: bytes) -> str:
         unscaled = int.from_bytes(value, signed=True)
-        digits = str(abs(unscaled)).rjust(scale + 1, "0")
-        return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+        text = _decimal_text(unscaled, scale)
+        if not (is_wide or -bound < unscaled < bound):
+            raise ValueError(f"{text} has more digits than a decimal of {precision}, {scale} after the point")
+        return text
 
     return read
+
+
+def _decimal_text(unscaled: int, scale: int) -> str:
+    if scale <= 0:
+        return str(unscaled * 10**-scale)
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 
 
 def _as_it_is(value: Any) -> Any:

@@ -158,6 +158,7 @@ class DatastreamSettings:
             repeats_within_s=self.late_files_s,
             tombstones_s=self.tombstone_retention_s,
             leaves_values_out=bool(self.null_means_unchanged),
+            values_fit=True,
             knows_addresses=self.source in (None, SourceKind.ORACLE.value),
             schema_policies=tuple(
                 (table, SchemaPolicy(policy))
