@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from cdc_platform.model.table_schema import ColumnType
 from cdc_platform.sources.datastream.types import Fields, FieldType, Kind
-from cdc_platform.sources.datastream.values import Reader, declared_reader, is_wide
+from cdc_platform.sources.datastream.values import Reader, declared_reader, is_wide, plain_types
 
 Columns = tuple[tuple[str, ColumnType], ...]
 NativeReader = Callable[..., Reader | None]
@@ -15,6 +15,9 @@ NativeReader = Callable[..., Reader | None]
 
 TROUBLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError)
 """What a value of another shape than its type's may raise."""
+
+
+_NONE: Final[frozenset[type]] = frozenset()
 
 
 class ColumnFaulty(ValueError):
@@ -41,6 +44,15 @@ class RowReader:
     def without_reader(self, name: str) -> "RowReader":
         """Return the same, but a column's values stay as they are."""
         return replace(self, readers=tuple(pair for pair in self.readers if pair[0] != name))
+
+    def fitted(self, types: Mapping[str, frozenset[type]]) -> "RowReader":
+        """Return what reads rows the same, if their values are of these types, as `types_of` tells them."""
+        needed = tuple(
+            (name, reader)
+            for name, reader in self.readers
+            if not types.get(name, _NONE) <= plain_types(reader)
+        )
+        return replace(self, readers=needed)
 
     def read(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Turn the values of a payload into texts of `SourceEvent`, in place, and return it.
