@@ -15,7 +15,7 @@ Every key has the shape `EPOCH CLASS ... HALF UUID`:
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.sources.datastream.envelope import Envelope
@@ -52,8 +52,7 @@ class OrderRules:
     positions: PositionRules = field(default_factory=PositionRules)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """What is known of an event beyond its envelope when its order key is made."""
 
     kind: SourceKind

@@ -7,8 +7,9 @@ are missing; they come second because they mix types and have changed their mean
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.order_key import COMMIT_DIGITS
