@@ -21,6 +21,7 @@ from cdc_platform.sources.datastream.types import Fields, FieldType
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _KEY_TYPES: Final = frozenset({str, int, type(None)})
+_NO_KEYS: Final = frozenset({object})
 MICROS_PER_MILLI: Final = 1000
 
 
@@ -89,9 +90,10 @@ def sort_keys_of(found: Any) -> tuple[str | int, ...]:
     """Return sort keys, which are texts and integers; NULL is an empty text."""
     if found is None:
         return ()
-    if not isinstance(found, list) or not _KEY_TYPES.issuperset(map(type, found)):
+    types = set(map(type, found)) if isinstance(found, list) else _NO_KEYS
+    if not types <= _KEY_TYPES:
         raise EventFaulty("`sort_keys` is no array of texts and integers")
-    return tuple("" if key is None else key for key in found) if None in found else tuple(found)
+    return tuple("" if key is None else key for key in found) if type(None) in types else tuple(found)
 
 
 def micros_of(found: Any, name: str) -> int | None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.table_schema import ColumnType
@@ -28,6 +28,13 @@ _KEYLESS_COLUMNS: Final = {KeylessPolicy.APPEND: EVENT_ID, KeylessPolicy.ROW_HAS
 _NO_TYPE: Final = "NULL"
 """Code of a column of which only NULL was seen in a file without a schema: its type is still unknown."""
 _KEY_FIELDS: Final = ("primary_keys", "replication_index")
+
+Columns: TypeAlias = tuple[tuple[str, ColumnType], ...]
+Traits: TypeAlias = tuple[Any, ...]
+"""What of its metadata an event's layout depends on: the values of _TRAITS, and for those that are not there
+the values of _ABSENT."""
+_TRAITS: Final = ("database", "schema", "table", "collection", "object_name", *_KEY_FIELDS)
+_ABSENT: Final = (None, None, None, None, None, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +158,15 @@ def _column_types(
     )
 
 
+class _Known(NamedTuple):
+    """The layout that was found last for events of some columns, and what else it depends on."""
+
+    columns: Columns
+    kind: SourceKind
+    traits: Traits
+    layout: Layout
+
+
 class Layouts:
     """Layouts that are known already: by the identity of an event's columns, or else by their value."""
 
@@ -158,7 +174,7 @@ class Layouts:
 
     def __init__(self, settings: DatastreamSettings) -> None:
         self._settings = settings
-        self._by_identity: dict[object, tuple[object, Layout]] = {}
+        self._last: dict[int, _Known] = {}
         self._by_value: dict[object, Layout] = {}
 
     def of(self, kind: SourceKind, envelope: Envelope) -> Layout:
@@ -167,42 +183,32 @@ class Layouts:
         Raises:
             RecordUnreadable: the event does not tell its table or its key.
         """
-        columns = envelope.columns
-        traits = (kind, _traits(envelope.source_metadata))
-        known = self._by_identity.get((id(columns), traits))
-        # The tuple is kept, or another one could get its identity.
-        if known is not None and known[0] is columns:
-            return known[1]
+        traits = tuple(map(envelope.source_metadata.get, _TRAITS, _ABSENT))
+        known = self._last.get(id(envelope.columns))
+        if known is not None and known.traits == traits and known.kind is kind:
+            return known.layout
         return self._find(kind, envelope, traits)
 
-    def _find(self, kind: SourceKind, envelope: Envelope, traits: object) -> Layout:
-        columns = envelope.columns
-        layout = self._by_value.get((columns, traits))
+    def _find(self, kind: SourceKind, envelope: Envelope, traits: Traits) -> Layout:
+        columns, hashable = envelope.columns, _hashable(traits)
+        layout = self._by_value.get((columns, kind, hashable))
         if layout is None:
             layout = make_layout(kind, envelope, self._settings)
-        for store in (self._by_identity, self._by_value):
+        for store in (self._last, self._by_value):
             if len(store) >= self._MOST:
                 store.clear()
-        self._by_value[columns, traits] = layout
-        self._by_identity[id(columns), traits] = (columns, layout)
+        self._by_value[columns, kind, hashable] = layout
+        if not isinstance(hashable, str):
+            # The tuple is kept, or another one could get its identity.
+            self._last[id(columns)] = _Known(columns, kind, traits, layout)
         return layout
 
 
-def _traits(metadata: Mapping[str, Any]) -> object:
-    """Return what of the metadata a layout depends on, so that it can be looked up."""
-    get = metadata.get
-    primary, index = get("primary_keys", 0), get("replication_index", 0)
-    traits = (
-        get("database"),
-        get("schema"),
-        get("table"),
-        get("collection"),
-        get("object_name"),
-        tuple(primary) if isinstance(primary, list) else primary,
-        tuple(index) if isinstance(index, list) else index,
-    )
+def _hashable(traits: Traits) -> Traits | str:
+    """Return traits so that they can be looked up; objects among them are told apart by their order, too."""
+    found = tuple(tuple(trait) if isinstance(trait, list) else trait for trait in traits)
     try:
-        hash(traits)
+        hash(found)
     except TypeError:
-        return repr(traits)
-    return traits
+        return repr(found)
+    return found

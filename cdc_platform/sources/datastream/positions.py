@@ -7,6 +7,7 @@ are missing; they come second because they mix types and have changed their mean
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -99,13 +100,21 @@ def _mysql(envelope: Envelope, rules: PositionRules) -> Position:
     place = metadata.get("binlog_position") if place is None else place
     if not file and len(keys) > 2:  # noqa: PLR2004  [timestamp, log_file, log_position]
         file, place = keys[1], keys[2]
-    match = _BINLOG.fullmatch(file) if isinstance(file, str) else None
-    if match is None:
+    name = _binlog(file) if isinstance(file, str) else None
+    if name is None:
         raise _missing("log_file", file)
-    base, number = match.groups()
+    base, number = name
     moment = moment_of(envelope)
     offset = _number(place, "log_position")
-    return Position(moment, f"{_basename_rank(base, rules)} {number:0>{_BINLOG_DIGITS}} {offset} {moment}")
+    return Position(moment, f"{_basename_rank(base, rules)} {number} {offset} {moment}")
+
+
+# Thousands of events lie in one file of the log.
+@lru_cache(maxsize=256)
+def _binlog(file: str) -> tuple[str, str] | None:
+    """Return the name of a log and the number of its file, at fixed width; None for what is no such file."""
+    match = _BINLOG.fullmatch(file)
+    return None if match is None else (match[1], f"{match[2]:0>{_BINLOG_DIGITS}}")
 
 
 def _basename_rank(base: str, rules: PositionRules) -> str:
@@ -216,7 +225,7 @@ def _number(value: object, field: str) -> str:
     """Return an unsigned 64-bit number in sixteen hex digits."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _U64:
+    if type(value) is not int or not 0 <= value < _U64:
         raise _missing(field, value)
     return f"{value:016x}"
 
