@@ -129,10 +129,10 @@ class EventBatches:
         row["child_partitions"] = [{"token": token, "parent_partition_tokens": [token]}]
         self._rows.append(row)
 
-    def take_full(self) -> Iterator[pa.RecordBatch]:
-        """Give out what is there once it makes a batch."""
-        if len(self._changes) >= BATCH_ROWS:
-            yield from self.take()
+    @property
+    def is_full(self) -> bool:
+        """Whether what is there makes a batch."""
+        return len(self._changes) >= BATCH_ROWS
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """Give out what is there."""
@@ -155,26 +155,28 @@ class EventBatches:
 
 def _of_event(event: SourceEvent, piece: Slice, file: SourceFile) -> ChangeRow:
     is_whole = event.is_whole_row and not event.unavailable_columns
+    # By their places, in the order of `ChangeRow`: names would take as long as all the rest.
     return ChangeRow(
-        partition_token=piece.token,
-        record_timestamp=piece.end_inclusive_micros,
-        record_sequence=event.event_id,
-        record_order=event.order_key,
-        server_transaction_id=event.transaction_id or event.event_id,
-        table_name=event.table,
-        mod_type=event.mod_type.value,
-        value_capture_type=_NEW_ROW if is_whole else _NEW_VALUES,
-        column_types=event.column_types,
-        keys=event.keys,
-        new_values=event.new_values,
-        old_values=event.old_values,
-        source_timestamp=event.source_micros,
-        event_id=event.event_id,
-        origin=file.path,
-        position=event.position,
-        previous_keys=event.previous_keys,
-        unavailable_columns=event.unavailable_columns or None,
-        metadata=event.metadata,
+        piece.token,
+        piece.end_inclusive_micros,
+        event.event_id,
+        event.order_key,
+        event.transaction_id or event.event_id,
+        event.table,
+        event.event_id,
+        file.path,
+        event.position,
+        event.metadata,
+        None,
+        event.mod_type.value,
+        _NEW_ROW if is_whole else _NEW_VALUES,
+        event.column_types,
+        event.keys,
+        event.new_values,
+        event.old_values,
+        event.source_micros,
+        event.previous_keys,
+        event.unavailable_columns or None,
     )
 
 

@@ -98,16 +98,14 @@ def sort_keys_of(found: Any) -> tuple[str | int, ...]:
 
 def micros_of(found: Any, name: str) -> int | None:
     """Return a moment of an event, be it a text or milliseconds; without a zone it is UTC."""
-    if found is None:
-        return None
-    if type(found) is int:
-        return found * MICROS_PER_MILLI
-    if not isinstance(found, str):
-        raise EventFaulty(f"`{name}` is no moment")
     try:
-        return moment_micros(found)
+        if isinstance(found, str):
+            return moment_micros(found)
     except ValueError as error:
         raise EventFaulty(f"`{name}`: {error}") from error
+    if found is not None and type(found) is not int:
+        raise EventFaulty(f"`{name}` is no moment")
+    return None if found is None else found * MICROS_PER_MILLI
 
 
 def text_of(event: Mapping[str, Any], name: str) -> str:

@@ -127,20 +127,24 @@ def _written(
         unavailable = _unavailable(standing.kind, layout, values)
         for name in unavailable:
             new_values.pop(name, None)
+    keys = key_of_row(envelope, standing, layout, mod_type)
+    # By their places, in the order of `SourceEvent`: names would take a third of the time of all this.
     return SourceEvent(
-        table=layout.table,
-        mod_type=mod_type,
-        order_key=key,
-        event_id=standing.event_id,
-        transaction_id=_transaction(envelope.source_metadata),
-        source_micros=envelope.source_timestamp_micros,
-        column_types=layout.column_types,
-        keys=key_of_row(envelope, standing, layout, mod_type),
-        new_values=write(new_values),
-        is_whole_row=not unavailable,
-        unavailable_columns=unavailable,
-        metadata=_metadata_text(envelope),
-        position=envelope.position,
+        layout.table,
+        mod_type,
+        key,
+        standing.event_id,
+        _transaction(envelope.source_metadata),
+        envelope.source_timestamp_micros,
+        layout.column_types,
+        keys,
+        write(new_values),
+        None,
+        not unavailable,
+        None,
+        unavailable,
+        _metadata_text(envelope),
+        envelope.position,
     )
 
 
@@ -151,6 +155,8 @@ def _unavailable(kind: SourceKind, layout: Layout, values: Mapping[str, Any]) ->
     """
     if kind is SourceKind.MONGODB and values.get(_DOCUMENT) is None:
         return (_DOCUMENT,)
+    if not layout.protected:
+        return ()
     return tuple(name for name, source in layout.protected if values.get(source) is None)
 
 
@@ -227,11 +233,12 @@ def _transaction(metadata: Mapping[str, Any]) -> str:
 
 def _metadata_text(envelope: Envelope, note: str | None = None) -> str:
     told = _reading(envelope.read_method, envelope.schema_key, note)
-    metadata = write(envelope.source_metadata)
-    return f"{told[:-1]},{metadata[1:]}" if len(metadata) > len("{}") else told
+    metadata = envelope.source_metadata
+    return f"{told},{write(metadata)[1:]}" if metadata else f"{told}}}"
 
 
 @lru_cache(maxsize=256)
 def _reading(read_method: str, schema_key: str, note: str | None) -> str:
+    """Return the beginning of the metadata's text, which lacks its last brace."""
     told = {READ_METHOD: read_method, SCHEMA_KEY: schema_key}
-    return write(told if note is None else {**told, NOTE: note})
+    return write(told if note is None else {**told, NOTE: note}).removesuffix("}")

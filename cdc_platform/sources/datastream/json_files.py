@@ -86,7 +86,7 @@ class BlockDecoder:
             sort_keys_of(event.sort_keys),
             metadata,
             reader.columns,
-            reader.read(_of_schema(event.payload or {}, reader)),
+            reader.read(event.payload) if event.payload else {},
             position,
             batch is not None,
         )
@@ -132,14 +132,6 @@ class BlockDecoder:
 def _fault(error: ValueError, line: bytes, found: Parsed, position: int) -> FaultyEvent:
     event = {} if isinstance(found, EventFaulty) else event_of(line)
     return faulty_event(str(error), line.decode(errors="backslashreplace"), position, event)
-
-
-def _of_schema(row: dict[str, Any], reader: RowReader) -> dict[str, Any]:
-    """Return the row, if all of its columns are in its schema."""
-    if not row.keys() <= reader.names:
-        unknown = ", ".join(f"`{name}`" for name in row if name not in reader.names)
-        raise EventFaulty(f"The schema of the event's `schema_key` has no column {unknown}")
-    return row
 
 
 _NO_ROW: Final = RowReader((), ())

@@ -30,6 +30,7 @@ _SQLSERVER_LSN: Final = re.compile(
     r"(?:0[xX])?([0-9A-Fa-f]{1,8}):([0-9A-Fa-f]{1,8}):([0-9A-Fa-f]{1,8})",
     re.ASCII,
 )
+_MOMENT: Final = f"%0{COMMIT_DIGITS}d"
 _NO_LOCATION: Final = (0, 0, 0)
 _U32: Final = 1 << 32
 _U64: Final = 1 << 64
@@ -66,7 +67,7 @@ def moment_of(envelope: Envelope) -> str:
     micros = envelope.source_timestamp_micros
     if micros is None or micros < 0:
         raise RecordUnreadable(f"The event has no usable `source_timestamp`, but: {micros}")
-    return f"{micros:0{COMMIT_DIGITS}d}"
+    return _MOMENT % micros
 
 
 def locate(

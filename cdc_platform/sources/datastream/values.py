@@ -180,6 +180,8 @@ def _float(value: Any) -> float:
 
 
 def _number(value: Any) -> str:
+    if type(value) is JsonNumber:
+        return str(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError(f"{_shown(value)} is no number")
     return str(value)
