@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.model.files import SourceFile
-from cdc_platform.model.records import RecordKind, ValueCaptureType
+from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import Slice, SliceReport
 from cdc_platform.model.timestamps import to_datetime
@@ -18,6 +18,8 @@ from cdc_platform.sources.event_columns import ChangeRow, to_batch
 
 BATCH_ROWS: Final = 8_192
 _NAMES: Final = tuple(RAW_EVENT_RECORDS.names)
+# Far faster than to ask each for its value.
+_MOD_TYPES: Final = {kind: kind.value for kind in ModType}
 _NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
 _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
@@ -154,29 +156,44 @@ class EventBatches:
 
 
 def _of_event(event: SourceEvent, piece: Slice, file: SourceFile) -> ChangeRow:
-    is_whole = event.is_whole_row and not event.unavailable_columns
-    # By their places, in the order of `ChangeRow`: names would take as long as all the rest.
+    # All at once and by their places: names would take as long as all the rest.
+    (
+        table,
+        mod_type,
+        order_key,
+        event_id,
+        transaction_id,
+        source_micros,
+        column_types,
+        keys,
+        new_values,
+        old_values,
+        is_whole_row,
+        previous_keys,
+        unavailable_columns,
+        metadata,
+        position,
+    ) = event
     return ChangeRow(
         piece.token,
         piece.end_inclusive_micros,
-        event.event_id,
-        event.order_key,
-        event.transaction_id or event.event_id,
-        event.table,
-        event.event_id,
+        event_id,
+        order_key,
+        transaction_id or event_id,
+        table,
         file.path,
-        event.position,
-        event.metadata,
+        position,
+        metadata,
         None,
-        event.mod_type.value,
-        _NEW_ROW if is_whole else _NEW_VALUES,
-        event.column_types,
-        event.keys,
-        event.new_values,
-        event.old_values,
-        event.source_micros,
-        event.previous_keys,
-        event.unavailable_columns or None,
+        _MOD_TYPES[mod_type],
+        _NEW_ROW if is_whole_row and not unavailable_columns else _NEW_VALUES,
+        column_types,
+        keys,
+        new_values,
+        old_values,
+        source_micros,
+        previous_keys,
+        unavailable_columns or None,
     )
 
 
@@ -191,7 +208,6 @@ def _of_fault(fault: FaultyEvent, piece: Slice, file: SourceFile) -> ChangeRow:
         server_transaction_id=event_id,
         table_name=fault.table,
         source_timestamp=fault.source_micros,
-        event_id=event_id,
         origin=file.path,
         position=fault.position,
         metadata=fault.metadata,

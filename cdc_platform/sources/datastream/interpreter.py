@@ -39,7 +39,6 @@ _WRITES: Final[Mapping[str, ModType]] = {
     "REPLACE": ModType.UPDATE,
 }
 _TELL_THE_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, SourceKind.SQLSERVER})
-_DOCUMENT: Final = "data"
 
 
 class Interpreter:
@@ -85,13 +84,13 @@ class Interpreter:
         standing = Standing(kind, is_read, is_removal, event_id)
         layout = self._layouts.of(kind, envelope)
         key = self._order_key(envelope, standing, layout)
-        note = _contradiction(change, says_deleted)
         if not is_removal:
             mod_type = ModType.SNAPSHOT if standing.is_backfill else _WRITES[change]
             return _written(envelope, standing, layout, mod_type, key)
         told_keys = known_keys or key_of_metadata(envelope, standing, layout)
         if told_keys is None and _is_row_id_only(envelope, kind, layout):
             return _known_by_row_id(envelope, layout, key)
+        note = _contradiction(change, says_deleted)
         return _removed(envelope, standing, layout, key, told_keys, note)
 
     def _order_key(self, envelope: Envelope, standing: Standing, layout: Layout) -> str:
@@ -123,8 +122,8 @@ def _written(
         raise RecordUnreadable("The event writes a row, but has no payload")
     new_values = {name: values.get(source) for name, source in layout.values}
     unavailable: tuple[str, ...] = ()
-    if mod_type is ModType.UPDATE:
-        unavailable = _unavailable(standing.kind, layout, values)
+    if layout.protected and mod_type is ModType.UPDATE:
+        unavailable = tuple(name for name, source in layout.protected if values.get(source) is None)
         for name in unavailable:
             new_values.pop(name, None)
     keys = key_of_row(envelope, standing, layout, mod_type)
@@ -146,18 +145,6 @@ def _written(
         _metadata_text(envelope),
         envelope.position,
     )
-
-
-def _unavailable(kind: SourceKind, layout: Layout, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the columns of an update that have a value which was not sent.
-
-    A document that is gone when its update is read comes without data; the delete follows.
-    """
-    if kind is SourceKind.MONGODB and values.get(_DOCUMENT) is None:
-        return (_DOCUMENT,)
-    if not layout.protected:
-        return ()
-    return tuple(name for name, source in layout.protected if values.get(source) is None)
 
 
 def _removed(

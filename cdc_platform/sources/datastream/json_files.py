@@ -61,16 +61,17 @@ class BlockDecoder:
         self._readers: dict[tuple[SchemaName, int], RowReader] = {}
         self._fitted: dict[tuple[int, int], RowReader] = {}
 
-    def decode(self, block: Block, first_position: int) -> Iterator[Envelope | FaultyEvent]:
-        """Yield the events of a block."""
+    def decode(self, block: Block, first_position: int) -> list[Envelope | FaultyEvent]:
+        """Return the events of a block."""
         self._fitted = {}
+        found: list[Envelope | FaultyEvent] = []
         told = zip(block.lines, block.events, block.batch_of, strict=True)
         for position, (line, event, batch) in enumerate(told, first_position):
             try:
-                found: Envelope | FaultyEvent = self._envelope(checked(event), batch, position)
+                found.append(self._envelope(checked(event), batch, position))
             except (EventFaulty, ColumnFaulty) as error:
-                found = _fault(error, line, event, position)
-            yield found
+                found.append(_fault(error, line, event, position))
+        return found
 
     def _envelope(self, event: JsonEvent, batch: RowBatch | None, position: int) -> Envelope:
         metadata = event.source_metadata or {}

@@ -1,8 +1,9 @@
 """What the events of one table and one schema have in common, found out once for all of them."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from cdc_platform.errors import RecordUnreadable
@@ -16,6 +17,9 @@ from cdc_platform.sources.datastream.table_names import table_name
 
 DOCUMENT_ID: Final = "_id"
 """Key of MongoDB's documents."""
+_DOCUMENTS: Final = (("data", "data"),)
+"""Where MongoDB's documents are; one that is gone when its update is read comes without, and the delete
+follows."""
 
 ROWID: Final = "ROWID"
 """No column of Oracle's, but what the payload of a rollback tells instead of its row."""
@@ -93,7 +97,9 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
         keys=tuple(sorted((names[name], name) for name in found)),
         values=values,
         missing_keys=tuple((own, name) for name, own in lake_names(missing, missing, policy).items()),
-        protected=tuple(pair for pair in values if pair[1] in protected),
+        protected=_DOCUMENTS
+        if kind is SourceKind.MONGODB
+        else tuple(pair for pair in values if pair[1] in protected),
         keyless=keyless,
         sequence_column=settings.sequence_column(table),
     )
@@ -159,11 +165,22 @@ def _column_types(
 
 
 class _Known(NamedTuple):
-    """The layout that was found last for events of some columns, and what else it depends on."""
+    """The layout that was found last for events of some columns, and what else it depends on.
+
+    Args:
+        columns: the events' columns, which are kept so that no others can get their identity.
+        kind: their source.
+        names: the fields of their metadata.
+        pick: gets the traits that they have.
+        traits: what it gets from their metadata.
+        layout: how they are read.
+    """
 
     columns: Columns
     kind: SourceKind
-    traits: Traits
+    names: tuple[str, ...]
+    pick: Callable[[Mapping[str, Any]], Any]
+    traits: Any
     layout: Layout
 
 
@@ -183,24 +200,28 @@ class Layouts:
         Raises:
             RecordUnreadable: the event does not tell its table or its key.
         """
-        traits = tuple(map(envelope.source_metadata.get, _TRAITS, _ABSENT))
+        metadata = envelope.source_metadata
         known = self._last.get(id(envelope.columns))
-        if known is not None and known.traits == traits and known.kind is kind:
+        is_alike = known is not None and known.kind is kind and known.names == tuple(metadata)
+        if known is not None and is_alike and known.traits == known.pick(metadata):
             return known.layout
-        return self._find(kind, envelope, traits)
+        return self._find(kind, envelope)
 
-    def _find(self, kind: SourceKind, envelope: Envelope, traits: Traits) -> Layout:
-        columns, hashable = envelope.columns, _hashable(traits)
-        layout = self._by_value.get((columns, kind, hashable))
+    def _find(self, kind: SourceKind, envelope: Envelope) -> Layout:
+        columns, metadata = envelope.columns, envelope.source_metadata
+        traits = _hashable(tuple(map(metadata.get, _TRAITS, _ABSENT)))
+        layout = self._by_value.get((columns, kind, traits))
         if layout is None:
             layout = make_layout(kind, envelope, self._settings)
         for store in (self._last, self._by_value):
             if len(store) >= self._MOST:
                 store.clear()
-        self._by_value[columns, kind, hashable] = layout
-        if not isinstance(hashable, str):
-            # The tuple is kept, or another one could get its identity.
-            self._last[id(columns)] = _Known(columns, kind, traits, layout)
+        self._by_value[columns, kind, traits] = layout
+        told = [name for name in _TRAITS if name in metadata]
+        if told and not isinstance(traits, str):
+            pick = itemgetter(*told)
+            known = _Known(columns, kind, tuple(metadata), pick, pick(metadata), layout)
+            self._last[id(columns)] = known
         return layout
 
 

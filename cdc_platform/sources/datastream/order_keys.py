@@ -35,6 +35,8 @@ _CAPTURED: Final = "1"
 _BY_CLOCK: Final = "2"
 _BY_SEQUENCE: Final = "3"
 _FIRST_EPOCH: Final = "0000"
+# To look up a member of an enumeration takes as long as a call.
+_BY_SOURCE_TIMESTAMP: Final = BackfillPolicy.BY_SOURCE_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def order_key(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
         RecordUnreadable: the event does not tell its place in the order.
     """
     half = f"{'0' if standing.is_removal else '1'} {standing.event_id}"
-    if rules.backfill_policy is BackfillPolicy.BY_SOURCE_TIMESTAMP:
+    if rules.backfill_policy is _BY_SOURCE_TIMESTAMP:
         return f"{_epoch(envelope, rules)} {_BY_CLOCK} {_clocked(envelope, standing, rules)} {half}"
     if not standing.is_backfill:
         return f"{_epoch(envelope, rules)} {_CAPTURED} {_located(envelope, standing, rules).place} {half}"

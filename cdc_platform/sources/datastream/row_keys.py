@@ -29,7 +29,7 @@ def key_of_row(envelope: Envelope, standing: Standing, layout: Layout, mod_type:
     values = envelope.values
     if layout.keyless is not None:
         return _key_of_keyless(envelope, standing, layout, mod_type)
-    if standing.kind is SourceKind.MONGODB and DOCUMENT_ID in values and not layout.missing_keys:
+    if DOCUMENT_ID in values and standing.kind is SourceKind.MONGODB and not layout.missing_keys:
         values = {**values, DOCUMENT_ID: _document_id(values[DOCUMENT_ID])}
     keys = {name: values.get(source) for name, source in layout.keys}
     types = set(map(type, keys.values()))
