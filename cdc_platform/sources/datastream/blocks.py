@@ -6,7 +6,7 @@ from itertools import islice
 from typing import BinaryIO, Final
 
 from cdc_platform.sources.datastream.columns import RowBatch
-from cdc_platform.sources.datastream.json_events import Parsed, SchemaName, parsed_line, row_of
+from cdc_platform.sources.datastream.json_events import Parsed, SchemaName, parsed_lines, row_of
 from cdc_platform.sources.datastream.lines import FileDamaged, read_blocks
 
 MOST_AHEAD_BYTES: Final = 1 << 24
@@ -19,7 +19,7 @@ class Block:
     def __init__(self, lines: Sequence[bytes]) -> None:
         self.lines = lines
         self.size_bytes = sum(map(len, lines))
-        self.events: Sequence[Parsed] = list(map(parsed_line, lines))
+        self.events: Sequence[Parsed] = parsed_lines(lines)
         self._batches: dict[tuple[SchemaName, tuple[str, ...]], RowBatch] = {}
         self.batch_of: Sequence[RowBatch | None] = list(map(self._batch_of, self.events))
 

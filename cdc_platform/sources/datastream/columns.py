@@ -32,7 +32,7 @@ class RowBatch:
     @cached_property
     def columns(self) -> Mapping[str, Sequence[Any]]:
         """The values of each column; asked for before a row is changed."""
-        return dict(zip(self.names, zip(*(row.values() for row in self.rows), strict=True), strict=True))
+        return dict(zip(self.names, zip(*map(dict.values, self.rows), strict=True), strict=True))
 
     @cached_property
     def types(self) -> Mapping[str, frozenset[type]]:

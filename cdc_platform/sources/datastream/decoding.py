@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ from cdc_platform.sources.datastream.moments import moment_micros
 from cdc_platform.sources.datastream.table_names import name_by_template
 from cdc_platform.sources.datastream.types import Fields, FieldType
 
+# Changes of one transaction share their moments, and so do events that were read at once.
+_moment_micros: Final = lru_cache(maxsize=256)(moment_micros)
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _KEY_TYPES: Final = frozenset({str, int, type(None)})
 _NO_KEYS: Final = frozenset({object})
@@ -100,7 +103,7 @@ def micros_of(found: Any, name: str) -> int | None:
     """Return a moment of an event, be it a text or milliseconds; without a zone it is UTC."""
     try:
         if isinstance(found, str):
-            return moment_micros(found)
+            return _moment_micros(found)
     except ValueError as error:
         raise EventFaulty(f"`{name}`: {error}") from error
     if found is not None and type(found) is not int:

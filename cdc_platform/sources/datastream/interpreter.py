@@ -83,7 +83,10 @@ class Interpreter:
         is_read = change == _READ or is_backfill(envelope.read_method)
         standing = Standing(kind, is_read, is_removal, event_id)
         layout = self._layouts.of(kind, envelope)
-        key = self._order_key(envelope, standing, layout)
+        if layout.sequence_column is None:
+            key = order_key(envelope, standing, self._rules)
+        else:
+            key = sequence_key(envelope, standing, envelope.values.get(layout.sequence_column))
         if not is_removal:
             mod_type = ModType.SNAPSHOT if standing.is_backfill else _WRITES[change]
             return _written(envelope, standing, layout, mod_type, key)
@@ -92,11 +95,6 @@ class Interpreter:
             return _known_by_row_id(envelope, layout, key)
         note = _contradiction(change, says_deleted)
         return _removed(envelope, standing, layout, key, told_keys, note)
-
-    def _order_key(self, envelope: Envelope, standing: Standing, layout: Layout) -> str:
-        if layout.sequence_column is None:
-            return order_key(envelope, standing, self._rules)
-        return sequence_key(envelope, standing, envelope.values.get(layout.sequence_column))
 
     def _fault(self, envelope: Envelope, reason: str) -> FaultyEvent:
         try:

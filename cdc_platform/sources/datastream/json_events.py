@@ -1,6 +1,6 @@
 """Events as JSON lines write them, before their payloads are read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -38,13 +38,21 @@ Parsed = JsonEvent | dict[str, Any] | EventFaulty
 """What a line is: an event, an object that is another one or none at all, or no object."""
 
 _typed: Final = msgspec.json.Decoder(JsonEvent, float_hook=JsonNumber).decode
+_REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-def parsed_line(line: bytes) -> Parsed:
-    """Return what a line is."""
+def parsed_lines(lines: Sequence[bytes]) -> Sequence[Parsed]:
+    """Return what each line is."""
+    try:
+        return list(map(_typed, lines))
+    except _REFUSALS:
+        return list(map(_parsed_line, lines))
+
+
+def _parsed_line(line: bytes) -> Parsed:
     try:
         return _typed(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except _REFUSALS:
         pass
     try:
         return event_of(line)
@@ -71,14 +79,12 @@ def event_of(line: bytes) -> dict[str, Any]:
     return event
 
 
-def checked(found: Parsed) -> JsonEvent:
-    """Return the event that a line is.
+def checked(found: dict[str, Any] | EventFaulty) -> JsonEvent:
+    """Return the event that an object of another shape is.
 
     Raises:
         EventFaulty: It is none.
     """
-    if isinstance(found, JsonEvent):
-        return found
     if isinstance(found, EventFaulty):
         raise found
     metadata, name, row = metadata_of(found), _schema_name(found), payload_of(found)

@@ -68,7 +68,8 @@ class BlockDecoder:
         told = zip(block.lines, block.events, block.batch_of, strict=True)
         for position, (line, event, batch) in enumerate(told, first_position):
             try:
-                found.append(self._envelope(checked(event), batch, position))
+                known = event if isinstance(event, JsonEvent) else checked(event)
+                found.append(self._envelope(known, batch, position))
             except (EventFaulty, ColumnFaulty) as error:
                 found.append(_fault(error, line, event, position))
         return found
