@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
+from msgspec import Struct
 
 from cdc_platform.model.table_schema import ColumnType
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class Envelope(Struct, frozen=True):
     """One event, decoded: the same event in Avro and in JSON gives the same envelope.
 
     Args:

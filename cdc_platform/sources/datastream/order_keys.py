@@ -15,7 +15,9 @@ Every key has the shape `EPOCH CLASS ... HALF UUID`:
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.sources.datastream.envelope import Envelope
@@ -54,7 +56,7 @@ class OrderRules:
     positions: PositionRules = field(default_factory=PositionRules)
 
 
-class Standing(NamedTuple):
+class Standing(Struct, frozen=True):
     """What is known of an event beyond its envelope when its order key is made."""
 
     kind: SourceKind

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cdc_platform.errors import RecordUnreadable
@@ -36,7 +37,7 @@ _U32: Final = 1 << 32
 _U64: Final = 1 << 64
 
 
-class Position(NamedTuple):
+class Position(Struct, frozen=True):
     """Where a captured change stands.
 
     Args:
