@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from cdc_platform.model.records import RecordKind
@@ -55,7 +56,7 @@ def to_batch(tick: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
     columns = {name: told[name] for name in _PLAIN}
     columns["tick"] = pa.repeat(pa.scalar(tick, pa.int64()), count)
     columns["kind"] = pa.repeat(RecordKind.DATA_CHANGE.value, count)
-    each_one = pa.array(range(count + 1), pa.int32())
+    each_one = pa.array(np.arange(count + 1, dtype=np.int32))
     columns["mods"] = pa.ListArray.from_arrays(each_one, _struct(told, MOD), type=_MODS)
     columns["event"] = _struct(told, EVENT)
     arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in RAW_EVENT_RECORDS]
