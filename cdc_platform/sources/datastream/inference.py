@@ -29,7 +29,6 @@ _BY_PYTHON: Final[Mapping[type, FieldType]] = {
     dict: _JSON,
     type(None): _UNKNOWN,
 }
-_NUMBERS: Final = frozenset({JsonNumber, type(None)})
 
 
 def type_of_value(value: Any) -> FieldType:
@@ -64,8 +63,9 @@ def type_of_column(values: Sequence[Any], types: AbstractSet[type]) -> FieldType
         values: the values.
         types: their types, as `types_of` tells them.
     """
-    is_mixed = JsonNumber in types and not types <= _NUMBERS
-    if list in types or is_mixed or (JsonNumber in types and not NON_FINITE.isdisjoint(values)):
+    # An object among them makes JSON of any numbers, and cannot be looked for.
+    are_numbers = JsonNumber in types and dict not in types
+    if list in types or (are_numbers and not NON_FINITE.isdisjoint(values)):
         return reduce(joined, map(type_of_value, values), _UNKNOWN)
     return reduce(joined, (_BY_PYTHON[each] for each in types), _UNKNOWN)
 

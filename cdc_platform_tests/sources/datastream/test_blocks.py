@@ -30,8 +30,10 @@ def told(text: str) -> list[SourceEvent | FaultyEvent]:
 
 
 def mixed_lines() -> list[str]:
-    """Return lines of all sources, some of them bad, and at the end one whose types are others."""
+    """Return lines of all sources, some of them bad; each has its own column, the last one other types."""
     events = [json_event(copy.deepcopy(event)) for source in SOURCES for event in story(source)]
+    for number, event in enumerate(events):
+        event["payload"][f"only_{number}"] = number
     events[-1]["payload"] = {"_id": 1, "late": [1.5]}
     events.append({**events[5], "payload": {"id": 1, "v": "a text", "late": 2**60}})
     good = [json.dumps(event) for event in events]
@@ -53,6 +55,22 @@ def test_blocks_do_not_show(
     monkeypatch.setattr(lines, "CHUNK_BYTES", chunk_bytes)
     monkeypatch.setattr(blocks, "MOST_AHEAD_BYTES", ahead_bytes)
     assert expected == list(decode_file(SETTINGS, data))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"payload": 3, "object": 3, "source_metadata": 3}', "`source_metadata` is no object"),
+        ('{"payload": 3, "object": 3, "uuid": 3}', "`object` is no text"),
+        ('{"stream_name": 3, "sort_keys": 3, "source_timestamp": "never"}', "`source_timestamp`: "),
+        ('{"sort_keys": 3, "stream_name": 3}', "`stream_name` is no text"),
+    ],
+)
+def test_of_several_faults_one_is_told(line: str, reason: str) -> None:
+    """It is the same one wherever the fields stand in the line."""
+    (found,) = told(line)
+    assert isinstance(found, FaultyEvent)
+    assert found.reason.startswith(reason)
 
 
 @given(

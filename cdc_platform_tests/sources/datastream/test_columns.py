@@ -4,7 +4,7 @@ from functools import reduce
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdc_platform.sources.datastream.columns import HugeInteger, RowBatch, WideInteger, types_of
@@ -30,6 +30,8 @@ FIELDS: Final = [FieldType(kind) for kind in Kind if kind not in (Kind.DECIMAL, 
 
 
 @given(COLUMNS)
+@example([{"a": 1}, JsonNumber("NaN")])
+@example([[1], JsonNumber("NaN")])
 def test_the_type_of_a_column_is_that_of_its_values(values: list[Any]) -> None:
     """A look at the types of all values finds what a look at each value finds."""
     expected = reduce(joined, map(type_of_value, values))
