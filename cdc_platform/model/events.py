@@ -1,12 +1,12 @@
 """Events of sources that hand out events, in files or topics, in the form that becomes raw records."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cdc_platform.model.records import ModType
 
 
-@dataclass(frozen=True, slots=True)
-class SourceEvent:
+class SourceEvent(NamedTuple):
     """One change of one row, or of a whole table, as a source's event tells it.
 
     Values are texts in the JSON encoding that the change log has: numbers and booleans as JSON writes them

@@ -93,6 +93,6 @@ class _Replay:
 def _placed(event: SourceEvent | FaultyEvent, held: HeldRecord, position: int) -> SourceEvent | FaultyEvent:
     """Return an event at its former place; one that cannot be used yet keeps its identity, too."""
     if isinstance(event, SourceEvent):
-        return replace(event, position=position)
+        return event._replace(position=position)
     event_id = event.event_id or held.sequence
     return replace(event, position=position, event_id=event_id, table=event.table or held.table)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.model.files import SourceFile
-from cdc_platform.model.records import RecordKind, ValueCaptureType
+from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import Slice, SliceReport
 from cdc_platform.model.timestamps import to_datetime
@@ -18,6 +18,8 @@ from cdc_platform.sources.event_columns import ChangeRow, to_batch
 
 BATCH_ROWS: Final = 8_192
 _NAMES: Final = tuple(RAW_EVENT_RECORDS.names)
+# Far faster than to ask each for its value.
+_MOD_TYPES: Final = {kind: kind.value for kind in ModType}
 _NEW_ROW: Final = ValueCaptureType.NEW_ROW.value
 _NEW_VALUES: Final = ValueCaptureType.NEW_VALUES.value
 
@@ -129,10 +131,10 @@ class EventBatches:
         row["child_partitions"] = [{"token": token, "parent_partition_tokens": [token]}]
         self._rows.append(row)
 
-    def take_full(self) -> Iterator[pa.RecordBatch]:
-        """Give out what is there once it makes a batch."""
-        if len(self._changes) >= BATCH_ROWS:
-            yield from self.take()
+    @property
+    def is_full(self) -> bool:
+        """Whether what is there makes a batch."""
+        return len(self._changes) >= BATCH_ROWS
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """Give out what is there."""
@@ -154,27 +156,44 @@ class EventBatches:
 
 
 def _of_event(event: SourceEvent, piece: Slice, file: SourceFile) -> ChangeRow:
-    is_whole = event.is_whole_row and not event.unavailable_columns
+    # All at once and by their places: names would take as long as all the rest.
+    (
+        table,
+        mod_type,
+        order_key,
+        event_id,
+        transaction_id,
+        source_micros,
+        column_types,
+        keys,
+        new_values,
+        old_values,
+        is_whole_row,
+        previous_keys,
+        unavailable_columns,
+        metadata,
+        position,
+    ) = event
     return ChangeRow(
-        partition_token=piece.token,
-        record_timestamp=piece.end_inclusive_micros,
-        record_sequence=event.event_id,
-        record_order=event.order_key,
-        server_transaction_id=event.transaction_id or event.event_id,
-        table_name=event.table,
-        mod_type=event.mod_type.value,
-        value_capture_type=_NEW_ROW if is_whole else _NEW_VALUES,
-        column_types=event.column_types,
-        keys=event.keys,
-        new_values=event.new_values,
-        old_values=event.old_values,
-        source_timestamp=event.source_micros,
-        event_id=event.event_id,
-        origin=file.path,
-        position=event.position,
-        previous_keys=event.previous_keys,
-        unavailable_columns=event.unavailable_columns or None,
-        metadata=event.metadata,
+        piece.token,
+        piece.end_inclusive_micros,
+        event_id,
+        order_key,
+        transaction_id or event_id,
+        table,
+        file.path,
+        position,
+        metadata,
+        None,
+        _MOD_TYPES[mod_type],
+        _NEW_ROW if is_whole_row and not unavailable_columns else _NEW_VALUES,
+        column_types,
+        keys,
+        new_values,
+        old_values,
+        source_micros,
+        previous_keys,
+        unavailable_columns or None,
     )
 
 
@@ -189,7 +208,6 @@ def _of_fault(fault: FaultyEvent, piece: Slice, file: SourceFile) -> ChangeRow:
         server_transaction_id=event_id,
         table_name=fault.table,
         source_timestamp=fault.source_micros,
-        event_id=event_id,
         origin=file.path,
         position=fault.position,
         metadata=fault.metadata,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from cdc_platform.model.records import RecordKind
@@ -10,7 +11,10 @@ from cdc_platform.model.schemas import EVENT, MOD, RAW_EVENT_RECORDS, TIMESTAMP
 
 
 class ChangeRow(NamedTuple):
-    """One data change without its nesting; fields are named as in `RAW_EVENT_RECORDS`, moments are micros."""
+    """One data change without its nesting; fields are named as in `RAW_EVENT_RECORDS`, moments are micros.
+
+    ``record_sequence`` is the `event_id`, too.
+    """
 
     partition_token: str
     record_timestamp: int
@@ -18,7 +22,6 @@ class ChangeRow(NamedTuple):
     record_order: str
     server_transaction_id: str
     table_name: str | None
-    event_id: str
     origin: str
     position: int | None
     metadata: str | None
@@ -37,29 +40,32 @@ class ChangeRow(NamedTuple):
 
 
 _FIELDS: Final = ChangeRow._fields
-_PLAIN: Final = tuple(field for field in RAW_EVENT_RECORDS if field.name in _FIELDS)
+_PLAIN: Final = tuple(field.name for field in RAW_EVENT_RECORDS if field.name in _FIELDS)
+_TYPES: Final = {
+    field.name: field.type for field in (*EVENT, *MOD, *RAW_EVENT_RECORDS) if field.name in _FIELDS
+}
 _MODS: Final = RAW_EVENT_RECORDS.field("mods").type
 
 
 def to_batch(tick: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
     """Return the batch of a tick's changes."""
-    given = dict(zip(_FIELDS, zip(*rows, strict=True), strict=True))
+    given = zip(_FIELDS, zip(*rows, strict=True), strict=True)
+    told = {name: _array(values, _TYPES[name]) for name, values in given}
+    told["event_id"] = told["record_sequence"]
     count = len(rows)
-    columns = {field.name: _array(given[field.name], field.type) for field in _PLAIN}
+    columns = {name: told[name] for name in _PLAIN}
     columns["tick"] = pa.repeat(pa.scalar(tick, pa.int64()), count)
     columns["kind"] = pa.repeat(RecordKind.DATA_CHANGE.value, count)
-    each_one = pa.array(range(count + 1), pa.int32())
-    columns["mods"] = pa.ListArray.from_arrays(each_one, _struct(given, MOD), type=_MODS)
-    columns["event"] = _struct(given, EVENT)
+    each_one = pa.array(np.arange(count + 1, dtype=np.int32))
+    columns["mods"] = pa.ListArray.from_arrays(each_one, _struct(told, MOD), type=_MODS)
+    columns["event"] = _struct(told, EVENT)
     arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in RAW_EVENT_RECORDS]
     return pa.RecordBatch.from_arrays(arrays, schema=RAW_EVENT_RECORDS)
 
 
-def _struct(given: Mapping[str, Sequence[Any]], struct: pa.StructType) -> pa.StructArray:
+def _struct(told: Mapping[str, pa.Array], struct: pa.StructType) -> pa.StructArray:
     fields = list(struct)
-    return pa.StructArray.from_arrays(
-        [_array(given[field.name], field.type) for field in fields], fields=fields
-    )
+    return pa.StructArray.from_arrays([told[field.name] for field in fields], fields=fields)
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,8 +20,11 @@ from cdc_platform.sources.datastream.moments import moment_micros
 from cdc_platform.sources.datastream.table_names import name_by_template
 from cdc_platform.sources.datastream.types import Fields, FieldType
 
+# Changes of one transaction share their moments, and so do events that were read at once.
+_moment_micros: Final = lru_cache(maxsize=256)(moment_micros)
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _KEY_TYPES: Final = frozenset({str, int, type(None)})
+_NO_KEYS: Final = frozenset({object})
 MICROS_PER_MILLI: Final = 1000
 
 
@@ -89,23 +93,22 @@ def sort_keys_of(found: Any) -> tuple[str | int, ...]:
     """Return sort keys, which are texts and integers; NULL is an empty text."""
     if found is None:
         return ()
-    if not isinstance(found, list) or not _KEY_TYPES.issuperset(map(type, found)):
+    types = set(map(type, found)) if isinstance(found, list) else _NO_KEYS
+    if not types <= _KEY_TYPES:
         raise EventFaulty("`sort_keys` is no array of texts and integers")
-    return tuple("" if key is None else key for key in found) if None in found else tuple(found)
+    return tuple("" if key is None else key for key in found) if type(None) in types else tuple(found)
 
 
 def micros_of(found: Any, name: str) -> int | None:
     """Return a moment of an event, be it a text or milliseconds; without a zone it is UTC."""
-    if found is None:
-        return None
-    if type(found) is int:
-        return found * MICROS_PER_MILLI
-    if not isinstance(found, str):
-        raise EventFaulty(f"`{name}` is no moment")
     try:
-        return moment_micros(found)
+        if isinstance(found, str):
+            return _moment_micros(found)
     except ValueError as error:
         raise EventFaulty(f"`{name}`: {error}") from error
+    if found is not None and type(found) is not int:
+        raise EventFaulty(f"`{name}` is no moment")
+    return None if found is None else found * MICROS_PER_MILLI
 
 
 def text_of(event: Mapping[str, Any], name: str) -> str:

@@ -1,14 +1,14 @@
 """What one event of Datastream says, whichever format it came in and before its source is known."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from cdc_platform.model.table_schema import ColumnType
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """One event, decoded: the same event in Avro and in JSON gives the same envelope.
 
     Args:

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, Final
 
 from cdc_platform.model.table_schema import ColumnType
 from cdc_platform.sources.datastream.envelope import Envelope
 
-_FIELDS: Final = tuple(field.name for field in fields(Envelope))
+_FIELDS: Final = Envelope.__struct_fields__
 
 
 def to_text(envelope: Envelope) -> str:

@@ -1,5 +1,6 @@
 """Datastream's files, whatever their format is."""
 
+import re
 from collections.abc import Iterator
 from io import BytesIO
 from typing import BinaryIO, Final
@@ -13,6 +14,8 @@ from cdc_platform.sources.datastream.json_files import read_json
 from cdc_platform.sources.datastream.lines import GZIP_MAGIC, FileDamaged, read_chunks
 
 _SHOWN_BYTES: Final = 16
+_OBJECT: Final = re.compile(rb"^[^\S\n]*\{", re.MULTILINE)
+"""The beginning of a line that begins an object."""
 
 
 def read_events(source: bytes | BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
@@ -50,6 +53,6 @@ def _not_json(stream: BinaryIO) -> str | None:
         stream.seek(0)
     if is_gzip and not start:
         return "The file is the gzip of an empty file"
-    if any(line.lstrip().startswith(b"{") for line in start.split(b"\n")):
+    if _OBJECT.search(start):
         return None
     return "The file is neither Avro nor JSON lines"

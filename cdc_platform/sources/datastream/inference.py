@@ -5,9 +5,12 @@ is a NUMBER, which is text; a text stays one, whatever it looks like. What a fil
 declared.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import reduce
 from typing import Any, Final
 
+from cdc_platform.sources.datastream.columns import HugeInteger, RowBatch, WideInteger
 from cdc_platform.sources.datastream.json_text import NON_FINITE, JsonNumber
 from cdc_platform.sources.datastream.types import Fields, FieldType, Kind
 
@@ -18,6 +21,9 @@ _LONG: Final = FieldType(Kind.LONG)
 _NUMBER: Final = FieldType(Kind.NUMBER)
 _BY_PYTHON: Final[Mapping[type, FieldType]] = {
     bool: FieldType(Kind.BOOLEAN),
+    int: _LONG,
+    WideInteger: _LONG,
+    HugeInteger: _NUMBER,
     str: FieldType(Kind.STRING),
     JsonNumber: _NUMBER,
     dict: _JSON,
@@ -50,20 +56,32 @@ def joined(one: FieldType, other: FieldType) -> FieldType:
     return _JSON
 
 
+def type_of_column(values: Sequence[Any], types: AbstractSet[type]) -> FieldType:
+    """Return the type that has room for all values of a column.
+
+    Args:
+        values: the values.
+        types: their types, as `types_of` tells them.
+    """
+    # An object among them makes JSON of any numbers, and cannot be looked for.
+    are_numbers = JsonNumber in types and dict not in types
+    if list in types or (are_numbers and not NON_FINITE.isdisjoint(values)):
+        return reduce(joined, map(type_of_value, values), _UNKNOWN)
+    return reduce(joined, (_BY_PYTHON[each] for each in types), _UNKNOWN)
+
+
 class Inference:
     """Gathers the types of the columns of one table and schema."""
 
     def __init__(self) -> None:
         self._types: dict[str, FieldType] = {}
 
-    def add(self, payload: Mapping[str, Any]) -> None:
-        """Take the values of one payload into account."""
+    def add(self, batch: RowBatch) -> None:
+        """Take the values of some rows into account."""
         types = self._types
-        for name, value in payload.items():
-            known = types.get(name)
-            found = type_of_value(value)
-            if known is not found:
-                types[name] = found if known is None else joined(known, found)
+        for name, values in batch.columns.items():
+            found = type_of_column(values, batch.types[name])
+            types[name] = joined(types.get(name, _UNKNOWN), found)
 
     @property
     def fields(self) -> Fields:

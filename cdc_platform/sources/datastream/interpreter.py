@@ -39,7 +39,6 @@ _WRITES: Final[Mapping[str, ModType]] = {
     "REPLACE": ModType.UPDATE,
 }
 _TELL_THE_OLD_ROW: Final = frozenset({SourceKind.MYSQL, SourceKind.ORACLE, SourceKind.SQLSERVER})
-_DOCUMENT: Final = "data"
 
 
 class Interpreter:
@@ -84,20 +83,18 @@ class Interpreter:
         is_read = change == _READ or is_backfill(envelope.read_method)
         standing = Standing(kind, is_read, is_removal, event_id)
         layout = self._layouts.of(kind, envelope)
-        key = self._order_key(envelope, standing, layout)
-        note = _contradiction(change, says_deleted)
+        if layout.sequence_column is None:
+            key = order_key(envelope, standing, self._rules)
+        else:
+            key = sequence_key(envelope, standing, envelope.values.get(layout.sequence_column))
         if not is_removal:
             mod_type = ModType.SNAPSHOT if standing.is_backfill else _WRITES[change]
             return _written(envelope, standing, layout, mod_type, key)
         told_keys = known_keys or key_of_metadata(envelope, standing, layout)
         if told_keys is None and _is_row_id_only(envelope, kind, layout):
             return _known_by_row_id(envelope, layout, key)
+        note = _contradiction(change, says_deleted)
         return _removed(envelope, standing, layout, key, told_keys, note)
-
-    def _order_key(self, envelope: Envelope, standing: Standing, layout: Layout) -> str:
-        if layout.sequence_column is None:
-            return order_key(envelope, standing, self._rules)
-        return sequence_key(envelope, standing, envelope.values.get(layout.sequence_column))
 
     def _fault(self, envelope: Envelope, reason: str) -> FaultyEvent:
         try:
@@ -123,35 +120,29 @@ def _written(
         raise RecordUnreadable("The event writes a row, but has no payload")
     new_values = {name: values.get(source) for name, source in layout.values}
     unavailable: tuple[str, ...] = ()
-    if mod_type is ModType.UPDATE:
-        unavailable = _unavailable(standing.kind, layout, values)
+    if layout.protected and mod_type is ModType.UPDATE:
+        unavailable = tuple(name for name, source in layout.protected if values.get(source) is None)
         for name in unavailable:
             new_values.pop(name, None)
+    keys = key_of_row(envelope, standing, layout, mod_type)
+    # By their places, in the order of `SourceEvent`: names would take a third of the time of all this.
     return SourceEvent(
-        table=layout.table,
-        mod_type=mod_type,
-        order_key=key,
-        event_id=standing.event_id,
-        transaction_id=_transaction(envelope.source_metadata),
-        source_micros=envelope.source_timestamp_micros,
-        column_types=layout.column_types,
-        keys=key_of_row(envelope, standing, layout, mod_type),
-        new_values=write(new_values),
-        is_whole_row=not unavailable,
-        unavailable_columns=unavailable,
-        metadata=_metadata_text(envelope),
-        position=envelope.position,
+        layout.table,
+        mod_type,
+        key,
+        standing.event_id,
+        _transaction(envelope.source_metadata),
+        envelope.source_timestamp_micros,
+        layout.column_types,
+        keys,
+        write(new_values),
+        None,
+        not unavailable,
+        None,
+        unavailable,
+        _metadata_text(envelope),
+        envelope.position,
     )
-
-
-def _unavailable(kind: SourceKind, layout: Layout, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the columns of an update that have a value which was not sent.
-
-    A document that is gone when its update is read comes without data; the delete follows.
-    """
-    if kind is SourceKind.MONGODB and values.get(_DOCUMENT) is None:
-        return (_DOCUMENT,)
-    return tuple(name for name, source in layout.protected if values.get(source) is None)
 
 
 def _removed(
@@ -227,11 +218,12 @@ def _transaction(metadata: Mapping[str, Any]) -> str:
 
 def _metadata_text(envelope: Envelope, note: str | None = None) -> str:
     told = _reading(envelope.read_method, envelope.schema_key, note)
-    metadata = write(envelope.source_metadata)
-    return f"{told[:-1]},{metadata[1:]}" if len(metadata) > len("{}") else told
+    metadata = envelope.source_metadata
+    return f"{told},{write(metadata)[1:]}" if metadata else f"{told}}}"
 
 
 @lru_cache(maxsize=256)
 def _reading(read_method: str, schema_key: str, note: str | None) -> str:
+    """Return the beginning of the metadata's text, which lacks its last brace."""
     told = {READ_METHOD: read_method, SCHEMA_KEY: schema_key}
-    return write(told if note is None else {**told, NOTE: note})
+    return write(told if note is None else {**told, NOTE: note}).removesuffix("}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
@@ -63,9 +64,8 @@ def source_kind(read_method: str, metadata: Mapping[str, Any], declared: str | N
     """
     if declared is not None:
         return SourceKind(declared)
-    method = read_method.lower().replace("_", "-")
-    by_prefix = _PREFIXES.get(method.partition("-")[0])
-    found = by_prefix or _by_shape(metadata) or (SourceKind.MONGODB if method in _BARE else None)
+    by_prefix, is_bare = _by_method(read_method)
+    found = by_prefix or _by_shape(metadata) or (SourceKind.MONGODB if is_bare else None)
     if found is None:
         raise RecordUnreadable(
             f"Neither the read method nor `source_metadata` tells the source; set `source` to one of "
@@ -74,6 +74,14 @@ def source_kind(read_method: str, metadata: Mapping[str, Any], declared: str | N
     return found
 
 
+@lru_cache(maxsize=256)
+def _by_method(read_method: str) -> tuple[SourceKind | None, bool]:
+    """Return the source that a read method begins with, and whether it is one of those without a prefix."""
+    method = read_method.lower().replace("_", "-")
+    return _PREFIXES.get(method.partition("-")[0]), method in _BARE
+
+
+@lru_cache(maxsize=256)
 def is_backfill(read_method: str) -> bool:
     """Whether a backfill read the row; the names of files do not tell it."""
     method = read_method.lower()

@@ -1,9 +1,10 @@
 """What the events of one table and one schema have in common, found out once for all of them."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.table_schema import ColumnType
@@ -16,6 +17,9 @@ from cdc_platform.sources.datastream.table_names import table_name
 
 DOCUMENT_ID: Final = "_id"
 """Key of MongoDB's documents."""
+_DOCUMENTS: Final = (("data", "data"),)
+"""Where MongoDB's documents are; one that is gone when its update is read comes without, and the delete
+follows."""
 
 ROWID: Final = "ROWID"
 """No column of Oracle's, but what the payload of a rollback tells instead of its row."""
@@ -28,6 +32,13 @@ _KEYLESS_COLUMNS: Final = {KeylessPolicy.APPEND: EVENT_ID, KeylessPolicy.ROW_HAS
 _NO_TYPE: Final = "NULL"
 """Code of a column of which only NULL was seen in a file without a schema: its type is still unknown."""
 _KEY_FIELDS: Final = ("primary_keys", "replication_index")
+
+Columns: TypeAlias = tuple[tuple[str, ColumnType], ...]
+Traits: TypeAlias = tuple[Any, ...]
+"""What of its metadata an event's layout depends on: the values of _TRAITS, and for those that are not there
+the values of _ABSENT."""
+_TRAITS: Final = ("database", "schema", "table", "collection", "object_name", *_KEY_FIELDS)
+_ABSENT: Final = (None, None, None, None, None, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +97,9 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
         keys=tuple(sorted((names[name], name) for name in found)),
         values=values,
         missing_keys=tuple((own, name) for name, own in lake_names(missing, missing, policy).items()),
-        protected=tuple(pair for pair in values if pair[1] in protected),
+        protected=_DOCUMENTS
+        if kind is SourceKind.MONGODB
+        else tuple(pair for pair in values if pair[1] in protected),
         keyless=keyless,
         sequence_column=settings.sequence_column(table),
     )
@@ -151,6 +164,26 @@ def _column_types(
     )
 
 
+class _Known(NamedTuple):
+    """The layout that was found last for events of some columns, and what else it depends on.
+
+    Args:
+        columns: the events' columns, which are kept so that no others can get their identity.
+        kind: their source.
+        names: the fields of their metadata.
+        pick: gets the traits that they have.
+        traits: what it gets from their metadata.
+        layout: how they are read.
+    """
+
+    columns: Columns
+    kind: SourceKind
+    names: tuple[str, ...]
+    pick: Callable[[Mapping[str, Any]], Any]
+    traits: Any
+    layout: Layout
+
+
 class Layouts:
     """Layouts that are known already: by the identity of an event's columns, or else by their value."""
 
@@ -158,7 +191,7 @@ class Layouts:
 
     def __init__(self, settings: DatastreamSettings) -> None:
         self._settings = settings
-        self._by_identity: dict[object, tuple[object, Layout]] = {}
+        self._last: dict[int, _Known] = {}
         self._by_value: dict[object, Layout] = {}
 
     def of(self, kind: SourceKind, envelope: Envelope) -> Layout:
@@ -167,42 +200,36 @@ class Layouts:
         Raises:
             RecordUnreadable: the event does not tell its table or its key.
         """
-        columns = envelope.columns
-        traits = (kind, _traits(envelope.source_metadata))
-        known = self._by_identity.get((id(columns), traits))
-        # The tuple is kept, or another one could get its identity.
-        if known is not None and known[0] is columns:
-            return known[1]
-        return self._find(kind, envelope, traits)
+        metadata = envelope.source_metadata
+        known = self._last.get(id(envelope.columns))
+        is_alike = known is not None and known.kind is kind and known.names == tuple(metadata)
+        if known is not None and is_alike and known.traits == known.pick(metadata):
+            return known.layout
+        return self._find(kind, envelope)
 
-    def _find(self, kind: SourceKind, envelope: Envelope, traits: object) -> Layout:
-        columns = envelope.columns
-        layout = self._by_value.get((columns, traits))
+    def _find(self, kind: SourceKind, envelope: Envelope) -> Layout:
+        columns, metadata = envelope.columns, envelope.source_metadata
+        traits = _hashable(tuple(map(metadata.get, _TRAITS, _ABSENT)))
+        layout = self._by_value.get((columns, kind, traits))
         if layout is None:
             layout = make_layout(kind, envelope, self._settings)
-        for store in (self._by_identity, self._by_value):
+        for store in (self._last, self._by_value):
             if len(store) >= self._MOST:
                 store.clear()
-        self._by_value[columns, traits] = layout
-        self._by_identity[id(columns), traits] = (columns, layout)
+        self._by_value[columns, kind, traits] = layout
+        told = [name for name in _TRAITS if name in metadata]
+        if told and not isinstance(traits, str):
+            pick = itemgetter(*told)
+            known = _Known(columns, kind, tuple(metadata), pick, pick(metadata), layout)
+            self._last[id(columns)] = known
         return layout
 
 
-def _traits(metadata: Mapping[str, Any]) -> object:
-    """Return what of the metadata a layout depends on, so that it can be looked up."""
-    get = metadata.get
-    primary, index = get("primary_keys", 0), get("replication_index", 0)
-    traits = (
-        get("database"),
-        get("schema"),
-        get("table"),
-        get("collection"),
-        get("object_name"),
-        tuple(primary) if isinstance(primary, list) else primary,
-        tuple(index) if isinstance(index, list) else index,
-    )
+def _hashable(traits: Traits) -> Traits | str:
+    """Return traits so that they can be looked up; objects among them are told apart by their order, too."""
+    found = tuple(tuple(trait) if isinstance(trait, list) else trait for trait in traits)
     try:
-        hash(traits)
+        hash(found)
     except TypeError:
-        return repr(traits)
-    return traits
+        return repr(found)
+    return found

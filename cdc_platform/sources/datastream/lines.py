@@ -14,8 +14,8 @@ class FileDamaged(ValueError):
     """The file cannot be read to its end; the reason says why."""
 
 
-def read_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a stream that have anything but space, without the ends of lines.
+def read_blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield the lines of a stream that have anything but space, without the ends of lines, many at a time.
 
     Raises:
         FileDamaged: A gzip ends too early or is no gzip from some place on.
@@ -25,13 +25,16 @@ def read_lines(stream: BinaryIO) -> Iterator[bytes]:
     try:
         for chunk in read_chunks(stream):
             *lines, rest = (rest + chunk).split(b"\n")
-            yield from (line.removesuffix(b"\r") for line in lines if line.strip())
+            yield _told(lines)
     except FileDamaged as error:
         damage = error
     if damage is not None:
         raise damage
-    if rest.strip():
-        yield rest.removesuffix(b"\r")
+    yield _told([rest])
+
+
+def _told(lines: list[bytes]) -> list[bytes]:
+    return [line.removesuffix(b"\r") for line in lines if line.strip()]
 
 
 def read_chunks(stream: BinaryIO) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ as STRING has the words `infinity` and `-infinity`, and years of any size.
 """
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 MICROS_PER_SECOND: Final = 10**6
@@ -21,6 +21,7 @@ FIRST_MOMENT: Final = "0001-01-01T00:00:00.000000"
 LAST_MOMENT: Final = "9999-12-31T23:59:59.999999"
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the texts of moments are made without a zone
+_EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _MICROSECOND: Final = timedelta(microseconds=1)
 _WHOLE_SECOND_LENGTH: Final = len("1970-01-01T00:00:00")
@@ -107,9 +108,7 @@ def moment_micros(text: str) -> int:
 
 
 def _micros(moment: datetime) -> int:
-    offset = moment.utcoffset()
-    micros = (moment.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
-    return micros if offset is None else micros - offset // _MICROSECOND
+    return (moment - (_EPOCH if moment.tzinfo is None else _EPOCH_UTC)) // _MICROSECOND
 
 
 def offset_text(text: str) -> str:

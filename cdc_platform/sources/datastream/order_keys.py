@@ -17,6 +17,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.sources.datastream.envelope import Envelope
 from cdc_platform.sources.datastream.kinds import SourceKind
@@ -35,6 +37,8 @@ _CAPTURED: Final = "1"
 _BY_CLOCK: Final = "2"
 _BY_SEQUENCE: Final = "3"
 _FIRST_EPOCH: Final = "0000"
+# To look up a member of an enumeration takes as long as a call.
+_BY_SOURCE_TIMESTAMP: Final = BackfillPolicy.BY_SOURCE_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,7 @@ class OrderRules:
     positions: PositionRules = field(default_factory=PositionRules)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """What is known of an event beyond its envelope when its order key is made."""
 
     kind: SourceKind
@@ -69,7 +72,7 @@ def order_key(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
         RecordUnreadable: the event does not tell its place in the order.
     """
     half = f"{'0' if standing.is_removal else '1'} {standing.event_id}"
-    if rules.backfill_policy is BackfillPolicy.BY_SOURCE_TIMESTAMP:
+    if rules.backfill_policy is _BY_SOURCE_TIMESTAMP:
         return f"{_epoch(envelope, rules)} {_BY_CLOCK} {_clocked(envelope, standing, rules)} {half}"
     if not standing.is_backfill:
         return f"{_epoch(envelope, rules)} {_CAPTURED} {_located(envelope, standing, rules).place} {half}"

@@ -7,8 +7,11 @@ are missing; they come second because they mix types and have changed their mean
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.order_key import COMMIT_DIGITS
@@ -28,12 +31,13 @@ _SQLSERVER_LSN: Final = re.compile(
     r"(?:0[xX])?([0-9A-Fa-f]{1,8}):([0-9A-Fa-f]{1,8}):([0-9A-Fa-f]{1,8})",
     re.ASCII,
 )
+_MOMENT: Final = f"%0{COMMIT_DIGITS}d"
 _NO_LOCATION: Final = (0, 0, 0)
 _U32: Final = 1 << 32
 _U64: Final = 1 << 64
 
 
-class Position(NamedTuple):
+class Position(Struct, frozen=True):
     """Where a captured change stands.
 
     Args:
@@ -64,7 +68,7 @@ def moment_of(envelope: Envelope) -> str:
     micros = envelope.source_timestamp_micros
     if micros is None or micros < 0:
         raise RecordUnreadable(f"The event has no usable `source_timestamp`, but: {micros}")
-    return f"{micros:0{COMMIT_DIGITS}d}"
+    return _MOMENT % micros
 
 
 def locate(
@@ -98,13 +102,21 @@ def _mysql(envelope: Envelope, rules: PositionRules) -> Position:
     place = metadata.get("binlog_position") if place is None else place
     if not file and len(keys) > 2:  # noqa: PLR2004  [timestamp, log_file, log_position]
         file, place = keys[1], keys[2]
-    match = _BINLOG.fullmatch(file) if isinstance(file, str) else None
-    if match is None:
+    name = _binlog(file) if isinstance(file, str) else None
+    if name is None:
         raise _missing("log_file", file)
-    base, number = match.groups()
+    base, number = name
     moment = moment_of(envelope)
     offset = _number(place, "log_position")
-    return Position(moment, f"{_basename_rank(base, rules)} {number:0>{_BINLOG_DIGITS}} {offset} {moment}")
+    return Position(moment, f"{_basename_rank(base, rules)} {number} {offset} {moment}")
+
+
+# Thousands of events lie in one file of the log.
+@lru_cache(maxsize=256)
+def _binlog(file: str) -> tuple[str, str] | None:
+    """Return the name of a log and the number of its file, at fixed width; None for what is no such file."""
+    match = _BINLOG.fullmatch(file)
+    return None if match is None else (match[1], f"{match[2]:0>{_BINLOG_DIGITS}}")
 
 
 def _basename_rank(base: str, rules: PositionRules) -> str:
@@ -215,7 +227,7 @@ def _number(value: object, field: str) -> str:
     """Return an unsigned 64-bit number in sixteen hex digits."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _U64:
+    if type(value) is not int or not 0 <= value < _U64:
         raise _missing(field, value)
     return f"{value:016x}"
 

@@ -125,7 +125,8 @@ def _take_events(
             counts.faults += 1
         else:
             counts.events += 1
-        yield from batches.take_full()
+        if batches.is_full:
+            yield from batches.take()
 
 
 def _report(task: Task, batches: EventBatches, pieces: dict[str, Slice], records: Counter[str]) -> None:

@@ -29,16 +29,17 @@ def key_of_row(envelope: Envelope, standing: Standing, layout: Layout, mod_type:
     values = envelope.values
     if layout.keyless is not None:
         return _key_of_keyless(envelope, standing, layout, mod_type)
-    if standing.kind is SourceKind.MONGODB and DOCUMENT_ID in values and not layout.missing_keys:
+    if DOCUMENT_ID in values and standing.kind is SourceKind.MONGODB and not layout.missing_keys:
         values = {**values, DOCUMENT_ID: _document_id(values[DOCUMENT_ID])}
     keys = {name: values.get(source) for name, source in layout.keys}
-    if layout.missing_keys or None in keys.values():
+    types = set(map(type, keys.values()))
+    if layout.missing_keys or type(None) in types:
         missing = (name for name, _ in layout.missing_keys)
         lacking = [*missing, *(name for name, value in keys.items() if value is None)]
         raise RecordUnreadable(
             f"The event has no value for a column of the key of `{layout.table}`: {', '.join(lacking)}"
         )
-    return _dump(keys) if float in map(type, keys.values()) else write(keys)
+    return _dump(keys) if float in types else write(keys)
 
 
 def _key_of_keyless(envelope: Envelope, standing: Standing, layout: Layout, mod_type: ModType) -> str:

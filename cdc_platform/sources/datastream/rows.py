@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from cdc_platform.model.table_schema import ColumnType
 from cdc_platform.sources.datastream.types import Fields, FieldType, Kind
-from cdc_platform.sources.datastream.values import Reader, declared_reader, is_wide
+from cdc_platform.sources.datastream.values import Reader, declared_reader, is_wide, plain_types
 
 Columns = tuple[tuple[str, ColumnType], ...]
 NativeReader = Callable[..., Reader | None]
@@ -15,6 +15,9 @@ NativeReader = Callable[..., Reader | None]
 
 TROUBLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError)
 """What a value of another shape than its type's may raise."""
+
+
+_NONE: Final[frozenset[type]] = frozenset()
 
 
 class ColumnFaulty(ValueError):
@@ -28,10 +31,12 @@ class RowReader:
     Args:
         columns: name and type of each column.
         readers: what reads a column, for those whose values are not what they must be already.
+        unknown: columns of the payloads that the schema has not.
     """
 
     columns: Columns
     readers: tuple[tuple[str, Reader], ...]
+    unknown: str = ""
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -42,12 +47,30 @@ class RowReader:
         """Return the same, but a column's values stay as they are."""
         return replace(self, readers=tuple(pair for pair in self.readers if pair[0] != name))
 
+    def fitted(self, types: Mapping[str, frozenset[type]]) -> "RowReader":
+        """Return what reads rows of these columns the same, if it is one of these types that each value has.
+
+        Args:
+            types: by the rows' columns, as `types_of` tells them.
+        """
+        names = self.names
+        needed = tuple(
+            (name, reader)
+            for name, reader in self.readers
+            if not types.get(name, _NONE) <= plain_types(reader)
+        )
+        unknown = ", ".join(f"`{name}`" for name in types if name not in names)
+        return replace(self, readers=needed, unknown=unknown)
+
     def read(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Turn the values of a payload into texts of `SourceEvent`, in place, and return it.
 
         Raises:
-            ColumnFaulty: A value is not of its column's type; the reason names column and value.
+            ColumnFaulty: A value is not of its column's type, or a column not of the schema; the reason names
+                them.
         """
+        if self.unknown:
+            raise ColumnFaulty(f"The schema of the event's `schema_key` has no column {self.unknown}")
         name = ""
         try:
             for name, reader in self.readers:

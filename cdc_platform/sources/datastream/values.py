@@ -180,6 +180,8 @@ def _float(value: Any) -> float:
 
 
 def _number(value: Any) -> str:
+    if type(value) is JsonNumber:
+        return str(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError(f"{_shown(value)} is no number")
     return str(value)
@@ -282,3 +284,15 @@ _WIDE: Final[Mapping[Kind, Reader]] = {
     Kind.TIMESTAMP: lambda value: wide_utc_moment(moments.moment_micros(_required_text(value))),
     Kind.TIMESTAMP_WITH_TIMEZONE: _wide_offset,
 }
+_PLAIN: Final[Mapping[Reader, frozenset[type]]] = {
+    _boolean: frozenset({bool}),
+    _integer: frozenset({int}),
+    _text: frozenset({str}),
+    _varchar: frozenset({str}),
+}
+_NULL: Final = frozenset({type(None)})
+
+
+def plain_types(reader: Reader) -> frozenset[type]:
+    """Return the types, as `types_of` tells them, whose values a reader returns as they are."""
+    return _PLAIN.get(reader, _NULL) | _NULL

@@ -44,7 +44,8 @@ def give_out(
     for released, origin in passed.events:
         batches.add_whole(released, piece, files[origin])
         _count(counts[origin], released)
-        yield from batches.take_full()
+        if batches.is_full:
+            yield from batches.take()
     for note, origin in passed.messages:
         if not note.prefix.startswith(MARKER_PREFIX):
             batches.add_message(note, piece, files[origin])

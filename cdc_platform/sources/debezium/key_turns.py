@@ -113,4 +113,4 @@ def _moved(released: Released, orders: Mapping[str, str]) -> Released:
     event = released.event
     if not isinstance(event, SourceEvent) or event.event_id not in orders:
         return released
-    return replace(released, event=replace(event, order_key=orders[event.event_id]))
+    return replace(released, event=event._replace(order_key=orders[event.event_id]))

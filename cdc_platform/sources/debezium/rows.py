@@ -72,7 +72,7 @@ class RowDecoder:
             Unreadable: a value or the key cannot be used, or the key has another type than before.
         """
         if event.op is Op.TRUNCATE:
-            yield replace(self._frame(event, table, "[]"), metadata=metadata_of(event, Findings()))
+            yield self._frame(event, table, "[]")._replace(metadata=metadata_of(event, Findings()))
             return
         plan = self.planner.plan(event, table)
         check_key_types(self.state.key_types, plan.key_types, table)
@@ -95,7 +95,7 @@ class RowDecoder:
         previous = None if one.identity is None else self.state.pairer.deleted_at(one.identity)
         if one.event is None:
             keys = _header_key(one.plan, previous)
-            return one.change if keys == one.change.keys else replace(one.change, previous_keys=keys)
+            return one.change if keys == one.change.keys else one.change._replace(previous_keys=keys)
         return self._with_key(one.event, one.plan, one.change, is_full=False)
 
     def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
@@ -124,11 +124,10 @@ class RowDecoder:
             self._remember(change, plan, event.before)
         if event.op is Op.DELETE:
             metadata = metadata_of(event, findings, _header_key(plan, event.new_key))
-            return replace(change, keys=keys, old_values=old_values, metadata=metadata)
+            return change._replace(keys=keys, old_values=old_values, metadata=metadata)
         previous = self.state.pairer.old_key(event)
         new_values = self._new_values(event, plan, previous, findings, before)
-        told = replace(
-            change,
+        told = change._replace(
             keys=keys,
             new_values=new_values,
             old_values=old_values,
@@ -171,9 +170,9 @@ class RowDecoder:
     ) -> Iterator[SourceEvent]:
         """Yield the halves of a key change that has come as one update."""
         lost = replace(event, op=Op.DELETE, key=old_key, new_key=event.key)
-        yield self._with_key(lost, plan, replace(change, mod_type=ModType.DELETE), is_full=is_full)
+        yield self._with_key(lost, plan, change._replace(mod_type=ModType.DELETE), is_full=is_full)
         gained = replace(event, op=Op.CREATE, old_key=old_key)
-        yield self._with_key(gained, plan, replace(_second(change), mod_type=ModType.INSERT), is_full=is_full)
+        yield self._with_key(gained, plan, _second(change)._replace(mod_type=ModType.INSERT), is_full=is_full)
 
     def _new_values(
         self,
@@ -218,8 +217,7 @@ class RowDecoder:
                     "... REPLICA IDENTITY FULL, or give the table a primary key."
                 )
             lost, metadata = _values_json(plan, event.before), metadata_of(event, Findings())
-            yield replace(
-                change,
+            yield change._replace(
                 mod_type=ModType.DELETE,
                 keys=keyless_keys(json.loads(lost)),
                 old_values=lost,
@@ -231,8 +229,8 @@ class RowDecoder:
         if is_update and after is not None and event.before is not None:
             after = completed(plan, after, event.before, findings)
         gained = self._new_values(replace(event, op=Op.CREATE, after=after), plan, None, findings, None)
-        yield replace(
-            _second(change) if is_update else change,
+        told = _second(change) if is_update else change
+        yield told._replace(
             mod_type=ModType.INSERT if is_update else change.mod_type,
             keys=keyless_keys(json.loads(gained)),
             new_values=gained,
@@ -242,7 +240,7 @@ class RowDecoder:
 
 def _second(change: SourceEvent) -> SourceEvent:
     """Return the second change of one event."""
-    return replace(change, order_key=f"{change.order_key} 1", event_id=f"{change.event_id}+")
+    return change._replace(order_key=f"{change.order_key} 1", event_id=f"{change.event_id}+")
 
 
 def _old_key(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str, Any] | None:

@@ -11,7 +11,7 @@ has looked at it: with the snapshot's rows, or with the first change after it wh
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cdc_platform.model.events import SourceEvent
@@ -94,7 +94,7 @@ class SeenSnapshots:
         if not is_keyless(change.keys) or (source.micros or _NEVER) > self.taken.get(change.table, 0):
             return change
         metadata = json.loads(change.metadata or "{}") | {IN_SNAPSHOT: [change.mod_type.value]}
-        return replace(change, metadata=json.dumps(metadata, ensure_ascii=False))
+        return change._replace(metadata=json.dumps(metadata, ensure_ascii=False))
 
     def emptied_at(self, source: Source) -> list[str]:
         """Return the tables that are emptied before an event; it gives those a position that had none."""
@@ -165,7 +165,7 @@ class SnapshotWatch:
             known.taken |= {change.table: source.micros or 0 for change in changes}
             truncates = source.snapshot in _BOUNDARIES if is_held else any(is_first)
             emptied = [_truncate(source, change, lsn) for change in changes[:1] if truncates]
-            told = [replace(change, transaction_id=_name(lsn)) for change in [*empty, *emptied, *changes]]
+            told = [change._replace(transaction_id=_name(lsn)) for change in [*empty, *emptied, *changes]]
         return [*told, *(TransactionEnd(_name(one), 0, {}, source.micros, position) for one in ended)]
 
 
@@ -181,8 +181,7 @@ def _name(lsn: int) -> str:
 def _truncate(source: Source, change: SourceEvent, lsn: int) -> SourceEvent:
     """Return what empties the table before all rows of the snapshot; it may be told several times."""
     identity = [source.server, "snapshot", lsn, source.schema, source.table]
-    return replace(
-        change,
+    return change._replace(
         mod_type=ModType.TRUNCATE,
         order_key=snapshot_key(lsn),
         event_id=json.dumps(identity, ensure_ascii=False),
@@ -201,4 +200,4 @@ def _emptied(source: Source, change: SourceEvent, table: str) -> SourceEvent:
     commit = commit_of(change.order_key)
     identity = [source.server, "snapshot", source.lsn, "", table]
     told = _truncate(source, change, commit)
-    return replace(told, table=table, transaction_id="", event_id=json.dumps(identity, ensure_ascii=False))
+    return told._replace(table=table, transaction_id="", event_id=json.dumps(identity, ensure_ascii=False))

@@ -1,10 +1,10 @@
 """What events mean: which row, which change, and what is no change at all."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cdc_platform.model.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
 from cdc_platform.model.events import FaultyEvent, SourceEvent

@@ -16,15 +16,9 @@ from cdc_platform.sources.datastream.file_events import decode_file, decode_text
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, story
+from cdc_platform_tests.sources.datastream.odd_fields import ODD, odd_event
 
 SETTINGS: Final = DatastreamSettings("files")
-ODD: Final[tuple[Any, ...]] = (
-    *(None, True, False, 0, -1, 2**63, 10**40, 1.5, float("nan"), float("inf")),
-    *("", " ", "x", "\u0000", "\ud800", "9" * 60, "NaN", "DELETE", "2024-01-01T00:00:00Z"),
-    *([], [None], [[1]], ["ID"], {}, {"": 1}, {"a": {"b": []}}),
-    # Moments of before the year 1 and after the year 9999.
-    *("-0043-01-01T00:00:00Z", "+12000-01-01T00:00:00Z", 253_402_300_800_000, 10**17, -(10**14)),
-)
 
 
 def judged(event: dict[str, Any]) -> SourceEvent | FaultyEvent:
@@ -47,15 +41,7 @@ def test_whatever_a_field_says_it_breaks_nothing(
     source: str, number: int, changes: Sequence[tuple[int, Any]]
 ) -> None:
     """A tick that one event could end would be ended by it again and again."""
-    event = json_event(copy.deepcopy(story(source)[number]))
-    for place, value in changes:
-        parts = [
-            part for part in (event, event["source_metadata"], event["payload"]) if isinstance(part, dict)
-        ]
-        places = [(part, name) for part in parts for name in part]
-        part, name = places[place % len(places)]
-        part[name] = copy.deepcopy(value)
-    judged(event)
+    judged(odd_event(source, number, changes))
 
 
 @pytest.mark.parametrize(

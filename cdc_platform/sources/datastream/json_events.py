@@ -1,0 +1,116 @@
+"""Events as JSON lines write them, before their payloads are read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from cdc_platform.sources.datastream.decoding import (
+    EventFaulty,
+    metadata_of,
+    micros_of,
+    payload_of,
+    sort_keys_of,
+    text_of,
+)
+from cdc_platform.sources.datastream.json_text import JsonNumber, compact, parsed
+
+SchemaName = tuple[str, str]
+"""Object and `schema_key`: events that share them have the same columns."""
+
+
+class JsonEvent(msgspec.Struct, forbid_unknown_fields=True):
+    """An event whose texts and objects are such; moments and sort keys are as they came."""
+
+    uuid: str | None = None
+    read_timestamp: Any = None
+    source_timestamp: Any = None
+    object_name: str | None = msgspec.field(default=None, name="object")
+    read_method: str | None = None
+    stream_name: str | None = None
+    schema_key: str | None = None
+    sort_keys: Any = None
+    source_metadata: dict[str, Any] | None = None
+    payload: dict[str, Any] | None = None
+
+
+Parsed = JsonEvent | dict[str, Any] | EventFaulty
+"""What a line is: an event, an object that is another one or none at all, or no object."""
+
+_typed: Final = msgspec.json.Decoder(JsonEvent, float_hook=JsonNumber).decode
+_REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+
+
+def parsed_lines(lines: Sequence[bytes]) -> Sequence[Parsed]:
+    """Return what each line is."""
+    try:
+        return list(map(_typed, lines))
+    except _REFUSALS:
+        return list(map(_parsed_line, lines))
+
+
+def _parsed_line(line: bytes) -> Parsed:
+    try:
+        return _typed(line)
+    except _REFUSALS:
+        pass
+    try:
+        return event_of(line)
+    except EventFaulty as error:
+        return error
+
+
+def event_of(line: bytes) -> dict[str, Any]:
+    """Return the event of a line.
+
+    Raises:
+        EventFaulty: The line is no JSON object, or has texts that are not valid Unicode.
+    """
+    try:
+        event = parsed(line)
+        if b"\\u" in line and b"\\ud" in line.lower():
+            compact(event).encode()
+    except UnicodeError as error:
+        raise EventFaulty(f"The line has a text that is not Unicode ({error})") from error
+    except ValueError as error:
+        raise EventFaulty(f"The line is no JSON ({error})") from error
+    if not isinstance(event, dict):
+        raise EventFaulty("The line is no JSON object")
+    return event
+
+
+def checked(found: dict[str, Any] | EventFaulty) -> JsonEvent:
+    """Return the event that an object of another shape is.
+
+    Raises:
+        EventFaulty: It is none.
+    """
+    if isinstance(found, EventFaulty):
+        raise found
+    metadata, name, row = metadata_of(found), _schema_name(found), payload_of(found)
+    event = JsonEvent(object_name=name[0], schema_key=name[1], source_metadata=metadata, payload=row)
+    event.read_method, event.uuid = text_of(found, "read_method"), text_of(found, "uuid")
+    event.read_timestamp, event.source_timestamp = found.get("read_timestamp"), found.get("source_timestamp")
+    for moment in ("read_timestamp", "source_timestamp"):
+        micros_of(found.get(moment), moment)
+    event.stream_name, event.sort_keys = text_of(found, "stream_name"), found.get("sort_keys")
+    sort_keys_of(event.sort_keys)
+    return event
+
+
+def row_of(found: Parsed) -> tuple[SchemaName, dict[str, Any]] | None:
+    """Return the row of an event and the name of its schema; None where it has none."""
+    if isinstance(found, JsonEvent):
+        row = found.payload
+        return None if row is None else ((found.object_name or "", found.schema_key or ""), row)
+    if isinstance(found, EventFaulty):
+        return None
+    try:
+        name, row = _schema_name(found), payload_of(found)
+    except EventFaulty:
+        return None
+    return None if row is None else (name, row)
+
+
+def _schema_name(event: Mapping[str, Any]) -> SchemaName:
+    return text_of(event, "object"), text_of(event, "schema_key")

@@ -1,0 +1,79 @@
+"""What is decided for a column of many rows is what each of its values would decide."""
+
+from functools import reduce
+from typing import Any, Final
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cdc_platform.sources.datastream.columns import HugeInteger, RowBatch, WideInteger, types_of
+from cdc_platform.sources.datastream.inference import joined, type_of_column, type_of_value
+from cdc_platform.sources.datastream.json_text import JsonNumber
+from cdc_platform.sources.datastream.rows import ColumnFaulty, RowReader, row_reader
+from cdc_platform.sources.datastream.types import FieldType, Kind
+from cdc_platform.sources.datastream.values import json_reader
+
+EDGES: Final = tuple(sign * 2**power + more for sign in (1, -1) for power in (53, 63) for more in (-1, 0, 1))
+PLAIN: Final = (
+    st.none(),
+    st.booleans(),
+    st.integers(-9, 9) | st.sampled_from(EDGES),
+    st.sampled_from(["", "x", "NaN", "1", "true", "2024-01-01"]),
+    st.sampled_from(["1.5", "1e3", "NaN", "-Infinity"]).map(JsonNumber),
+)
+VALUES: Final = st.one_of(*PLAIN, st.lists(st.one_of(*PLAIN), max_size=2), st.just({"a": 1}), st.just([[1]]))
+COLUMNS: Final = st.sampled_from([*PLAIN, VALUES]).flatmap(
+    lambda values: st.lists(values, min_size=1, max_size=5)
+)
+FIELDS: Final = [FieldType(kind) for kind in Kind if kind not in (Kind.DECIMAL, Kind.ARRAY)]
+
+
+@given(COLUMNS)
+@example([{"a": 1}, JsonNumber("NaN")])
+@example([[1], JsonNumber("NaN")])
+def test_the_type_of_a_column_is_that_of_its_values(values: list[Any]) -> None:
+    """A look at the types of all values finds what a look at each value finds."""
+    expected = reduce(joined, map(type_of_value, values))
+    assert expected == type_of_column(values, types_of(values))
+
+
+@given(COLUMNS, st.sampled_from([*FIELDS, FieldType(Kind.ARRAY, element=FieldType(Kind.LONG))]))
+def test_a_reader_that_is_not_asked_would_change_nothing(values: list[Any], field: FieldType) -> None:
+    """Rows are the same, faults and types of Python included, whether or not a reader was fitted to them."""
+    reader = row_reader((("c", field),), {}, json_reader)
+    fitted = reader.fitted({"c": types_of(values)})
+    assert [read(reader, value) for value in values] == [read(fitted, value) for value in values]
+
+
+def read(reader: RowReader, value: Any) -> tuple[type, str]:
+    """Return type and text of what is read, or of its fault."""
+    try:
+        found = reader.read({"c": value})["c"]
+    except ColumnFaulty as error:
+        return type(error), str(error)
+    return type(found), repr(found)
+
+
+@pytest.mark.parametrize(
+    ("values", "types"),
+    [
+        ([1, 2**53, -(2**53)], {int}),
+        ([2**53 + 1], {int, WideInteger}),
+        ([None, -(2**53) - 1], {int, WideInteger, type(None)}),
+        ([2**63], {int, WideInteger, HugeInteger}),
+        ([True, "x"], {bool, str}),
+    ],
+)
+def test_large_integers_have_types_of_their_own(values: list[Any], types: set[type]) -> None:
+    """Integers that a reader of JSON could round, and those beyond 64 bits, are told apart."""
+    assert types == types_of(values)
+
+
+def test_a_batch_keeps_what_its_rows_were() -> None:
+    """The types of columns stay those that the rows came with, also when the rows have been read."""
+    batch = RowBatch(("o", "k"), ("a", "b"))
+    batch.rows += [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+    assert batch.columns == {"a": (1, 2), "b": (None, "x")}
+    batch.rows[0]["a"] = "1"
+    assert {"a": {int}, "b": {str, type(None)}} == batch.types
