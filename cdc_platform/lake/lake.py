@@ -84,6 +84,8 @@ SMALL_COMMITS: Final = {
 }
 
 DICTIONARY: Final = "write.parquet.dict-encoding-enabled.column."
+BOUNDS: Final = "write.parquet.stats-enabled.column."
+"""Least and greatest value of a column in each file and page, which filters leave files and pages out by."""
 UNREPEATED: Final[Mapping[str, tuple[str, ...]]] = {
     RAW: (
         "record_sequence",
@@ -94,7 +96,12 @@ UNREPEATED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     LOG: ("order_key", "transaction_id", "record_id", "keys", "new_values", "old_values"),
 }
-"""Columns whose values hardly ever repeat: a dictionary would be made of thousands, and thrown away."""
+"""Columns whose values hardly ever repeat: a dictionary would be made of thousands, and thrown away.
+
+No filter is on them that bounds would help: these are spared, too.
+"""
+UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {RAW: ("column_types",)}
+"""Further columns without bounds: long texts, of which each is compared with the one before."""
 
 # A commit that finds another one before it must fail, since what it was made from is outdated.
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
@@ -235,8 +242,7 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
         found = _load(catalog, identifier)
     except NoSuchTableError:
         fixed = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)}
-        plain = {f"{DICTIONARY}{column}": "false" for column in _unrepeated(identifier, schema)}
-        properties = fixed | SMALL_COMMITS | plain | wanted
+        properties = fixed | SMALL_COMMITS | _plain_columns(identifier, schema) | wanted
         try:
             catalog.create_table(identifier, schema=schema, properties=properties)
         except TableAlreadyExistsError:
@@ -251,9 +257,19 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
         _complete(found, schema, wanted)
 
 
-def _unrepeated(identifier: str, schema: pa.Schema) -> list[str]:
-    listed = UNREPEATED.get(identifier.rpartition(".")[2], ())
-    return [column for column in listed if column.partition(".")[0] in schema.names]
+def _plain_columns(identifier: str, schema: pa.Schema) -> dict[str, str]:
+    """Return the properties that say which columns have no dictionary, and which no bounds."""
+    name = identifier.rpartition(".")[2]
+    listed = {
+        DICTIONARY: UNREPEATED.get(name, ()),
+        BOUNDS: (*UNREPEATED.get(name, ()), *UNBOUNDED.get(name, ())),
+    }
+    return {
+        f"{prefix}{column}": "false"
+        for prefix, columns in listed.items()
+        for column in columns
+        if column.partition(".")[0] in schema.names
+    }
 
 
 def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) -> None:

@@ -10,6 +10,7 @@ from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import Cut, append_cut, list_cuts
 from cdc_platform.lake.lake import (
+    BOUNDS,
     CUT,
     DICTIONARY,
     FORMAT_PROPERTY,
@@ -66,13 +67,16 @@ def test_every_own_table_tells_its_format(tmp_path: Path) -> None:
         assert str(FORMAT_VERSION) == lake.system_table(name).properties[FORMAT_PROPERTY]
 
 
+@pytest.mark.parametrize("prefix", [DICTIONARY, BOUNDS])
 @pytest.mark.parametrize("hands_out_events", [False, True])
-def test_columns_without_a_dictionary_are_there(tmp_path: Path, hands_out_events: bool) -> None:
+def test_columns_without_a_dictionary_or_bounds_are_there(
+    tmp_path: Path, hands_out_events: bool, prefix: str
+) -> None:
     """What is said of columns names columns that the tables have; Iceberg ignores any other name."""
     lake = Lake(LakeSettings(str(tmp_path)), "shop", hands_out_events=hands_out_events)
     for name in (RAW, LOG):
         table = lake.system_table(name)
-        told = [key.removeprefix(DICTIONARY) for key in table.properties if key.startswith(DICTIONARY)]
+        told = [key.removeprefix(prefix) for key in table.properties if key.startswith(prefix)]
         assert len(told) >= 6
         assert told == [
             table.schema().find_column_name(table.schema().find_field(one).field_id) for one in told

@@ -126,7 +126,7 @@ def test_sure_events_are_not_looked_at(spark: "SparkSession", expected_records: 
     alone = replace(EVENTS, keeps_transactions=False, comes_in_order=False)
     events: list[SourceEvent | FaultyEvent] = [
         event(1, keys="no JSON"),
-        replace(event(2, keys="no JSON either"), column_types="[1]", metadata="{}"),
+        event(2, keys="no JSON either")._replace(column_types="[1]", metadata="{}"),
         FaultyEvent("it is broken", "text", 7, table="visits", event_id="bad"),
     ]
     records = records_of(spark, events)
