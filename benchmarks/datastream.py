@@ -108,6 +108,7 @@ def count_with_spark(spark: SparkSession, folder: Path) -> int:
 def append_with_spark(spark: SparkSession, folder: Path) -> int:
     """Bring the same files into an Iceberg table with Spark alone, and return how many events it has."""
     events = spark.read.option("recursiveFileLookup", "true").json(str(folder))
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {SCRATCH.rpartition('.')[0]}")
     spark.sql(f"DROP TABLE IF EXISTS {SCRATCH}")
     events.writeTo(SCRATCH).using("iceberg").create()
     return int(spark.sql(f"SELECT count(*) FROM {SCRATCH}").collect()[0][0])
@@ -169,7 +170,6 @@ def main() -> None:
     def appended() -> None:
         must_equal(options.events, append_with_spark(spark, folder), "events that Spark appends")
 
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.scratch")
     candidates = {OURS: ours, SPARK: theirs, APPENDED: appended}
     for run in candidates.values():
         run()
