@@ -110,7 +110,9 @@ def append_with_spark(spark: SparkSession, folder: Path) -> int:
     events = spark.read.option("recursiveFileLookup", "true").json(str(folder))
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {SCRATCH.rpartition('.')[0]}")
     spark.sql(f"DROP TABLE IF EXISTS {SCRATCH}")
-    events.writeTo(SCRATCH).using("iceberg").create()
+    # A table that is made from the events themselves would infer their schema twice.
+    spark.createDataFrame([], events.schema).writeTo(SCRATCH).using("iceberg").create()
+    events.writeTo(SCRATCH).append()
     return int(spark.sql(f"SELECT count(*) FROM {SCRATCH}").collect()[0][0])
 
 
