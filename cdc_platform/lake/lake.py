@@ -96,12 +96,16 @@ UNREPEATED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     LOG: ("order_key", "transaction_id", "record_id", "keys", "new_values", "old_values"),
 }
-"""Columns whose values hardly ever repeat: a dictionary would be made of thousands, and thrown away.
-
-No filter is on them that bounds would help: these are spared, too.
-"""
-UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {RAW: ("column_types",)}
-"""Further columns without bounds: long texts, of which each is compared with the one before."""
+"""Columns whose values hardly ever repeat: a dictionary would be made of thousands, and thrown away."""
+UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
+    RAW: (
+        *("record_order", "column_types"),
+        *(f"mods.element.{name}" for name in ("keys", "new_values", "old_values")),
+        *(f"event.{name}" for name in ("event_id", "metadata", "text")),
+    ),
+    LOG: ("order_key", "record_id", "new_values", "old_values"),
+}
+"""Long texts that no filter is on: for bounds each would be compared with the least and the greatest."""
 
 # A commit that finds another one before it must fail, since what it was made from is outdated.
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
@@ -260,10 +264,7 @@ def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
 def _plain_columns(identifier: str, schema: pa.Schema) -> dict[str, str]:
     """Return the properties that say which columns have no dictionary, and which no bounds."""
     name = identifier.rpartition(".")[2]
-    listed = {
-        DICTIONARY: UNREPEATED.get(name, ()),
-        BOUNDS: (*UNREPEATED.get(name, ()), *UNBOUNDED.get(name, ())),
-    }
+    listed = {DICTIONARY: UNREPEATED.get(name, ()), BOUNDS: UNBOUNDED.get(name, ())}
     return {
         f"{prefix}{column}": "false"
         for prefix, columns in listed.items()

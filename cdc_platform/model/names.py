@@ -28,6 +28,9 @@ RESERVED_COLUMNS: Final = frozenset(
 FLAG_PREFIX: Final = "__names_"
 """Begins the names of the flags that tell which columns a change names."""
 
+KEY_PREFIX: Final = "__key_"
+"""Begins the names of the columns of a key where those of its table are there, too."""
+
 _MOST_CHARACTERS: Final = 200
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]")
@@ -77,7 +80,7 @@ def lake_table_name(source_table: str) -> str:
 
 def is_reserved_column(name: str) -> bool:
     """Whether no column of a source table can have the name in the lake, which takes no notice of case."""
-    return name.lower() in RESERVED_COLUMNS or name.lower().startswith(FLAG_PREFIX)
+    return name.lower() in RESERVED_COLUMNS or name.lower().startswith((FLAG_PREFIX, KEY_PREFIX))
 
 
 def quote_spanner(identifier: str) -> str:

@@ -35,6 +35,7 @@ from cdc_platform.model.schemas import TIMESTAMP
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.addresses import call_waiting, tells_addresses, with_found_keys
 from cdc_platform.pipeline.evolve import between_positions, data_changes_between, evolve_tables, known_through
+from cdc_platform.pipeline.fitting_shapes import fitting_shapes
 from cdc_platform.pipeline.key_shapes import Shape, shapes_in
 from cdc_platform.pipeline.key_shifts import with_shifted_keys
 from cdc_platform.pipeline.near import MOST_BYTES
@@ -42,7 +43,6 @@ from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.reported import has_texts, remembered_from, repeated_from, replayed_origins
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.schema_policies import with_refusals
-from cdc_platform.pipeline.sure_shapes import sure_shapes
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
 from cdc_platform.spark.held import hold
@@ -154,12 +154,14 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
     if has_addresses:
         records = with_shifted_keys(pipeline, records, condition)
         records = with_found_keys(pipeline, records, raw, condition)
-    sure: list[Shape] = []
+    fitting: list[Shape] = []
     if not pipeline.traits.comes_in_order:
         shapes, known = shapes_in(pipeline, condition), known_through(pipeline, window.mark.tick)
         records = with_refusals(pipeline, records, condition, known, shapes)
-        sure = sure_shapes(pipeline, shapes)
-    in_order = _order(pipeline, records, window, expected, sure)
+        # What is replayed as it was read may have been read by a former version.
+        if not has_texts(pipeline, _reports(window)):
+            fitting = fitting_shapes(pipeline, shapes)
+    in_order = _order(pipeline, records, window, expected, fitting)
     if _fits_here(pipeline, window) and (ordered_here := _commit_here(in_order, window)) is not None:
         return ordered_here
     with ExitStack() as held:
@@ -225,11 +227,11 @@ def _read_records(
 
 
 def _order(
-    pipeline: Pipeline, records: DataFrame, window: _Window, expected: int, sure: Sequence[Shape]
+    pipeline: Pipeline, records: DataFrame, window: _Window, expected: int, fitting: Sequence[Shape]
 ) -> DataFrame:
     first, tables = window.mark.next_ordinal, pipeline.known_tables
     if pipeline.traits.hands_out_events:
-        return order_events(records, first, expected, tables, pipeline.traits, sure)
+        return order_events(records, first, expected, tables, pipeline.traits, fitting)
     return order_records(records, first, expected, tables)
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.commits import BRANCH, head, read_mark
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.names import quote_spark
+from cdc_platform.model.names import KEY_PREFIX, quote_spark
 from cdc_platform.model.table_options import DELETED, keeps_deleted
 from cdc_platform.model.table_schema import ARRAY, ColumnType, TableSchema
 from cdc_platform.model.table_schema import Column as SourceColumn
@@ -104,7 +104,7 @@ def _joined(
     rows: DataFrame, keys: DataFrame, schema: TableSchema, values: Collection[SourceColumn]
 ) -> DataFrame:
     same = [
-        F.col(quote_spark(column.name)).eqNullSafe(F.col(f"__key_{number}"))
+        F.col(quote_spark(column.name)).eqNullSafe(F.col(f"{KEY_PREFIX}{number}"))
         for number, column in enumerate(schema.key_columns)
     ]
     stored = {column.source_name: F.col(quote_spark(column.name)) for column in values}
@@ -135,7 +135,7 @@ def _typed_keys(keys: DataFrame, schema: TableSchema) -> DataFrame:
     )
     typed = type_changes(log, TableSchema(schema.name, schema.key_columns), has_patches=False)
     named = [
-        F.col(quote_spark(column.name)).alias(f"__key_{number}")
+        F.col(quote_spark(column.name)).alias(f"{KEY_PREFIX}{number}")
         for number, column in enumerate(schema.key_columns)
     ]
     return typed.select(*named, ORDINAL)

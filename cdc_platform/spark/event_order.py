@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.names import quote_text
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import SourceTraits
-from cdc_platform.spark.faults import FAULT, SURE
+from cdc_platform.spark.faults import FAULT, FITS
 from cdc_platform.spark.order import (
     SINGLE_TASK_RECORDS,
     UNSOUND,
@@ -31,6 +31,7 @@ IDENTITY: Final = ("server_transaction_id", "record_sequence")
 RECORD_ID: Final = f"concat_ws('/', {', '.join(IDENTITY)})"
 IS_ALONE: Final = "record_id = concat_ws('/', transaction_id, transaction_id)"
 """Whether a change is a transaction of its own: its source tells of none."""
+LONGEST_TEXT: Final = 20_000_000
 _ORDER: Final = ("record_timestamp", "record_order", *IDENTITY)
 """No two events are equal in it: what is computed again, as a worker was lost, gets its old number."""
 
@@ -41,7 +42,7 @@ def order_events(
     expected_records: int,
     tables: Sequence[TableSchema],
     traits: SourceTraits,
-    sure: Iterable[tuple[str, str]] = (),
+    fitting: Iterable[tuple[str, str]] = (),
 ) -> DataFrame:
     """Return one row per change, in the order of the log, with what tells whether it may enter it.
 
@@ -51,13 +52,13 @@ def order_events(
         expected_records: about how many records there are; decides on the number of tasks.
         tables: source tables as they are now; values of other tables are not looked at.
         traits: what the source promises.
-        sure: tables and column types of events that are not to be looked at: nothing is wrong with them.
+        fitting: tables and column types of events whose values fit, so that they are not looked at.
 
     Returns:
         the columns of EVENT_LOG without `tick`, and `fault` (why the change cannot be taken), `unsound`
         (it cannot), `record` (as it came, where there is a fault) and `origin` (its file or topic).
     """
-    records = _with_sure(records, sure)
+    records = _with_fitting(records, fitting)
     if expected_records <= SINGLE_TASK_RECORDS:
         ordered = _distinct(records.coalesce(1), traits).sortWithinPartitions(*_ORDER)
     else:
@@ -70,23 +71,27 @@ def order_events(
     )
 
 
-def _with_sure(records: DataFrame, sure: Iterable[tuple[str, str]]) -> DataFrame:
-    """Return records with whether they are sure; of those that are, without what only quarantine tells."""
+def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> DataFrame:
+    """Return records with whether their values fit; of those that do, without what only quarantine tells."""
     by_table: defaultdict[str, list[str]] = defaultdict(list)
-    for table, column_types in sure:
+    for table, column_types in fitting:
         by_table[table].append(quote_text(column_types))
     if not by_table:
-        return records.withColumn(SURE, F.lit(False))
+        return records.withColumn(FITS, F.lit(False))
     branches = " ".join(
         f"WHEN {quote_text(table)} THEN column_types IN ({', '.join(texts)})"
         for table, texts in by_table.items()
     )
-    is_sure = f"coalesce(event.fault IS NULL AND CASE table_name {branches} END, false)"
-    marked = records.withColumn(SURE, F.expr(is_sure))
-    shown = F.when(~F.col(SURE), F.col("event.metadata"))
+    # Spark's parser takes no longer texts: a value would be NULL.
+    is_short = " AND ".join(
+        f"coalesce(octet_length(mods[0].{part}), 0) < {LONGEST_TEXT}" for part in ("keys", "new_values")
+    )
+    is_fitting = f"coalesce(event.fault IS NULL AND {is_short} AND CASE table_name {branches} END, false)"
+    marked = records.withColumn(FITS, F.expr(is_fitting))
+    shown = F.when(~F.col(FITS), F.col("event.metadata"))
     return marked.withColumns(
         {
-            "column_types": F.when(~F.col(SURE), F.col("column_types")),
+            "column_types": F.when(~F.col(FITS), F.col("column_types")),
             "event": F.col("event").withField("metadata", shown),
         }
     )

@@ -12,8 +12,8 @@ from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 from cdc_platform.spark.casts import key_unfit_expression, shown_expression, unfit_expression
 
 FAULT = "fault"
-SURE = "is_sure"
-"""Whether it is known beforehand that nothing is wrong with the values of a change."""
+FITS = "values_fit"
+"""Whether it is known of a change beforehand that its values fit its table, so that they need no look."""
 KEYS, VALUES = "key_texts", "value_texts"
 HAS_KEYS = "keys NOT IN ('null', '{}')"
 """Whether a change is of a table whose key has a column; the emulator writes the keys of others as null."""

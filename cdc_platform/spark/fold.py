@@ -63,6 +63,8 @@ def fold_changes(changes: DataFrame, table: TableSchema, *, has_patches: bool) -
 def fold_rows(log: DataFrame, table: TableSchema, words: LogWords) -> DataFrame:
     """Return what `fold_changes` does without patches, and look only at the values of the newest changes.
 
+    A value that does not fit its type, and that a newer change replaces, fails no query here.
+
     Args:
         log: rows of the change log of this table, all of them with whole rows.
         table: the table's columns, which all changes know.

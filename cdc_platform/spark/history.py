@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from pyspark.sql.window import WindowSpec
 
 from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.names import quote_spark
+from cdc_platform.model.names import KEY_PREFIX, quote_spark
 from cdc_platform.model.table_options import IS_CURRENT, TRANSACTION_ID, VALID_FROM, VALID_TO, name_in_history
 from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.model.table_schema import TableSchema
@@ -74,9 +74,9 @@ def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, 
     # With the literal, Iceberg reads none of the files whose versions are all older.
     young = history.where(F.col(IS_CURRENT) & (F.col(VALID_FROM) >= F.lit(first)))
     keys = touched.select(
-        F.col(CLOSED_AT), *(_col(column.name).alias(f"__key_{n}") for n, column in _numbered(table))
+        F.col(CLOSED_AT), *(_col(column.name).alias(f"{KEY_PREFIX}{n}") for n, column in _numbered(table))
     )
-    same = [_col(column.name).eqNullSafe(F.col(f"__key_{n}")) for n, column in _numbered(table)]
+    same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
     found = young.join(F.broadcast(keys) if is_small else keys, same)
     return not found.where(F.col(VALID_FROM) >= F.col(CLOSED_AT)).limit(1).isEmpty()
 
@@ -92,8 +92,8 @@ def current_before(
         table: the source table.
         is_small: whether there are so few touched keys that all tasks may be sent them.
     """
-    keys = touched.select(*(_col(column.name).alias(f"__key_{n}") for n, column in _numbered(table)))
-    same = [_col(column.name).eqNullSafe(F.col(f"__key_{n}")) for n, column in _numbered(table)]
+    keys = touched.select(*(_col(column.name).alias(f"{KEY_PREFIX}{n}") for n, column in _numbered(table)))
+    same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
     found = history.where(IS_CURRENT).join(F.broadcast(keys) if is_small else keys, same, "left_semi")
     return found.select(
         F.lit(ChangeKind.INSERT.value).alias(KIND),

@@ -15,13 +15,13 @@ from cdc_platform.model.records import WHOLE_ROW_UPDATES
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import from_datetime
 from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
-from cdc_platform.spark.faults import FAULT, SURE, fault_of, parsed_mods
+from cdc_platform.spark.faults import FAULT, FITS, fault_of, parsed_mods
 from cdc_platform.spark.ranges import ROWS_PER_RANGE, sort_in_ranges
 
 SINGLE_TASK_RECORDS = ROWS_PER_RANGE
 """Up to so many records one task orders them: they are no more than one range of a sort over several."""
 
-MEASURED = [
+MEAFITSD = [
     *("table_name", "change_kind", "commit_timestamp", "transaction_id", "records_in_transaction"),
     *("records_seen", "mod_ordinal", "is_whole_row", "ordinal", "unsound", "begins_transaction"),
 ]
@@ -111,13 +111,17 @@ def order_records(
 
 
 def explode_mods(records: DataFrame, tables: Sequence[TableSchema], traits: SourceTraits) -> DataFrame:
-    """Return one row per mod of records, in their order, with why it cannot be taken."""
+    """Return one row per mod of records, in their order, with why it cannot be taken.
+
+    Records of a source that hands out events have a column more, `values_fit`: of whom it is true, the values
+    are not looked at.
+    """
     exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
     fault, looks_at = fault_of(tables, traits), "true"
     if traits.hands_out_events:
-        fault, looks_at = F.coalesce("event.fault", F.when(~F.col(SURE), fault)), f"not {SURE}"
+        fault, looks_at = F.coalesce("event.fault", F.when(~F.col(FITS), fault)), f"not {FITS}"
     found = exploded.withColumns(parsed_mods(looks_at)).withColumn(FAULT, fault)
-    told = ", ".join(name for name in records.columns if name != SURE)
+    told = ", ".join(name for name in records.columns if name != FITS)
     parts = EVENT_PARTS if traits.hands_out_events else RECORD_PARTS
     # As texts, since each expression that is built here costs a few calls of Spark's JVM.
     return found.selectExpr(
@@ -181,7 +185,7 @@ def measure(ordered: DataFrame) -> LogStats:
 def measure_rows(ordered: pa.Table) -> LogStats:
     """Count the same of few changes that are at hand, as `order_records` returns them."""
     found: dict[str | None, list[dict[str, Any]]] = defaultdict(list)
-    for row in ordered.select(MEASURED).to_pylist():
+    for row in ordered.select(MEAFITSD).to_pylist():
         found[row["table_name"]].append(row)
     tables = {name: _measure_table(rows) for name, rows in found.items()}
     sound = [row for rows in found.values() for row in rows if not row[UNSOUND]]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.errors import ValueUnfit
 from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.names import FLAG_PREFIX, quote_spark, quote_text
+from cdc_platform.model.names import FLAG_PREFIX, KEY_PREFIX, quote_spark, quote_text
 from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.model.table_schema import ColumnType, TableSchema, spark_type
 from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
@@ -135,7 +135,7 @@ def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
 
 def key_parts(table: TableSchema) -> list[str]:
     """Return what `with_key_parts` calls the columns of the key."""
-    return [f"__key_{number}" for number, _ in enumerate(table.key_columns)]
+    return [f"{KEY_PREFIX}{number}" for number, _ in enumerate(table.key_columns)]
 
 
 def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:

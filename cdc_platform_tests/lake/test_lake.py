@@ -77,7 +77,7 @@ def test_columns_without_a_dictionary_or_bounds_are_there(
     for name in (RAW, LOG):
         table = lake.system_table(name)
         told = [key.removeprefix(prefix) for key in table.properties if key.startswith(prefix)]
-        assert len(told) >= 6
+        assert len(told) >= 4
         assert told == [
             table.schema().find_column_name(table.schema().find_field(one).field_id) for one in told
         ]

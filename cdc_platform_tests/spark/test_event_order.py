@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.files import SourceFile
@@ -14,6 +15,7 @@ from cdc_platform.model.records import ModType
 from cdc_platform.model.slices import Slice
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.sources.event_batches import EventBatches, Released
+from cdc_platform.spark import event_order
 from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
 from cdc_platform.spark.faults import SHAPE_FAULT
 from cdc_platform.spark.order import SINGLE_TASK_RECORDS
@@ -119,10 +121,22 @@ def test_transactions_are_sound_or_unsound_as_a_whole(spark: "SparkSession", exp
     ordered.unpersist()
 
 
+@pytest.mark.usefixtures("many_tasks")
+def test_texts_that_the_parser_does_not_take_are_looked_at(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that is longer than Spark parses fits nothing, whatever its type: its values would be NULL."""
+    monkeypatch.setattr(event_order, "LONGEST_TEXT", 100)
+    long, short = (event(size, keys=f"no JSON but {'x' * size}") for size in (100, 10))
+    records = records_of(spark, [long, short])
+    ordered = order_events(records, 0, 2, (), replace(EVENTS, keeps_transactions=False), [("visits", "[]")])
+    assert [row["fault"] for row in ordered.sort(F.desc("order_key")).collect()] == [SHAPE_FAULT, None]
+
+
 @SIZES
 @pytest.mark.usefixtures("many_tasks")
-def test_sure_events_are_not_looked_at(spark: "SparkSession", expected_records: int) -> None:
-    """What is sure enters the log as it is; of all other faulty events the whole record is kept."""
+def test_events_that_fit_are_not_looked_at(spark: "SparkSession", expected_records: int) -> None:
+    """What fits by its types enters the log as it is; of all other faulty events the whole record is kept."""
     alone = replace(EVENTS, keeps_transactions=False, comes_in_order=False)
     events: list[SourceEvent | FaultyEvent] = [
         event(1, keys="no JSON"),

@@ -122,7 +122,11 @@ class EventDecoder:
         declared = self._decoding.declared_for(object_name, metadata)
         found = self._readers.get(id(declared))
         if found is None:
-            found = self._readers[id(declared)] = row_reader(self.fields or (), declared, avro_reader)
+            fields = tuple(
+                (name, field.without_bound() if name in declared else field)
+                for name, field in self.fields or ()
+            )
+            found = self._readers[id(declared)] = row_reader(fields, declared, avro_reader)
         return found
 
     def _micros(self, record: Mapping[str, Any], name: str) -> int | None:

@@ -51,6 +51,7 @@ class Blocks:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._unread = stream, read_blocks(stream)
         self._held: deque[Block] = deque()
+        self._held_bytes = 0
         self._passed = 0
         self._is_read = False
         self._damage: FileDamaged | None = None
@@ -63,7 +64,7 @@ class Blocks:
         """
         while self._held or self._read():
             yield self._held[0]
-            self._held.popleft()
+            self._held_bytes -= self._held.popleft().size_bytes
             self._passed += 1
         if self._damage is not None:
             raise self._damage
@@ -74,7 +75,7 @@ class Blocks:
         What is at the file's beginning is not parsed again for it, up to a limit.
         """
         is_first = self._passed == 0
-        while is_first and sum(block.size_bytes for block in self._held) < MOST_AHEAD_BYTES and self._read():
+        while is_first and self._held_bytes < MOST_AHEAD_BYTES and self._read():
             pass
         held = list(self._held) if is_first else []
         yield from held
@@ -99,4 +100,5 @@ class Blocks:
         self._is_read = lines is None
         if lines is not None:
             self._held.append(Block(lines))
+            self._held_bytes += self._held[-1].size_bytes
         return not self._is_read

@@ -58,8 +58,8 @@ class BlockDecoder:
     def __init__(self, blocks: Blocks, decoding: Decoding) -> None:
         self._blocks, self._decoding = blocks, decoding
         self._inferred: Mapping[SchemaName, Fields] | None = None
-        self._readers: dict[tuple[SchemaName, int], RowReader] = {}
-        self._fitted: dict[tuple[int, int], RowReader] = {}
+        self._readers: dict[tuple[SchemaName, int, bool], RowReader] = {}
+        self._fitted: dict[tuple[int, int, bool], RowReader] = {}
 
     def decode(self, block: Block, first_position: int) -> list[Envelope | FaultyEvent]:
         """Return the events of a block."""
@@ -95,24 +95,21 @@ class BlockDecoder:
 
     def _reader(self, batch: RowBatch, event: JsonEvent, metadata: Mapping[str, Any]) -> RowReader:
         declared = self._decoding.declared_for(batch.schema[0], metadata)
-        key = (id(batch), id(declared))
+        is_document = self._decoding.tells_documents(event.read_method or "", metadata)
+        key = (id(batch), id(declared), is_document)
         fitted = self._fitted.get(key)
         if fitted is None:
-            reader = self._reader_of_schema(batch.schema, event, metadata, declared)
+            reader = self._reader_of_schema(batch.schema, declared, is_document=is_document)
             fitted = self._fitted[key] = reader.fitted(batch.types)
         return fitted
 
     def _reader_of_schema(
-        self,
-        name: SchemaName,
-        event: JsonEvent,
-        metadata: Mapping[str, Any],
-        declared: Mapping[str, FieldType],
+        self, name: SchemaName, declared: Mapping[str, FieldType], *, is_document: bool
     ) -> RowReader:
-        key = (name, id(declared))
+        key = (name, id(declared), is_document)
         if key not in self._readers:
             found = self._new_reader(name, declared)
-            if self._decoding.tells_documents(event.read_method or "", metadata):
+            if is_document:
                 # A type that depends on other documents would make two identifiers of one.
                 found = found.without_reader(DOCUMENT_ID)
             self._readers[key] = found

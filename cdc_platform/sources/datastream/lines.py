@@ -20,17 +20,23 @@ def read_blocks(stream: BinaryIO) -> Iterator[list[bytes]]:
     Raises:
         FileDamaged: A gzip ends too early or is no gzip from some place on.
     """
-    rest = b""
+    rest, size_bytes = b"", 0
+    gathered: list[bytes] = []
     damage: FileDamaged | None = None
     try:
+        # Of a gzip with many members each chunk may be a line.
         for chunk in read_chunks(stream):
             *lines, rest = (rest + chunk).split(b"\n")
-            yield _told(lines)
+            gathered += _told(lines)
+            size_bytes += len(chunk)
+            if size_bytes >= CHUNK_BYTES:
+                yield gathered
+                gathered, size_bytes = [], 0
     except FileDamaged as error:
         damage = error
+    yield gathered if damage is not None else [*gathered, *_told([rest])]
     if damage is not None:
         raise damage
-    yield _told([rest])
 
 
 def _told(lines: list[bytes]) -> list[bytes]:

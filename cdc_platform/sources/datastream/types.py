@@ -1,6 +1,6 @@
 """Types of columns as Datastream knows them: its unified types, and what each becomes in the lake."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -55,6 +55,8 @@ class Kind(StrEnum):
     UNKNOWN = "UNKNOWN"
     """Nothing but NULL was seen, and there is no schema."""
 
+
+_ANY_PRECISION: Final = 10_000
 
 UNKNOWN_TYPE: Final = ColumnType(NO_VALUES)
 """Type of a column of which only NULL was seen, in a file without a schema: it says nothing."""
@@ -111,6 +113,12 @@ class FieldType:
         if self.kind is Kind.ARRAY and self.element is not None:
             return ColumnType(ARRAY, self.element.column_type)
         return _COLUMN_TYPES[self.kind]
+
+    def without_bound(self) -> "FieldType":
+        """Return the type, with decimals of any digits: another type that is declared judges them."""
+        if self.element is not None:
+            return replace(self, element=self.element.without_bound())
+        return replace(self, precision=_ANY_PRECISION) if self.kind is Kind.DECIMAL else self
 
 
 Fields = tuple[tuple[str, FieldType], ...]

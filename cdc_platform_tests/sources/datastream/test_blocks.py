@@ -4,6 +4,7 @@ import copy
 import gzip
 import json
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any, Final
 
 import pytest
@@ -102,6 +103,17 @@ def test_one_bad_line_changes_no_other() -> None:
     assert told("\n".join(good))[:3] == with_bad[:3]
     assert isinstance(with_bad[3], FaultyEvent)
     assert len(good) + 1 == len(with_bad)
+
+
+def test_members_of_a_gzip_are_gathered() -> None:
+    """A gzip of a thousand small members is few blocks, and damage at its end takes none of them away."""
+    members = b"".join(gzip.compress(b'{"uuid": "u"}\n') for _ in range(1_000))
+    found = list(lines.read_blocks(BytesIO(members)))
+    assert [len(block) for block in found] == [1_000]
+    damaged = lines.read_blocks(BytesIO(members[:-5]))
+    assert len(next(damaged)) == 1_000
+    with pytest.raises(lines.FileDamaged):
+        next(damaged)
 
 
 def test_tables_may_take_turns() -> None:

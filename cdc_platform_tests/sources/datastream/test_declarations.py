@@ -61,6 +61,9 @@ def from_json(texts: list[str], declared: str | None = None) -> list[Envelope | 
     return list(read_events("\n".join(lines).encode(), decoding(declared)))
 
 
+DECIMAL_4_2 = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+LARGE = (12_345_678).to_bytes(4, signed=True)
+
 DECLARED: list[tuple[Any, Any, str | None, str, Any]] = [
     # Avro schema, stored, declared, the lake's type, the value; None: the event is faulty
     (MICROS, 3 * DAY, "DATE", "DATE", "1970-01-04"),  # MySQL's DATE
@@ -122,6 +125,12 @@ DECLARED: list[tuple[Any, Any, str | None, str, Any]] = [
         "STRING",
         "text",
     ),
+    # What is declared judges a decimal of more digits than its own type has.
+    (DECIMAL_4_2, LARGE, None, "DECIMAL(4,2)", None),
+    (DECIMAL_4_2, LARGE, "DECIMAL(10,2)", "DECIMAL(10,2)", "123456.78"),
+    (DECIMAL_4_2, LARGE, "DECIMAL(5,2)", "DECIMAL(5,2)", None),
+    (DECIMAL_4_2, LARGE, "NUMBER", "PG_NUMERIC", "123456.78"),
+    (DECIMAL_4_2, LARGE, "STRING", "STRING", "123456.78"),
     # Bytes are bytes already, though their base64 is hex digits, too.
     ("bytes", b"\x69\xb7\x1d", "BYTES(hex)", "BYTES", "abcd"),
 ]

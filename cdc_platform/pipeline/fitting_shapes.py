@@ -8,12 +8,12 @@ from cdc_platform.model.sightings import declares_types_of
 from cdc_platform.pipeline.key_shapes import Shape
 from cdc_platform.pipeline.pipeline import Pipeline
 
-MOST_SURE: Final = 200
+MOST_FITTING: Final = 200
 """Each is a condition of one query; where there are more, the events of the others are looked at."""
 
 
-def sure_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
-    """Return the shapes of those events that nothing can be wrong with.
+def fitting_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
+    """Return the shapes of those events whose values fit their tables by their types.
 
     Args:
         pipeline: the pipeline.
@@ -22,5 +22,5 @@ def sure_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
     if not pipeline.traits.values_fit:
         return []
     tables = {table.name: table for table in pipeline.known_tables}
-    sure = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
-    return list(islice(sure, MOST_SURE))
+    fitting = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
+    return list(islice(fitting, MOST_FITTING))
