@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from cdc_platform.lake.commits import TICK, read_mark
@@ -98,16 +98,21 @@ def run_all(pipeline: Pipeline, spark: SparkSession) -> None:
         pass
 
 
+def read_with_spark(spark: SparkSession, folder: Path) -> DataFrame:
+    """Return the events of the same files as Spark alone reads them."""
+    return spark.read.option("recursiveFileLookup", "true").json(str(folder))
+
+
 def count_with_spark(spark: SparkSession, folder: Path) -> int:
     """Read the same files with Spark alone, every value of them, and return how many events there are."""
-    events = spark.read.option("recursiveFileLookup", "true").json(str(folder))
+    events = read_with_spark(spark, folder)
     digest = events.selectExpr("xxhash64(uuid, source_metadata.log_position, payload.*) as digest")
     return int(digest.selectExpr("count(digest)").collect()[0][0])
 
 
 def append_with_spark(spark: SparkSession, folder: Path) -> int:
     """Bring the same files into an Iceberg table with Spark alone, and return how many events it has."""
-    events = spark.read.option("recursiveFileLookup", "true").json(str(folder))
+    events = read_with_spark(spark, folder)
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {SCRATCH.rpartition('.')[0]}")
     spark.sql(f"DROP TABLE IF EXISTS {SCRATCH}")
     # A table that is made from the events themselves would infer their schema twice.

@@ -33,6 +33,7 @@ DECIMAL: Final = "DECIMAL"
 """Code of a decimal whose annotation is its precision and scale, such as `10,2`. Not a type of Spanner."""
 NO_VALUES: Final = "NULL"
 """Code of a column of which only NULLs were seen. Not a type of Spanner."""
+MAX_INT64: Final = 2**63 - 1
 MAX_PLAIN_INTEGER: Final = 2**53
 """Integers beyond it are texts in the JSON of events, since its readers could round them."""
 _MAX_PRECISION: Final = 38

@@ -32,6 +32,7 @@ RECORD_ID: Final = f"concat_ws('/', {', '.join(IDENTITY)})"
 IS_ALONE: Final = "record_id = concat_ws('/', transaction_id, transaction_id)"
 """Whether a change is a transaction of its own: its source tells of none."""
 LONGEST_TEXT: Final = 20_000_000
+"""Bytes of a JSON text that Spark parses whatever is in it: a value of more characters would become NULL."""
 _ORDER: Final = ("record_timestamp", "record_order", *IDENTITY)
 """No two events are equal in it: what is computed again, as a worker was lost, gets its old number."""
 
@@ -82,7 +83,6 @@ def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> Dat
         f"WHEN {quote_text(table)} THEN column_types IN ({', '.join(texts)})"
         for table, texts in by_table.items()
     )
-    # Spark's parser takes no longer texts: a value would be NULL.
     is_short = " AND ".join(
         f"coalesce(octet_length(mods[0].{part}), 0) < {LONGEST_TEXT}" for part in ("keys", "new_values")
     )

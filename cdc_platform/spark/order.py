@@ -21,7 +21,7 @@ from cdc_platform.spark.ranges import ROWS_PER_RANGE, sort_in_ranges
 SINGLE_TASK_RECORDS = ROWS_PER_RANGE
 """Up to so many records one task orders them: they are no more than one range of a sort over several."""
 
-MEAFITSD = [
+MEASURED = [
     *("table_name", "change_kind", "commit_timestamp", "transaction_id", "records_in_transaction"),
     *("records_seen", "mod_ordinal", "is_whole_row", "ordinal", "unsound", "begins_transaction"),
 ]
@@ -185,7 +185,7 @@ def measure(ordered: DataFrame) -> LogStats:
 def measure_rows(ordered: pa.Table) -> LogStats:
     """Count the same of few changes that are at hand, as `order_records` returns them."""
     found: dict[str | None, list[dict[str, Any]]] = defaultdict(list)
-    for row in ordered.select(MEAFITSD).to_pylist():
+    for row in ordered.select(MEASURED).to_pylist():
         found[row["table_name"]].append(row)
     tables = {name: _measure_table(rows) for name, rows in found.items()}
     sound = [row for rows in found.values() for row in rows if not row[UNSOUND]]

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
-from cdc_platform.model.table_schema import MAX_PLAIN_INTEGER
-
-_MAX_INT64: Final = 2**63 - 1
+from cdc_platform.model.table_schema import MAX_INT64, MAX_PLAIN_INTEGER
 
 
 class WideInteger(int):
@@ -52,4 +50,4 @@ def types_of(values: Sequence[Any]) -> frozenset[type]:
 def _sizes(least: int, most: int) -> set[type]:
     if least >= -MAX_PLAIN_INTEGER and most <= MAX_PLAIN_INTEGER:
         return set()
-    return {WideInteger} if least >= -_MAX_INT64 - 1 and most <= _MAX_INT64 else {WideInteger, HugeInteger}
+    return {WideInteger} if least >= -MAX_INT64 - 1 and most <= MAX_INT64 else {WideInteger, HugeInteger}

@@ -10,11 +10,11 @@ from collections.abc import Set as AbstractSet
 from functools import reduce
 from typing import Any, Final
 
+from cdc_platform.model.table_schema import MAX_INT64
 from cdc_platform.sources.datastream.columns import HugeInteger, RowBatch, WideInteger
 from cdc_platform.sources.datastream.json_text import NON_FINITE, JsonNumber
 from cdc_platform.sources.datastream.types import Fields, FieldType, Kind
 
-_MAX_INT64: Final = 2**63 - 1
 _UNKNOWN: Final = FieldType(Kind.UNKNOWN)
 _JSON: Final = FieldType(Kind.JSON)
 _LONG: Final = FieldType(Kind.LONG)
@@ -36,7 +36,7 @@ def type_of_value(value: Any) -> FieldType:
     if isinstance(value, list):
         return _array_type(value)
     if type(value) is int:
-        return _LONG if -_MAX_INT64 - 1 <= value <= _MAX_INT64 else _NUMBER
+        return _LONG if -MAX_INT64 - 1 <= value <= MAX_INT64 else _NUMBER
     if isinstance(value, JsonNumber) and value in NON_FINITE:
         return FieldType(Kind.DOUBLE)
     return _BY_PYTHON[type(value)]

@@ -12,6 +12,7 @@ from cdc_platform.sources.datastream.column_names import EVENT_ID, ROW_HASH, lak
 from cdc_platform.sources.datastream.envelope import Envelope
 from cdc_platform.sources.datastream.kinds import SourceKind
 from cdc_platform.sources.datastream.policies import KeylessPolicy
+from cdc_platform.sources.datastream.rows import Columns
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform.sources.datastream.table_names import table_name
 
@@ -33,7 +34,6 @@ _NO_TYPE: Final = "NULL"
 """Code of a column of which only NULL was seen in a file without a schema: its type is still unknown."""
 _KEY_FIELDS: Final = ("primary_keys", "replication_index")
 
-Columns: TypeAlias = tuple[tuple[str, ColumnType], ...]
 Traits: TypeAlias = tuple[Any, ...]
 """What of its metadata an event's layout depends on: the values of _TRAITS, and for those that are not there
 the values of _ABSENT."""

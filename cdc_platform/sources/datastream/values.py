@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from cdc_platform.model.table_schema import MAX_PLAIN_INTEGER
+from cdc_platform.model.table_schema import MAX_INT64, MAX_PLAIN_INTEGER
 from cdc_platform.sources.datastream import moments
 from cdc_platform.sources.datastream.json_text import NON_FINITE, JsonNumber, compact, normal
 from cdc_platform.sources.datastream.types import FieldType, Kind
@@ -19,7 +19,6 @@ from cdc_platform.sources.datastream.types import FieldType, Kind
 Reader = Callable[[Any], Any]
 """Makes one value, never NULL; raises ValueError or TypeError where it cannot."""
 
-_MAX_INT64: Final = 2**63 - 1
 _EXACT: Final = Context(prec=20_000, Emax=19_999, Emin=-19_999, traps=[Inexact, InvalidOperation, Overflow])
 _BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
 _NAN: Final = "NaN"
@@ -156,7 +155,7 @@ def _boolean(value: Any) -> bool:
 def _integer(value: Any) -> int | str:
     if type(value) is not int:
         value = _whole(value)
-    if not -_MAX_INT64 - 1 <= value <= _MAX_INT64:
+    if not -MAX_INT64 - 1 <= value <= MAX_INT64:
         raise ValueError(f"{value} is beyond an integer of 64 bits")
     return plain_integer(value)
 
