@@ -1,8 +1,8 @@
 """Many small commits into a large table: seconds and bytes of each, with maintenance in the average.
 
-The platform's split merge runs with the maintenance that the platform itself would do after as many
-ticks. A hand-written window and MERGE INTO runs beside it for the first commits, on a table of its own
-that nobody maintains.
+The platform's merge, which needs no Spark for so few changes, runs with the maintenance that the platform
+itself would do after as many ticks. A hand-written window and MERGE INTO runs beside it for the first
+commits, on a table of its own that nobody maintains.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Report, arguments, timed
 from benchmarks.inputs import History, write_base
-from benchmarks.merge import split_merge, window_merge
+from benchmarks.merge import near_merge, window_merge
 from benchmarks.tables import IcebergTable, open_lake, peer_table, platform_table
 from cdc_platform.lake.maintenance import compact_small_files, expire_snapshots, find_expendable
 from cdc_platform.pipeline.settings import MaintenanceSettings
@@ -70,7 +70,7 @@ def run_commits(
         changes = scratch / "changes.parquet"
         pq.write_table(history.take(options.changes), changes)
         before = ours.current_snapshot_id()
-        platform.commits_s.append(timed(partial(split_merge, ours, changes)))
+        platform.commits_s.append(timed(partial(near_merge, ours, changes)))
         platform.added_bytes.append(added_bytes(ours, before))
         platform.maintenance_s.append(timed(partial(maintain, ours, commit, settings)))
         if commit <= options.peer_commits:

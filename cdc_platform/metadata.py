@@ -15,9 +15,9 @@ from cdc_platform.model.timestamps import to_datetime, to_rfc3339
 
 if TYPE_CHECKING:
     # The sensor imports this module, and does without Spark.
+    from cdc_platform.pipeline.build import MergeOutcome
     from cdc_platform.pipeline.copy import CopyOutcome
     from cdc_platform.pipeline.maintain import MaintenanceOutcome
-    from cdc_platform.pipeline.merge import MergeOutcome
     from cdc_platform.pipeline.order import OrderOutcome
     from cdc_platform.pipeline.read import ReadOutcome
 

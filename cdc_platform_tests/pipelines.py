@@ -219,6 +219,11 @@ def make_pipeline(  # noqa: PLR0913  a pipeline has many settings, and most test
     return Pipeline(settings, Lake(lake, settings.name), cast("SpannerSource", source))
 
 
+def merging_by_spark(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline whose patches are merged by Spark, however small they are."""
+    return replace(pipeline, settings=replace(pipeline.settings, merge_here_bytes=0))
+
+
 def source_of(pipeline: Pipeline) -> FakeSource:
     """Return the fake source of a pipeline."""
     return cast("FakeSource", pipeline.source)

@@ -10,7 +10,7 @@ from cdc_platform.assets.tables import count_merged_rows
 from cdc_platform.lake.commits import count_rows, head
 from cdc_platform.lake.lake import LOG
 from cdc_platform.model.lineage import Lineage
-from cdc_platform.pipeline.merge import MergeOutcome
+from cdc_platform.pipeline.build import MergeOutcome
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.tick import TickOutcome
 

@@ -58,6 +58,13 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
             "that runs it, which is quicker than a Spark task; 0 leaves all reading to Spark."
         ),
     ] = 15.0
+    merge_here_bytes: Annotated[
+        int,
+        says(
+            "Rows of a tick that take no more, once they are folded, are merged by the process that runs it, "
+            "which is quicker than Spark; 0 leaves all merging to Spark."
+        ),
+    ] = 67_108_864
     idle_interval_s: Annotated[float, says("Seconds of rest after a tick that found nothing new.")] = 1.0
     check_every_s: Annotated[
         float | None,
@@ -106,6 +113,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
             },
             read_tasks=self.read_tasks,
             read_here_s=self.read_here_s,
+            merge_here_bytes=self.merge_here_bytes,
             idle_interval_s=self.idle_interval_s,
             check_every_s=self.check_every_s,
             maintenance=MaintenanceSettings(**self.maintenance.model_dump()),

@@ -21,10 +21,11 @@ from cdc_platform.pipeline.branch import (
     reset_branch,
     verify_attempt,
 )
+from cdc_platform.pipeline.build import MergeOutcome
 from cdc_platform.pipeline.change_source import SINGLE_TASK_CHANGES, read_changes, read_span
 from cdc_platform.pipeline.history_plan import HistoryBuild, plan_history
 from cdc_platform.pipeline.history_remake import forget_touched, remake_versions
-from cdc_platform.pipeline.merge import ONE_TASK_TABLE_ROWS, SMALL_TABLE_ROWS, MergeOutcome
+from cdc_platform.pipeline.merge import ONE_TASK_TABLE_ROWS, SMALL_TABLE_ROWS
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.spark.fold import PatchStats, measure_patch
 from cdc_platform.spark.history import (

@@ -20,10 +20,10 @@ from cdc_platform.pipeline.branch import (
     published_head,
     require_base,
 )
+from cdc_platform.pipeline.build import MergeOutcome
 from cdc_platform.pipeline.change_source import ChangeSource, find_beginning, trusts_inserts
 from cdc_platform.pipeline.evolve import known_through
 from cdc_platform.pipeline.handover import find_handover, is_published
-from cdc_platform.pipeline.merge import MergeOutcome
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.span import LogSpan, applied_tick, pending_span
 

@@ -7,13 +7,12 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.cuts import find_cut
 from cdc_platform.pipeline.adapt import ensure_history, ensure_table
+from cdc_platform.pipeline.build import Build, MergeOutcome
 from cdc_platform.pipeline.change_source import whole_span
 from cdc_platform.pipeline.handover import find_copy
 from cdc_platform.pipeline.history import extend_histories, run_history_builds
 from cdc_platform.pipeline.history_plan import plan_extension, plan_whole
 from cdc_platform.pipeline.merge import (
-    Build,
-    MergeOutcome,
     first_version,
     merge_tables,
     plan_build,

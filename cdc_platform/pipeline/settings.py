@@ -71,6 +71,8 @@ class PipelineSettings:
         max_slice_s: most source time that one tick reads; bounds a tick's size when catching up.
         read_here_s: a tick that covers no more source time is read by the process that runs it, which is
             quicker for a few thousand records; 0 leaves all reading to Spark's tasks.
+        merge_here_bytes: whole rows that take no more, once a tick's changes are folded, are merged by the
+            process that runs it, which is quicker than Spark's plan; 0 leaves all merging to Spark.
         idle_interval_s: pause of continuous running after a tick that found nothing.
         check_every_s: pause between two looks of the checks at what continuous running has logged since the
             last one; None means that there is none.
@@ -89,6 +91,7 @@ class PipelineSettings:
     read_tasks: int = 8
     max_slice_s: float | None = 3600
     read_here_s: float = 15.0
+    merge_here_bytes: int = 64 * 1024 * 1024
     idle_interval_s: float = 1.0
     check_every_s: float | None = 60.0
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
@@ -119,7 +122,7 @@ class PipelineSettings:
             raise SettingError("read_tasks", f"must be at least 1: {self.read_tasks}")
         if self.copy_piece_rows < 1:
             raise SettingError("copy_piece_rows", f"must be at least 1: {self.copy_piece_rows}")
-        for name in ("copy_s", "read_here_s", "idle_interval_s", "check_every_s"):
+        for name in ("copy_s", "read_here_s", "merge_here_bytes", "idle_interval_s", "check_every_s"):
             if (getattr(self, name) or 0) < 0:
                 raise SettingError(name, f"must not be negative: {getattr(self, name)}")
 

@@ -10,11 +10,12 @@ from pyspark.sql import SparkSession
 from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.cuts import Cut, newest_cut
 from cdc_platform.lake.lake import LOG, RAW
+from cdc_platform.pipeline.build import MergeOutcome
 from cdc_platform.pipeline.copy import NOTHING_COPIED, CopyOutcome, copy_tables
 from cdc_platform.pipeline.guard import Guard
 from cdc_platform.pipeline.history import extend_histories
 from cdc_platform.pipeline.maintain import maintain_lake
-from cdc_platform.pipeline.merge import MergeOutcome, merge_tables
+from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.order import OrderOutcome, order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut

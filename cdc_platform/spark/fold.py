@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.names import quote_spark, quote_text
 from cdc_platform.model.table_options import ORDER_KEY, keeps_order
+from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.spark.typed import KIND, ORDINAL, LogWords, key_parts, named, type_changes, with_key_parts
 
@@ -15,6 +16,8 @@ ACTION = "__action"
 NEWEST, BORN, ROW_EVENT = "__newest", "__born", "__row_event"
 APPEND, UPDATE, REMOVE, NOTHING = "append", "update", "delete", "none"
 
+FIXED_BYTES = 16
+"""What a value takes at most, beside its text."""
 BOUNDED_TYPES = frozenset({"bigint", "string", "date", "timestamp"})
 
 
@@ -23,15 +26,17 @@ class PatchStats:
     """How many keys a patch holds for each action, and where they lie.
 
     ``low_inclusive`` and ``high_inclusive`` are SQL literals of the first key column's bounds, None
-    where it has no literal or some key is NULL.
+    where it has no literal or some key is NULL. ``size_bytes`` is about what its rows take, where that was
+    measured.
     """
 
     appended: int
     updated: int
     deleted: int
-    has_null_keys: bool
-    low_inclusive: str | None
-    high_inclusive: str | None
+    has_null_keys: bool = False
+    low_inclusive: str | None = None
+    high_inclusive: str | None = None
+    size_bytes: int = 0
 
     @property
     def existing(self) -> int:
@@ -142,22 +147,32 @@ def _action(is_gone: Column) -> Column:
     return F.when(born & is_gone, NOTHING).when(born, APPEND).when(is_gone, REMOVE).otherwise(UPDATE)
 
 
-def measure_patch(patch: DataFrame, table: TableSchema) -> PatchStats:
-    """Count a patch's keys by action and find their bounds; one Spark job."""
+def measure_patch(patch: DataFrame, table: TableSchema, *, has_size: bool = False) -> PatchStats:
+    """Count a patch's keys by action and find their bounds; one Spark job.
+
+    Args:
+        patch: the result of `fold_changes`, or its keys and actions.
+        table: the table's columns.
+        has_size: whether the size of all columns is wanted, too.
+    """
     keys = [_col(column.name) for column in table.key_columns]
     first = table.key_columns[0]
     any_null = keys[0].isNull()
     for key in keys[1:]:
         any_null = any_null | key.isNull()
     touches = F.col(ACTION).isin(UPDATE, REMOVE)
+    sizes = [size for column in table.columns for size in _sizes(column)] if has_size else []
     row = patch.agg(
         *(F.count_if(F.col(ACTION) == action).alias(action) for action in (APPEND, UPDATE, REMOVE)),
         F.count_if(any_null).alias("nulls"),
         F.min(F.when(touches, _col(first.name))).cast("string").alias("low"),
         F.max(F.when(touches, _col(first.name))).cast("string").alias("high"),
+        F.count(F.lit(1)).alias("keys"),
+        *(F.sum(size).alias(f"size_{place}") for place, size in enumerate(sizes)),
     ).collect()[0]
     kind = spark_type(first.type)
     bounded = kind in BOUNDED_TYPES and not row["nulls"]
+    lengths = sum(row[f"size_{place}"] or 0 for place, _ in enumerate(sizes))
     return PatchStats(
         appended=row[APPEND],
         updated=row[UPDATE],
@@ -165,7 +180,16 @@ def measure_patch(patch: DataFrame, table: TableSchema) -> PatchStats:
         has_null_keys=row["nulls"] > 0,
         low_inclusive=_literal(row["low"], kind) if bounded else None,
         high_inclusive=_literal(row["high"], kind) if bounded else None,
+        size_bytes=lengths + row["keys"] * FIXED_BYTES * len(table.columns),
     )
+
+
+def _sizes(column: SourceColumn) -> list[Column]:
+    """Return what a value takes beyond its fixed part, apart: long sums are slow for Spark to resolve."""
+    kind, value = spark_type(column.type), _col(column.name)
+    if kind.startswith("array"):
+        return [F.octet_length(F.to_json(F.struct(value))), F.greatest(F.size(value), F.lit(0)) * FIXED_BYTES]
+    return [F.octet_length(value)] if kind in {"string", "binary"} else []
 
 
 def _literal(text: str | None, kind: str) -> str | None:

@@ -249,7 +249,8 @@ def unfit_values() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        _, found, facts = str(error).partition(UNFIT)
+        _, found, facts = str(error).partition(UNFIT + "{")
         if not found:
+            # Spark's other errors may show the expression that would fail so.
             raise
-        raise ValueUnfit(**json.JSONDecoder().raw_decode(facts)[0]) from error
+        raise ValueUnfit(**json.JSONDecoder().raw_decode("{" + facts)[0]) from error

@@ -13,10 +13,11 @@ from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.slices import Slice
-from cdc_platform.pipeline import adapt, merge, order, publish
+from cdc_platform.pipeline import adapt, build, merge, order, publish
 from cdc_platform.pipeline.branch import Attempt, finished_head, load_table, reset_branch
 from cdc_platform.pipeline.merge import merge_table, merge_tables
 from cdc_platform.pipeline.order import order_changes
+from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform.pipeline.read import read_slices
 from cdc_platform.spark.fold import ACTION, APPEND
@@ -31,12 +32,25 @@ from cdc_platform_tests.pipeline.bank import (
     opening,
     transfer,
 )
-from cdc_platform_tests.pipelines import START, feed, log_rows, run_steps, slice_row, source_of
+from cdc_platform_tests.pipelines import (
+    START,
+    feed,
+    log_rows,
+    merging_by_spark,
+    run_steps,
+    slice_row,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
+
+
+def unchanged(pipeline: Pipeline) -> Pipeline:
+    """Let the pipeline merge as it does, what is small without Spark."""
+    return pipeline
 
 
 def interrupt_once(
@@ -124,12 +138,22 @@ def test_an_idle_order_cannot_take_the_log_back(
     assert (mark.tick, mark.position_micros) == (3, START + 4 * SECOND)
 
 
-@pytest.mark.parametrize("step", ["append_born", "merge_existing", "verify_attempt"])
+@pytest.mark.parametrize(
+    ("step", "merger"),
+    [
+        *(("append_born", merging_by_spark), ("merge_existing", merging_by_spark)),
+        *(("verify_attempt", merging_by_spark), ("verify_attempt", unchanged), ("commit_merge", unchanged)),
+    ],
+)
 def test_two_merges_cannot_mix_on_the_branch(
-    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, step: str
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    merger: Callable[[Pipeline], Pipeline],
 ) -> None:
     """A run whose branch was taken over publishes nothing; what is published next is right."""
-    pipeline = bank_pipeline(session_lake)
+    pipeline = merger(bank_pipeline(session_lake))
     feed_tick(pipeline, 1)
     run_steps(pipeline, spark)
     feed_tick(pipeline, 2)
@@ -141,8 +165,8 @@ def test_two_merges_cannot_mix_on_the_branch(
         merge_table(pipeline, spark, "accounts")
         monkeypatch.setattr(merge, "finished_head", finished_head)
 
-    interrupt_once(monkeypatch, merge, step, rival)
-    with pytest.raises(CommitConflict, match="Another run merged `accounts`"):
+    interrupt_once(monkeypatch, build, step, rival)
+    with pytest.raises(CommitConflict, match=r"Another run (merged `accounts`|has changed)"):
         merge_table(pipeline, spark, "accounts")
     run_steps(pipeline, spark)
     assert expected_balances(2) == balances(pipeline)
@@ -184,15 +208,19 @@ def test_only_one_whole_attempt_upon_its_base_is_finished(
     assert is_finished == (finished_head(load_table(pipeline, "accounts")) is not None)
 
 
+@pytest.mark.parametrize("merger", [merging_by_spark, unchanged])
 def test_a_merge_that_misses_keys_is_not_finished(
-    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    merger: Callable[[Pipeline], Pipeline],
 ) -> None:
     """A process that ends between a merge that found too few keys and the full merge publishes neither."""
-    pipeline = bank_pipeline(session_lake)
+    pipeline = merger(bank_pipeline(session_lake))
     feed(pipeline, START + SECOND, *transfer({1: 99, 2: 101}, START + 1))
     order_changes(pipeline, spark)
     with monkeypatch.context() as patch:
-        patch.setattr(merge, "_full_build", lambda *_args: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(merge, "full_build", lambda *_args: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             merge_table(pipeline, spark, "accounts")
     assert finished_head(load_table(pipeline, "accounts")) is None

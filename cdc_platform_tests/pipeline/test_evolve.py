@@ -12,7 +12,7 @@ from cdc_platform.lake.lake import SCHEMA
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.looks import Look
 from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.pipeline import adapt, evolve, merge
+from cdc_platform.pipeline import adapt, build, evolve
 from cdc_platform.pipeline.evolve import find_exclusions
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -28,6 +28,7 @@ from cdc_platform_tests.pipelines import (
     found_table,
     log_rows,
     make_pipeline,
+    merging_by_spark,
     rows_of,
     run_steps,
     source_of,
@@ -116,12 +117,12 @@ def test_a_kill_in_a_schema_change_loses_nothing(
 ) -> None:
     """Whichever step of a schema change a process dies before, the next one brings the table there."""
     source = retyped_source()
-    pipeline = follow(session_lake, source)
+    pipeline = merging_by_spark(follow(session_lake, source))
     read_until(pipeline, START + STEP, source)
     run_steps(pipeline, spark)
     read_until(pipeline, START + 3 * STEP, source)
     with monkeypatch.context() as patched:
-        patched.setattr(evolve if dies_in == "append_events" else merge, dies_in, _die, raising=True)
+        patched.setattr(evolve if dies_in == "append_events" else build, dies_in, _die, raising=True)
         try:
             run_steps(pipeline, spark)
         except Killed:

@@ -13,7 +13,14 @@ from cdc_platform.model.timestamps import from_datetime
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform_tests.fake_stream import FakeChangeStream, Slicing, raw_rows
 from cdc_platform_tests.history import History, LogEntry, tables_at
-from cdc_platform_tests.pipelines import append_raw, log_rows, make_pipeline, rows_of, run_steps
+from cdc_platform_tests.pipelines import (
+    append_raw,
+    log_rows,
+    make_pipeline,
+    merging_by_spark,
+    rows_of,
+    run_steps,
+)
 from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.typed_values import sorted_by_key, typed_rows
 
@@ -26,18 +33,25 @@ EXAMPLES = max(12, settings.default.max_examples // 8 if settings.default is not
 
 @pytest.mark.integration
 @spark_cases(EXAMPLES)
-@given(stream=streams(max_transactions=8), ticks_at_once=st.integers(1, 3), repeats=st.booleans())
+@given(
+    stream=streams(max_transactions=8),
+    ticks_at_once=st.integers(1, 3),
+    repeats=st.booleans(),
+    by_spark=st.booleans(),
+)
 def test_log_and_tables_equal_the_history_at_every_cut(
     spark: "SparkSession",
     session_lake: LakeSettings,
     stream: tuple[History, Slicing],
     ticks_at_once: int,
     repeats: bool,
+    by_spark: bool,
 ) -> None:
-    """Partitions split, merge and move, slices fail and repeat, all four capture types mix."""
+    """Partitions split, merge and move, slices fail and repeat, all four capture types mix, both mergers."""
     history, slicing = stream
     source = FakeChangeStream(history, slicing.tree)
     pipeline = make_pipeline(session_lake, history.tables, first_micros=slicing.tree.start_micros)
+    pipeline = merging_by_spark(pipeline) if by_spark else pipeline
     batches = raw_rows(history, slicing)
     event(f"{len(batches)} ticks")
     for number, batch in enumerate(batches, 1):

@@ -11,7 +11,7 @@ from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.slices import Slice
-from cdc_platform.pipeline import adapt, merge, publish
+from cdc_platform.pipeline import adapt, build, publish
 from cdc_platform.pipeline.merge import merge_table, merge_tables
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -35,6 +35,7 @@ from cdc_platform_tests.pipelines import (
     feed,
     found_table,
     log_rows,
+    merging_by_spark,
     rows_of,
     run_steps,
     slice_row,
@@ -151,11 +152,17 @@ def test_a_merge_killed_halfway_is_begun_again(
     run_steps(pipeline, spark)
     feed_tick(pipeline, 2)
     order_changes(pipeline, spark)
-    for commit in ("append_born", "merge_existing", "verify_attempt"):
+    halfway = {
+        "append_born": merging_by_spark(pipeline),
+        "merge_existing": merging_by_spark(pipeline),
+        "commit_merge": pipeline,
+        "verify_attempt": pipeline,
+    }
+    for commit, merger in halfway.items():
         with monkeypatch.context() as patch:
-            patch.setattr(merge, commit, _die)
+            patch.setattr(build, commit, _die)
             with pytest.raises(Killed):
-                merge_table(pipeline, spark, "accounts")
+                merge_table(merger, spark, "accounts")
     run_steps(pipeline, spark)
     assert expected_balances(2) == balances(pipeline)
 

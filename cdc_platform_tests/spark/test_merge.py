@@ -1,20 +1,35 @@
-"""Merging a patch into a table: what is appended, matched, counted, and what happens when the source lied."""
+"""Merging a patch into a table, by Spark and without it: what is appended, matched and counted."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from pyiceberg.table import Table
 
 from cdc_platform.lake.commits import BRANCH, head
+from cdc_platform.lake.maintenance import compact_all_files
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType
 from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.pipeline.merge import MergeOutcome, merge_table
+from cdc_platform.pipeline import build
+from cdc_platform.pipeline.build import MergeOutcome
+from cdc_platform.pipeline.merge import merge_table
+from cdc_platform.pipeline.near_merge import NearMerge, commit_merge
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.publish import publish_cut
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipelines import START, Mod, data_change, feed, found_table, make_pipeline, rows_of
+from cdc_platform_tests.pipelines import (
+    START,
+    Mod,
+    data_change,
+    feed,
+    found_table,
+    make_pipeline,
+    merging_by_spark,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,10 +42,14 @@ SECOND: Final = 1_000_000
 class Feeder:
     """Sends each change in a transaction and a tick of its own choice, and merges one table."""
 
+    by_spark = False
+    """Whether Spark merges however little it is."""
+
     def __init__(self, spark: "SparkSession", lake: LakeSettings, schema: TableSchema) -> None:
         self.spark = spark
         self.schema = schema
-        self.pipeline: Pipeline = make_pipeline(lake, (schema,))
+        pipeline = make_pipeline(lake, (schema,))
+        self.pipeline: Pipeline = merging_by_spark(pipeline) if self.by_spark else pipeline
         self.tick = 0
 
     def merge(self, *changes: tuple[ModType, Mod]) -> MergeOutcome:
@@ -50,6 +69,21 @@ class Feeder:
     def rows(self) -> list[dict[str, Any]]:
         """Return the published rows."""
         return rows_of(self.pipeline, self.schema.name)
+
+
+@pytest.fixture(autouse=True, params=["here", "by Spark"])
+def merger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Let each of both do all of it, and make sure that it did."""
+    monkeypatch.setattr(Feeder, "by_spark", request.param == "by Spark")
+    merged: list[NearMerge] = []
+
+    def note(table: Table, merge: NearMerge, properties: dict[str, str]) -> None:
+        merged.append(merge)
+        commit_merge(table, merge, properties)
+
+    monkeypatch.setattr(build, "commit_merge", note)
+    yield request.param
+    assert bool(merged) == (request.param == "here")
 
 
 def test_born_keys_are_appended_and_existing_ones_merged(
@@ -190,3 +224,25 @@ def test_the_branch_ends_where_main_is(spark: "SparkSession", session_lake: Lake
     feeder.merge((ModType.INSERT, ({"id": "1"}, {"a": "1"})))
     found = found_table(feeder.pipeline, "t")
     assert head(found) == head(found, BRANCH)
+
+
+def test_a_row_that_is_updated_keeps_its_row_id(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Whoever merges and compacts, in turns: readers of Iceberg's row lineage follow a row by it."""
+    feeder = Feeder(spark, session_lake, table("t", {"id": "INT64"}, {"a": "INT64"}))
+
+    def row_ids() -> dict[int, int]:
+        name = feeder.pipeline.lake.spark_table("t")
+        return {row["id"]: row["_row_id"] for row in spark.sql(f"SELECT id, _row_id FROM {name}").collect()}
+
+    feeder.merge(*((ModType.INSERT, ({"id": str(n)}, {"a": "1"})) for n in range(6)))
+    first = row_ids()
+    pipeline = feeder.pipeline
+    for merger in (pipeline, merging_by_spark(pipeline), pipeline, pipeline):
+        feeder.pipeline = merger
+        feeder.merge(*((ModType.UPDATE, ({"id": str(n)}, {"a": "2"})) for n in (1, 2)))
+        assert first == row_ids()
+    feeder.pipeline = pipeline
+    compact_all_files(spark, f"{pipeline.name}.t")
+    feeder.merge((ModType.UPDATE, ({"id": "2"}, {"a": "3"})), (ModType.INSERT, ({"id": "9"}, {"a": "9"})))
+    assert first == {id_: row_id for id_, row_id in row_ids().items() if id_ != 9}
+    assert row_ids()[9] not in first.values()
