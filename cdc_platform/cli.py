@@ -12,6 +12,7 @@ from cdc_platform.commands.demo import demo
 from cdc_platform.commands.explain import explain
 from cdc_platform.commands.quarantine import quarantine
 from cdc_platform.commands.simulate import simulate
+from cdc_platform.commands.spark_server import spark_server
 from cdc_platform.commands.status import status
 from cdc_platform.commands.sync import sync
 
@@ -40,8 +41,9 @@ Ask how a row came to be, and which moments of the past can be read:
 See what could not be used, and try it again:
   cdc-platform quarantine list examples/my_bank/defs.yaml
 \b
-Run it with Dagster's UI and the pipeline's sensor:
+Run it with Dagster's UI and the pipeline's sensor, with a Spark that stays up between runs:
   CDC_PLATFORM_DEFS=examples/my_bank/defs.yaml dagster dev -w workspace.yaml
+  cdc-platform spark-server examples/my_bank/defs.yaml
 """
 
 
@@ -66,7 +68,7 @@ def main() -> None:
     """Change data of Spanner, Datastream and Debezium as lakehouse tables that are right at every moment."""
 
 
-for command in (demo, simulate, sync, status, check, explain, cuts, quarantine):
+for command in (demo, simulate, sync, status, check, explain, cuts, quarantine, spark_server):
     main.add_command(command)
 
 if __name__ == "__main__":

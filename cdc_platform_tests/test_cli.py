@@ -12,7 +12,7 @@ from cdc_platform.pipeline.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
-COMMANDS = ("demo", "simulate", "sync", "status", "check", "explain", "cuts")
+COMMANDS = ("demo", "simulate", "sync", "status", "check", "explain", "cuts", "spark-server")
 HEAVY = ("dagster", "pyspark", "pyiceberg", "pyarrow", "google.cloud.spanner_v1", "grpc")
 
 

@@ -1,0 +1,88 @@
+"""`cdc-platform spark-server`: a Spark Connect server that stays up for the runs of a pipeline."""
+
+import signal
+import socket
+import subprocess
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+
+from cdc_platform.commands.common import DEFS, NAME, examples
+from cdc_platform.errors import SettingError, SparkUnreachable
+
+LOOPBACK: Final = ("127.0.0.1", "localhost")
+EXAMPLE: Final = "sc://127.0.0.1:15002"
+LOOK_EVERY_S: Final = 1.0
+ENDS_WITHIN_S: Final = 30.0
+
+
+@click.command("spark-server", epilog=examples("spark-server examples/my_bank/defs.yaml"))
+@DEFS
+@NAME
+@click.option(
+    "--log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("spark-server.log"),
+    show_default=True,
+    help="File to which Spark writes.",
+)
+def spark_server(defs: Path, name: str | None, log: Path) -> None:
+    """Keep a Spark Connect server running for the pipeline that DEFS declares.
+
+    A run of Dagster otherwise starts a Spark of its own, which takes it seconds. The server has the address
+    of the setting `spark.remote`, on this machine, and what else `spark` and `lake` say. It ends when it is
+    interrupted.
+    """
+    from cdc_platform.components.loading import load_settings
+    from cdc_platform.spark.connect_server import start_connect_server, wait_until_ready
+
+    settings = load_settings(defs, name)
+    port = find_port(settings.spark.remote)
+    is_over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: is_over.set())
+    click.echo(f"Starting a Spark Connect server; the first start fetches its packages ({log}) ...", err=True)
+    server = start_connect_server(replace(settings.spark, remote=None), settings.lake, port, log)
+    try:
+        wait_until_ready(server, port, log)
+        click.echo(f"The runs of `{settings.name}` find Spark at {settings.spark.address}")
+        while server.poll() is None and not is_over.wait(LOOK_EVERY_S):
+            pass
+    finally:
+        has_stopped = server.poll() is not None
+        _end(server)
+    # A signal to the whole process group ends it, too.
+    if has_stopped and not is_over.is_set():
+        raise SparkUnreachable(f"The Spark Connect server has stopped; its log: {log}")
+
+
+def find_port(remote: str | None) -> int:
+    """Return the port of this machine that a server is to have.
+
+    Raises:
+        SettingError: the address is missing, is no address of this machine, or is taken.
+    """
+    if remote is None:
+        raise SettingError("spark.remote", f"is missing: the address that the server has, as in {EXAMPLE}")
+    shown, address = remote.partition(";")[0], urlsplit(remote.partition(";")[0])
+    if address.scheme != "sc" or address.hostname not in LOOPBACK or address.port is None:
+        raise SettingError(
+            "spark.remote", f"must be of this machine for a server to start, as in {EXAMPLE}, but is: {shown}"
+        )
+    with socket.socket() as probe:
+        if probe.connect_ex((LOOPBACK[0], address.port)) == 0:
+            raise SettingError("spark.remote", f"is the address of something that runs already: {shown}")
+    return address.port
+
+
+def _end(server: "subprocess.Popen[bytes]") -> None:
+    server.terminate()
+    try:
+        server.wait(ENDS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
