@@ -66,7 +66,7 @@ class Job:
 def near_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False) -> None:
     """Do what a tick does to one table: fold, bring in without Spark, publish."""
     with folded(table, changes, has_patches=has_patches) as patch:
-        measure_patch(patch, TABLE)
+        measure_patch(patch, TABLE, has_size=True)
         begin_branch(table)
         found = table.catalog.load_table(table.path)
         base = head(found)
@@ -74,7 +74,7 @@ def near_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False)
         if base is None or files is None:
             raise ValueError(f"{table.name} is not merged here")
         rows = NearPatch(patch.toArrow(), TABLE, has_patches, believes=True)
-        merge = plan_merge(found, NearTable(base, files), rows)
+        merge = plan_merge(NearTable(found, base, files), rows)
         if merge is None or merge.lacks_keys:
             raise ValueError(f"{table.name} is not merged here")
         commit_merge(found, merge, {})

@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +37,7 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
     interrupted.
     """
     from cdc_platform.components.loading import load_settings
+    from cdc_platform.demo.processes import end_process
     from cdc_platform.spark.connect_server import start_connect_server, wait_until_ready
 
     settings = load_settings(defs, name)
@@ -54,7 +54,7 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
             pass
     finally:
         has_stopped = server.poll() is not None
-        _end(server)
+        end_process(server, ENDS_WITHIN_S)
     # A signal to the whole process group ends it, too.
     if has_stopped and not is_over.is_set():
         raise SparkUnreachable(f"The Spark Connect server has stopped; its log: {log}")
@@ -77,12 +77,3 @@ def find_port(remote: str | None) -> int:
         if probe.connect_ex((LOOPBACK[0], address.port)) == 0:
             raise SettingError("spark.remote", f"is the address of something that runs already: {shown}")
     return address.port
-
-
-def _end(server: "subprocess.Popen[bytes]") -> None:
-    server.terminate()
-    try:
-        server.wait(ENDS_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from cdc_platform.demo.processes import end_process
 from cdc_platform.errors import EmulatorMissing
 from cdc_platform.sources.spanner.settings import EMULATOR_VARIABLE
 
@@ -138,12 +139,7 @@ class Emulator:
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
-        try:
-            process.wait(_STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process, _STOP_WITHIN_S)
 
     def _spawn(self, port: int, log: int) -> "subprocess.Popen[bytes]":
         command = [str(self.program), f"--host_port={LOOPBACK}:{port}"]

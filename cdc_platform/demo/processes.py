@@ -79,14 +79,7 @@ class Children:
 
     def stop(self, name: str, number: int = signal.SIGTERM) -> None:
         """End a process and all that it has started, by force if they do not end by themselves in time."""
-        process = self._processes.pop(name)
-        with suppress(ProcessLookupError):
-            process.send_signal(number)
-        try:
-            process.wait(STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(self._processes.pop(name), STOP_WITHIN_S, number)
         _end_all(f"{CHILD_VARIABLE}={name}", f"{HOME_VARIABLE}={self._home}")
 
     def check(self) -> None:
@@ -103,6 +96,17 @@ class Children:
                 raise SetupError(
                     f"The demo's process `{name}` has ended ({process.returncode}): {log}\n{tail}"
                 )
+
+
+def end_process(process: "subprocess.Popen[bytes]", within_s: float, number: int = signal.SIGTERM) -> None:
+    """End a process by a signal, or by force if it does not end in time; one that has ended is fine."""
+    with suppress(ProcessLookupError):
+        process.send_signal(number)
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def end_leftovers(home: Path) -> None:

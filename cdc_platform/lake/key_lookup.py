@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os import cpu_count
 from typing import Final
@@ -26,6 +26,7 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
+from pyroaring import BitMap64
 
 from cdc_platform.lake.deletion_vectors import read_vector
 from cdc_platform.lake.manifests import FILE_FIRST_ROW_ID
@@ -49,11 +50,13 @@ class FoundRows:
         file: the data file.
         positions: where they lie in it, ascending.
         keys: which key each of them has, by its number among the keys.
+        gone: positions of the file's rows that are deleted already.
     """
 
     file: DataFile
     positions: Positions
     keys: Codes
+    gone: BitMap64
 
     def __len__(self) -> int:
         """Return how many rows these are."""
@@ -61,7 +64,7 @@ class FoundRows:
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> "FoundRows":
         """Return some of them."""
-        return FoundRows(self.file, self.positions[chosen], self.keys[chosen])
+        return replace(self, positions=self.positions[chosen], keys=self.keys[chosen])
 
 
 class KeyIndex:
@@ -161,41 +164,39 @@ def find_rows(table: Table, files: TableFiles, within: Sequence[DataFile], keys:
 
 
 def read_rows(table: Table, found: Sequence[FoundRows], columns: Sequence[str]) -> pa.Table:
-    """Return columns of rows that were found, in their order, as the table has them now."""
-    scan = _scan(table, columns)
+    """Return columns of rows that were found, in their order, as the table has them now, and their row ids.
+
+    The id of a row, in the column `_row_id`, is its own, else the one that its place gives it.
+    """
+    scan = _scan(table, columns, ROW_ID)
 
     def read(rows: FoundRows) -> pa.Table:
         chosen = np.zeros(rows.file.record_count, dtype=np.bool_)
         chosen[rows.positions] = True
         # To take rows by their numbers, Arrow would put all texts of a file into one array.
-        return scan.to_table([FileScanTask(rows.file)]).filter(pa.array(chosen))
-
-    with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
-        return pa.concat_tables(pool.map(read, found), promote_options="permissive")
-
-
-def read_row_ids(table: Table, found: Sequence[FoundRows]) -> pa.Array:
-    """Return the row ids of rows that were found: their own, else those that their places give them."""
-    scan = ArrowScan(table.metadata, table.io, Schema(ROW_ID), AlwaysTrue())
-    ids = [pa.array([], pa.int64())]
-    for rows in found:
-        own = scan.to_table([FileScanTask(rows.file)])[ROW_ID.name].combine_chunks()
+        stored = scan.to_table([FileScanTask(rows.file)]).filter(pa.array(chosen))
         first = rows.file[FILE_FIRST_ROW_ID]
         given = pa.array(rows.positions + first) if first is not None else pa.nulls(len(rows), pa.int64())
-        ids.append(pc.coalesce(own.take(pa.array(rows.positions)), given))
-    return pa.concat_arrays(ids)
+        place = stored.schema.get_field_index(ROW_ID.name)
+        return stored.set_column(place, ROW_ID.name, pc.coalesce(stored[ROW_ID.name], given))
+
+    with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
+        parts = [scan.to_table([]), *pool.map(read, found)]
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
-def _scan(table: Table, columns: Sequence[str]) -> ArrowScan:
-    return ArrowScan(table.metadata, table.io, table.schema().select(*columns), AlwaysTrue())
+def _scan(table: Table, columns: Sequence[str], *further: NestedField) -> ArrowScan:
+    fields = [table.schema().find_field(name) for name in columns]
+    return ArrowScan(table.metadata, table.io, Schema(*fields, *further), AlwaysTrue())
 
 
 def _find_in(table: Table, files: TableFiles, scan: ArrowScan, index: KeyIndex, file: DataFile) -> FoundRows:
     codes = index.find(scan.to_table([FileScanTask(file)]))
-    found = FoundRows(file, np.flatnonzero(codes != MISSING), codes[codes != MISSING])
+    found = FoundRows(file, np.flatnonzero(codes != MISSING), codes[codes != MISSING], BitMap64())
     vector = files.vectors.get(file.file_path)
     if vector is None or not len(found):
         return found
-    gone = np.zeros(file.record_count, dtype=np.bool_)
-    gone[np.array(read_vector(table.io, vector.data_file).to_array(), dtype=np.int64)] = True
-    return found.where(~gone[found.positions])
+    gone = read_vector(table.io, vector.data_file)
+    is_gone = np.zeros(file.record_count, dtype=np.bool_)
+    is_gone[np.array(gone.to_array(), dtype=np.int64)] = True
+    return replace(found, gone=gone).where(~is_gone[found.positions])

@@ -34,7 +34,7 @@ from pyroaring import BitMap64
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import head
-from cdc_platform.lake.deletion_vectors import read_vector, write_vectors
+from cdc_platform.lake.deletion_vectors import write_vectors
 from cdc_platform.lake.key_lookup import ROW_ID, FoundRows
 from cdc_platform.lake.manifests import (
     ManifestWriterV3,
@@ -138,24 +138,27 @@ class _Commit:
         self.added = [with_version_3(file) for file in _write_rows(table, delta.rows, self.uuid)]
         self.vectors = self._write_vectors()
         taken = {vector_place(vector).data_file for vector in self.vectors}
-        self.outdated = [entry for path, entry in delta.files.vectors.items() if path in taken]
-        self.manifests = [*self._new_data(), *self._new_deletes(), *self._kept()]
+        self.outdated = {
+            vector_place(entry.data_file): entry.data_file
+            for path, entry in delta.files.vectors.items()
+            if path in taken
+        }
+        rewritten = [manifest for manifest in delta.files.manifests if self._is_rewritten(manifest)]
+        kept = [manifest for manifest in delta.files.manifests if manifest not in rewritten]
+        self.manifests = [*self._new_data(), *self._new_deletes(rewritten), *kept]
 
     def metadata_path(self, name: str) -> str:
         return self.table.location_provider().new_metadata_location(name)
 
     def _write_vectors(self) -> list[DataFile]:
-        io, vectors = self.table.io, self.delta.files.vectors
-        positions: dict[str, BitMap64] = {}
-        for found in self.delta.gone:
-            path = found.file.file_path
-            positions[path] = BitMap64(found.positions.astype("uint64"))
-            if path in vectors:
-                positions[path] |= read_vector(io, vectors[path].data_file)
+        positions = {
+            found.file.file_path: found.gone | BitMap64(found.positions.astype("uint64"))
+            for found in self.delta.gone
+        }
         if not positions:
             return []
         path = self.table.location_provider().new_data_location(f"{self.uuid}-deletes.puffin")
-        return write_vectors(io.new_output(path), positions)
+        return write_vectors(self.table.io.new_output(path), positions)
 
     def _writer(self, content: ManifestContent) -> ManifestWriterV3:
         metadata = self.table.metadata
@@ -173,27 +176,21 @@ class _Commit:
     def _is_rewritten(self, manifest: ManifestFile) -> bool:
         if manifest.content != ManifestContent.DELETES or not self.outdated:
             return False
-        outdated = {vector_place(entry.data_file) for entry in self.outdated}
-        return any(
-            vector_place(entry.data_file) in outdated for entry in read_entries(self.table.io, manifest)
-        )
+        listed = read_entries(self.table.io, manifest)
+        return any(vector_place(entry.data_file) in self.outdated for entry in listed)
 
-    def _new_deletes(self) -> list[ManifestFile]:
+    def _new_deletes(self, rewritten: Sequence[ManifestFile]) -> list[ManifestFile]:
         """Write one manifest of the new vectors, and of those listed with any that they replace."""
         if not self.vectors:
             return []
-        outdated = {vector_place(entry.data_file) for entry in self.outdated}
         with self._writer(ManifestContent.DELETES) as writer:
-            for manifest in filter(self._is_rewritten, self.delta.files.manifests):
+            for manifest in rewritten:
                 for entry in read_entries(self.table.io, manifest):
-                    is_outdated = vector_place(entry.data_file) in outdated
+                    is_outdated = vector_place(entry.data_file) in self.outdated
                     (writer.delete if is_outdated else writer.existing)(entry)
             for file in self.vectors:
                 writer.add(_as_added(file, self.snapshot_id))
         return [writer.to_manifest_file()]
-
-    def _kept(self) -> list[ManifestFile]:
-        return [manifest for manifest in self.delta.files.manifests if not self._is_rewritten(manifest)]
 
     def summary(self) -> Summary:
         """Return what the snapshot tells of itself, with the totals of the base brought further."""
@@ -201,8 +198,7 @@ class _Commit:
         for file in self.added:
             collector.add_file(file, self.table.schema())
         told = collector.build()
-        outdated = [entry.data_file for entry in self.outdated]
-        for word, vectors in (("added", self.vectors), ("removed", outdated)):
+        for word, vectors in (("added", self.vectors), ("removed", list(self.outdated.values()))):
             # Each takes its part of a file only.
             size = int(told.get(f"{word}-files-size", 0)) + sum(vector_place(one).length for one in vectors)
             rows = sum(one.record_count for one in vectors)

@@ -136,7 +136,7 @@ def _folded(
     near, frame = _find_near(pipeline, build), _fold(pipeline, spark, build)
     # With what changes belong to that came before, a patch may be larger than they are.
     if near is not None and not build.takes_former and is_at_hand(pipeline, build.span):
-        merge = _plan_here(pipeline, near, build, frame, believes=believes)
+        merge = _plan_here(near, build, frame, believes=believes)
         if merge is not None:
             yield merge
             return
@@ -146,7 +146,7 @@ def _folded(
     try:
         stats = measure_patch(frame, build.schema, has_size=near is not None)
         if near is not None and stats.size_bytes <= pipeline.settings.merge_here_bytes:
-            merge = _plan_here(pipeline, near, build, frame, believes=believes)
+            merge = _plan_here(near, build, frame, believes=believes)
             if merge is not None:
                 yield merge
                 return
@@ -163,11 +163,8 @@ def _find_near(pipeline: Pipeline, build: Build) -> NearTable | None:
     return find_near(pipeline, build.schema, build.base) if is_base else None
 
 
-def _plan_here(
-    pipeline: Pipeline, near: NearTable, build: Build, patch: DataFrame, *, believes: bool
-) -> NearMerge | None:
-    rows, table = patch.toArrow(), load_table(pipeline, build.schema.name)
-    return plan_merge(table, near, NearPatch(rows, build.schema, build.has_patches, believes))
+def _plan_here(near: NearTable, build: Build, patch: DataFrame, *, believes: bool) -> NearMerge | None:
+    return plan_merge(near, NearPatch(patch.toArrow(), build.schema, build.has_patches, believes))
 
 
 def _build_here(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, merge: NearMerge) -> MergeOutcome:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -20,7 +21,6 @@ from cdc_platform.lake.key_lookup import (
     FoundRows,
     files_in_reach,
     find_rows,
-    read_row_ids,
     read_rows,
 )
 from cdc_platform.lake.lake import LOG
@@ -52,6 +52,7 @@ NO_KEYS: Final[Codes] = np.array([], dtype=np.int64)
 class NearTable:
     """A table that this process can merge into: the snapshot that is built upon, and its files."""
 
+    table: Table
     base: Snapshot
     files: TableFiles
 
@@ -64,7 +65,7 @@ class NearMerge:
     patch: NearPatch
     found: Sequence[FoundRows]
 
-    @property
+    @cached_property
     def keys(self) -> Codes:
         """Which key each of the table's rows has, by its number among those that were looked for."""
         return np.concatenate([NO_KEYS, *(rows.keys for rows in self.found)])
@@ -93,7 +94,7 @@ def find_near(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> NearTa
     if any(isinstance(kind, (FloatType, DoubleType)) for kind in kinds):
         return None
     files = read_files(table, base)
-    return NearTable(base, files) if files is not None else None
+    return NearTable(table, base, files) if files is not None else None
 
 
 def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
@@ -107,13 +108,13 @@ def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
     return len(told) == len(held) and sum(told) <= min(MOST_BYTES, pipeline.settings.merge_here_bytes)
 
 
-def plan_merge(table: Table, near: NearTable, patch: NearPatch) -> NearMerge | None:
+def plan_merge(near: NearTable, patch: NearPatch) -> NearMerge | None:
     """Return a patch with the rows that it touches, None where they are Spark's.
 
     So they are where too much would have to be read for them, and where they have columns that the patch
     knows nothing of, which Spark leaves as they are.
     """
-    touched = patch.touched
+    table, touched = near.table, patch.touched
     within = files_in_reach(table, near.files.data, touched) if touched.num_rows else []
     is_much = sum(file.record_count for file in within) > MOST_ROWS
     is_much |= touched.num_rows * len(within) > MOST_LOOKUPS
@@ -152,11 +153,10 @@ def commit_merge(table: Table, merge: NearMerge, properties: Mapping[str, str]) 
     """
     near, patch, found = merge.near, merge.patch, merge.found
     matched = matching(patch, merge.keys)
-    old = read_rows(table, found, patch.needed) if found and patch.needed else matched
-    # A row that is updated stays the row that it was.
-    matched = matched.append_column(ROW_ID.name, read_row_ids(table, found))
+    old = read_rows(table, found, patch.needed)
     newer = is_newer(patch, matched, old)
     chosen = pa.array(newer)
+    # A row that is updated stays the row that it was.
     became = new_rows(patch, matched.filter(chosen), old.filter(chosen), kept=[ROW_ID.name])
     parts = [became, born_rows(patch, merge.keys)]
     rows = _as_stored(table, pa.concat_tables(parts, promote_options="permissive"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -32,16 +33,15 @@ class NearPatch:
     has_patches: bool
     believes: bool
 
+    @cached_property
+    def asked(self) -> pa.Table:
+        """The rows whose keys are looked for: those that must be there, where the source is believed."""
+        return self.rows.filter(_acts(self.rows, UPDATE, REMOVE)) if self.believes else self.rows
+
     @property
     def touched(self) -> pa.Table:
         """The keys that are looked for in the table."""
-        rows = self.rows.filter(self.touches) if self.believes else self.rows
-        return rows.select([column.name for column in self.schema.key_columns])
-
-    @property
-    def touches(self) -> pa.ChunkedArray:
-        """Which keys the table must have, where the source is believed."""
-        return _acts(self.rows, UPDATE, REMOVE)
+        return self.asked.select([column.name for column in self.schema.key_columns])
 
     @property
     def needed(self) -> Sequence[str]:
@@ -53,8 +53,7 @@ class NearPatch:
 
 def matching(patch: NearPatch, keys: npt.NDArray[np.int64]) -> pa.Table:
     """Return the row of a patch for each key, which are numbered as in `touched`."""
-    rows = patch.rows.filter(patch.touches) if patch.believes else patch.rows
-    return rows.take(pa.array(keys))
+    return patch.asked.take(pa.array(keys))
 
 
 def is_newer(patch: NearPatch, matched: pa.Table, old: pa.Table) -> Chosen:
@@ -80,7 +79,7 @@ def new_rows(patch: NearPatch, matched: pa.Table, old: pa.Table, kept: Sequence[
         patch: the patch.
         matched: its row for each of the table's rows.
         old: the needed columns of the table's rows.
-        kept: further columns of `matched` that stay beside them.
+        kept: columns of `old` that stay beside them.
     """
     stays = _acts(matched, UPDATE, APPEND)
     matched, old = matched.filter(stays), old.filter(stays)
@@ -89,7 +88,7 @@ def new_rows(patch: NearPatch, matched: pa.Table, old: pa.Table, kept: Sequence[
         for column in patch.schema.value_columns:
             name = column.name
             columns[name] = _either(_chosen(matched[named(name)]), matched[name], old[name])
-    return pa.table(columns | {name: matched[name] for name in kept})
+    return pa.table(columns | {name: old[name] for name in kept})
 
 
 def born_rows(patch: NearPatch, found: npt.NDArray[np.int64]) -> pa.Table:

@@ -15,6 +15,7 @@ from pyiceberg.types import LongType
 
 from cdc_platform.lake.commits import head
 from cdc_platform.lake.key_lookup import MISSING, KeyIndex, files_in_reach, find_rows, read_rows
+from cdc_platform.lake.manifests import with_version_3
 from cdc_platform.lake.table_files import TableFiles
 
 VALUES: Final = {
@@ -69,8 +70,17 @@ def made_table(folder: Path, *files: pa.Table) -> tuple[Table, TableFiles]:
     for rows in files:
         table.append(rows)
     assert head(table) is not None
-    data = tuple(task.file for task in table.scan().plan_files())
-    return table, TableFiles((), data, {})
+    return table, files_of(table)
+
+
+def files_of(table: Table) -> TableFiles:
+    """Return the files of a table, with room for what only tables of version 3 tell of them."""
+    found = []
+    for task in table.scan().plan_files():
+        file = with_version_3(task.file)
+        file.spec_id = task.file.spec_id
+        found.append(file)
+    return TableFiles((), tuple(found), {})
 
 
 @pytest.mark.parametrize(
@@ -116,7 +126,7 @@ def test_rows_that_were_found_are_read_in_their_order(tmp_path: Path) -> None:
         update.update_column("id", LongType())
         update.add_column("w", LongType())
     table.append(pa.table({"id": [4, 5], "v": ["d", "e"], "w": [40, 50]}))
-    files = TableFiles((), tuple(task.file for task in table.scan().plan_files()), {})
+    files = files_of(table)
     keys = pa.table({"id": [5, 3, 1, 7]})
     found = find_rows(table, files, files_in_reach(table, files.data, keys), keys)
     rows = read_rows(table, found, ["v", "w"])
