@@ -219,6 +219,15 @@ def make_pipeline(  # noqa: PLR0913  a pipeline has many settings, and most test
     return Pipeline(settings, Lake(lake, settings.name), cast("SpannerSource", source))
 
 
+def reading_by_turns(pipeline: Pipeline, turn: int) -> Pipeline:
+    """Return a pipeline whose small cycles are read, ordered and committed by Spark's tasks at odd turns.
+
+    At even turns its own process does that.
+    """
+    read_here_s = 0.0 if turn % 2 else PipelineSettings.read_here_s
+    return replace(pipeline, settings=replace(pipeline.settings, read_here_s=read_here_s))
+
+
 def merging_by_spark(pipeline: Pipeline) -> Pipeline:
     """Return a pipeline whose patches are merged by Spark, however small they are."""
     return replace(pipeline, settings=replace(pipeline.settings, merge_here_bytes=0))

@@ -55,6 +55,11 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
 }
 
 CLASSIC_ONLY: Final = frozenset({"sparkContext", "_jvm", "_jsc", "_jsparkSession", "rdd"})
+FRAMES: Final = "spark.frames"
+"""Where frames upon tables come from, and where they are held."""
+FRAME_CALLS: Final = re.compile(
+    r"\bspark\.table\(|\.read\b[^=]*\.table\(|\.(?:persist|unpersist|cache|checkpoint|localCheckpoint)\("
+)
 MACHINE_PATH: Final = re.compile(r"(?<![\w.$}/:-])/(?:root|home|Users|work|mnt|private)/\w")
 TEXT_SUFFIXES: Final = frozenset({".py", ".md", ".toml", ".cfg", ".yaml", ".yml", ".properties", ""})
 LINES_PER_FILE: Final = 400
@@ -179,6 +184,18 @@ def test_code_keeps_to_what_spark_connect_supports() -> None:
         for path in python_files(PACKAGE)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr in CLASSIC_ONLY
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_frames_are_read_and_held_in_one_place() -> None:
+    """The steps read tables through functions that name the version, and hold frames through one."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number} {line.strip()}"
+        for path in python_files(f"{PACKAGE}/pipeline", f"{PACKAGE}/spark")
+        if below_package(module_of(path)) != FRAMES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if FRAME_CALLS.search(line)
     ]
     assert not found, "\n".join(found)
 

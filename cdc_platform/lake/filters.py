@@ -10,6 +10,7 @@ from pyiceberg.expressions import (
     And,
     BooleanExpression,
     EqualTo,
+    GreaterThan,
     GreaterThanOrEqual,
     In,
     IsNaN,
@@ -25,6 +26,7 @@ _IN: Final[_Predicate] = In
 _IS_NULL: Final[_Predicate] = IsNull
 _IS_NAN: Final[_Predicate] = IsNaN
 _AT_LEAST: Final[_Predicate] = GreaterThanOrEqual
+_ABOVE: Final[_Predicate] = GreaterThan
 _AT_MOST: Final[_Predicate] = LessThanOrEqual
 
 
@@ -33,6 +35,11 @@ def equals(column: str, value: Any) -> BooleanExpression:
     if isinstance(value, float) and isnan(value):
         return _IS_NAN(column)
     return _IS_NULL(column) if value is None else _EQUAL(column, value)
+
+
+def above(column: str, value: int | str) -> BooleanExpression:
+    """Return the filter of rows whose value is greater."""
+    return _ABOVE(column, value)
 
 
 def is_any(column: str, values: Collection[Any]) -> BooleanExpression:

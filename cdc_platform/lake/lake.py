@@ -109,7 +109,7 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
 
 # A commit that finds another one before it must fail, since what it was made from is outdated.
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
-COMPARED: Final = (RAW, CUT, LINEAGE, LOG, SCHEMA, COPIED, READ, QUARANTINED)
+COMPARED: Final = (RAW, CUT, LINEAGE, LOG, SCHEMA, COPIED, READ, QUARANTINED, BURIED)
 
 
 @dataclass(frozen=True)

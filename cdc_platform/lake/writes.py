@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits import BYTES, TICK, head
+from cdc_platform.lake.commits import BYTES, TICK, head, read_mark
+from cdc_platform.lake.filters import above
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,35 @@ def append_tick(rows: pa.Table, planned_on: Table, ticks: TickStep, properties: 
     Raises:
         CommitConflict: another run was first; nothing was changed.
     """
-    try:
-        told = {TICK: str(ticks.committed), BYTES: str(rows.nbytes), **properties}
+    told = {TICK: str(ticks.committed), BYTES: str(rows.nbytes), **properties}
+    with _compared(planned_on, ticks):
         planned_on.append(rows, snapshot_properties=told)
+
+
+def replace_tick(rows: pa.Table, planned_on: Table, ticks: TickStep) -> None:
+    """Commit one tick's rows without Spark, in place of those that an interrupted run may have left of it.
+
+    Args:
+        rows: the rows, few; their column `tick` is the number of the tick.
+        planned_on: the table, whose commits are not retried, as it was before.
+        ticks: the newest tick that is known to be whole, and the one to commit.
+
+    Raises:
+        CommitConflict: another run was first; nothing was changed.
+    """
+    rows = rows.cast(planned_on.schema().as_arrow())
+    if read_mark(planned_on).tick <= ticks.before:
+        append_tick(rows, planned_on, ticks, {})
+        return
+    with _compared(planned_on, ticks):
+        is_later = above("tick", ticks.before)
+        planned_on.overwrite(rows, is_later, snapshot_properties={TICK: str(ticks.committed)})
+
+
+@contextmanager
+def _compared(planned_on: Table, ticks: TickStep) -> Iterator[None]:
+    try:
+        yield
     except CommitFailedException as error:
         raise CommitConflict(_conflict(".".join(planned_on.name()), ticks)) from error
 

@@ -20,6 +20,7 @@ from cdc_platform.model.table_options import (
 from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.spark.frames import read_current
 from cdc_platform.spark.history import create_history_sql
 from cdc_platform.spark.merge import create_table_sql
 from cdc_platform.spark.typed import convert_expression
@@ -83,7 +84,7 @@ def make_table(
         found = load_table(pipeline, whole.name)
     if head(found) is None:
         # A branch can only be reset to a snapshot.
-        spark.table(target).limit(0).writeTo(target).append()
+        read_current(spark, target).limit(0).writeTo(target).append()
         found = load_table(pipeline, whole.name)
     return found
 
@@ -133,7 +134,7 @@ def _held_versions(
     """Yield the versions that are to be set aside, each with the name under which the table has it."""
     plan = load_plans(pipeline.lake).get(known.name)
     copied_micros = plan.position_micros if plan is not None else None
-    for field in spark.table(target).schema.fields:
+    for field in read_current(spark, target).schema.fields:
         text = field.dataType.simpleString()
         held = known.version_held(field.name, text, copied_micros, there)
         if held is not None and held.lake_name.casefold() != field.name.casefold():

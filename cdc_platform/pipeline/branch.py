@@ -15,6 +15,7 @@ from cdc_platform.errors import CommitConflict, LakeError, TableNotFound
 from cdc_platform.lake.commits import ATTEMPT, BRANCH, TICK, ancestors_of, fact, head
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.spark.frames import read_current
 from cdc_platform.spark.session_settings import changed_settings
 
 COMPLETE: Final = "cdc.complete."
@@ -113,7 +114,7 @@ def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapsh
     if main is not None:
         reset_branch(pipeline, spark, Attempt(table, main, tick=0))
     target = pipeline.lake.spark_table(table, BRANCH)
-    spark.table(target).limit(0).writeTo(target).overwrite(F.lit(True))
+    read_current(spark, target).limit(0).writeTo(target).overwrite(F.lit(True))
     return require_base(head(load_table(pipeline, table), BRANCH), table)
 
 

@@ -1,9 +1,8 @@
 """Building one table's next version on its branch: its changes are folded, and brought in."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from uuid import uuid4
 
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +42,7 @@ from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.soft_delete import fold_with_deleted
 from cdc_platform.pipeline.span import LogSpan
 from cdc_platform.spark.fold import PatchStats, fold_changes, fold_rows, measure_patch
+from cdc_platform.spark.frames import hold, hold_view
 from cdc_platform.spark.merge import append_born, merge_everything, merge_existing
 
 
@@ -141,20 +141,16 @@ def _folded(
             yield merge
             return
         near = None
-    frame.persist()
-    view = f"patch_{uuid4().hex}"
-    try:
-        stats = measure_patch(frame, build.schema, has_size=near is not None)
+    with ExitStack() as held:
+        patch = hold(held, frame)
+        stats = measure_patch(patch, build.schema, has_size=near is not None)
         if near is not None and stats.size_bytes <= pipeline.settings.merge_here_bytes:
-            merge = _plan_here(near, build, frame, believes=believes)
+            merge = _plan_here(near, build, patch, believes=believes)
             if merge is not None:
                 yield merge
                 return
-        frame.createOrReplaceTempView(view)
-        yield Patch(view, frame, stats, build.schema, build.has_patches)
-    finally:
-        spark.catalog.dropTempView(view)
-        frame.unpersist()
+        view = hold_view(held, patch)
+        yield Patch(view, patch, stats, build.schema, build.has_patches)
 
 
 def _find_near(pipeline: Pipeline, build: Build) -> NearTable | None:

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.copies import COPY_BRANCH, CopyProgress
-from cdc_platform.lake.lake import BURIED, LOG
+from cdc_platform.lake.lake import BURIED
 from cdc_platform.lake.quarantine import may_lack_changes
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.column_versions import ColumnHistory
@@ -19,9 +19,11 @@ from cdc_platform.model.table_schema import Column, ColumnLife, TableSchema
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.handover import find_copy
+from cdc_platform.pipeline.lake_frames import read_log, read_own
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.span import LogSpan, pending_span, span_after
 from cdc_platform.spark.faults import HAS_KEYS
+from cdc_platform.spark.frames import read_current
 from cdc_platform.spark.history import called_as_in_history
 from cdc_platform.spark.late import with_former
 from cdc_platform.spark.tombstones import with_tombstones
@@ -133,7 +135,7 @@ def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bo
 
 def read_span(pipeline: Pipeline, spark: SparkSession, table: str, span: LogSpan) -> DataFrame:
     """Return the rows that the change log has of a table in the ticks of a span."""
-    return spark.table(pipeline.lake.spark_system_table(LOG)).where(
+    return read_log(pipeline, spark).where(
         (F.col("table_name") == table)
         & (F.col("tick") > span.after_exclusive)
         & (F.col("tick") <= span.until_inclusive)
@@ -180,7 +182,7 @@ def read_changes(
     if source.copy is None or source.copy.head is None:
         return changes
     # Read as a branch, the copy has the table's present columns, whatever they were called then.
-    rows = spark.table(pipeline.lake.spark_table(source.schema.name, COPY_BRANCH))
+    rows = read_current(spark, pipeline.lake.spark_table(source.schema.name, COPY_BRANCH))
     if source.is_history:
         rows = called_as_in_history(rows)
     position = F.lit(to_datetime(source.copy.plan.position_micros))
@@ -222,7 +224,7 @@ def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, l
 
 
 def _buried(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> DataFrame:
-    graves = spark.table(pipeline.lake.spark_system_table(BURIED))
+    graves = read_own(pipeline, spark, BURIED)
     is_older = F.col("tick") <= source.span.after_exclusive
     return graves.where((F.col("table_name") == source.schema.name) & is_older)
 

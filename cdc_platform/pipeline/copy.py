@@ -42,6 +42,7 @@ from cdc_platform.pipeline.copy_target import prepare_target, remove_orphans
 from cdc_platform.pipeline.handover import current_plans, is_made_by_log, is_published
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.spark.frames import read_current
 
 FIRST_WAVE_PIECES: Final = 4
 SHORT_WAVE_S: Final = 10.0
@@ -261,7 +262,7 @@ def copy_pieces(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     )
     rows = spark.read.format(pipeline.copy_source.copy_format().name()).options(**options).load()
     target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
-    fitted = rows.select(*_fitted(rows, spark.table(target).schema))
+    fitted = rows.select(*_fitted(rows, read_current(spark, target).schema))
     with _source_errors():
         fitted.writeTo(target).option(f"snapshot-property.{COPY}", wave.to_text()).append()
     return read_progress(load_table(pipeline, plan.table), plan)

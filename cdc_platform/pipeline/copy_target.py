@@ -13,6 +13,7 @@ from cdc_platform.pipeline.adapt import make_table
 from cdc_platform.pipeline.handover import is_published
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.sources.spanner.copy_pieces import columns_from_text
+from cdc_platform.spark.frames import read_current
 
 
 def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> Table:
@@ -67,6 +68,6 @@ def _remove(pipeline: Pipeline, spark: SparkSession, table: str) -> None:
 
 
 def _has_columns(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> bool:
-    found = spark.table(pipeline.lake.spark_table(schema.name)).schema
+    found = read_current(spark, pipeline.lake.spark_table(schema.name)).schema
     there = {field.name: field.dataType.simpleString() for field in found.fields}
     return there == {column.name: spark_type(column.type) for column in schema.columns}

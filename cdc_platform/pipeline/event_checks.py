@@ -10,11 +10,12 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.commits import read_mark
-from cdc_platform.lake.lake import LOG, RAW
+from cdc_platform.lake.lake import RAW
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.order_key import SEPARATOR
 from cdc_platform.model.records import ModType, RecordKind
 from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.pipeline.lake_frames import read_log, read_own
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.verdict import Scope, Verdict
 from cdc_platform.spark.unresolved import unresolved_values
@@ -36,7 +37,7 @@ PAYS_FROM_UPDATES: Final = 100
 
 def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
     """Count values that the source did not send and nobody knows, and what its events leave in doubt."""
-    log = spark.table(pipeline.lake.spark_system_table(LOG))
+    log = read_log(pipeline, spark)
     comes_in_order = pipeline.traits.comes_in_order
     # Where it does not, the types of columns follow no moment.
     since = pipeline.schema_history.told_since if comes_in_order else {}
@@ -75,7 +76,7 @@ def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[s
 
 
 def _events(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
-    raw = spark.table(pipeline.lake.spark_system_table(RAW))
+    raw = read_own(pipeline, spark, RAW)
     return raw.where(F.col("kind") == RecordKind.DATA_CHANGE.value)
 
 
@@ -158,7 +159,7 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> V
     found = _snapshots(pipeline, spark)
     repeated = {one.table: one.newest for one in found if one.newest not in ("", one.oldest)}
     passed_by = {one.table: one.of_server for one in found if one.newest < one.of_server}
-    log = spark.table(pipeline.lake.spark_system_table(LOG))
+    log = read_log(pipeline, spark)
     stale, doubtful = _unseen(log, repeated), _unseen(log, passed_by)
     sure = {one.table for one in found if one.is_initial}
     told = [

@@ -1,7 +1,7 @@
 """Histories: each tick ends the versions that its changes supersede and appends those that they make."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from uuid import uuid4
@@ -25,9 +25,11 @@ from cdc_platform.pipeline.build import MergeOutcome
 from cdc_platform.pipeline.change_source import SINGLE_TASK_CHANGES, read_changes, read_span
 from cdc_platform.pipeline.history_plan import HistoryBuild, plan_history
 from cdc_platform.pipeline.history_remake import forget_touched, remake_versions
+from cdc_platform.pipeline.lake_frames import read_table
 from cdc_platform.pipeline.merge import ONE_TASK_TABLE_ROWS, SMALL_TABLE_ROWS
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.spark.fold import PatchStats, measure_patch
+from cdc_platform.spark.frames import hold, hold_view, read_current
 from cdc_platform.spark.history import (
     append_versions,
     close_versions,
@@ -108,16 +110,10 @@ def _read_changes(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) 
 def _prepared(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> Iterator[_Extension]:
     """Read and type a span of the log, and forget it afterwards."""
     schema = build.source.schema
-    changes = _read_changes(pipeline, spark, build).persist()
-    touched = find_touched(changes, schema).persist()
-    view = f"touched_{uuid4().hex}"
-    touched.createOrReplaceTempView(view)
-    try:
-        yield _Extension(changes, touched, view, measure_patch(touched, schema))
-    finally:
-        spark.catalog.dropTempView(view)
-        touched.unpersist()
-        changes.unpersist()
+    with ExitStack() as held:
+        changes = hold(held, _read_changes(pipeline, spark, build))
+        touched = hold(held, find_touched(changes, schema))
+        yield _Extension(changes, touched, hold_view(held, touched), measure_patch(touched, schema))
 
 
 def _extend(
@@ -169,8 +165,7 @@ def _extend_anyway(
 def _reaches_back(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild, extension: _Extension
 ) -> bool:
-    before = spark.read.option("versionAsOf", str(attempt.base.snapshot_id))
-    history = before.table(pipeline.lake.spark_table(attempt.table))
+    history = read_table(pipeline, spark, attempt.table, attempt.base.snapshot_id)
     is_small = _has_few_changes(build)
     return reaches_back(history, extension.touched, build.source.schema, is_small=is_small)
 
@@ -195,7 +190,7 @@ def _build(
     if build.source.span.has_patches:
         # Read as a branch, it has its present columns, with values that were converted.
         before = current_before(
-            spark.table(target), extension.touched, schema, is_small=_has_few_changes(build)
+            read_current(spark, target), extension.touched, schema, is_small=_has_few_changes(build)
         )
         changes = changes.unionByName(before)
     # Appended first: the count of what the newest snapshot has closed tells whether it is whole.
@@ -225,7 +220,7 @@ def _append(
     completion: dict[str, str],
 ) -> None:
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
-    fields = spark.table(pipeline.lake.spark_table(attempt.table)).schema.fields
+    fields = read_current(spark, pipeline.lake.spark_table(attempt.table)).schema.fields
     columns = [(field.name, field.dataType.simpleString()) for field in fields]
     append_versions(versions, target, columns, attempt.properties() | completion)
 

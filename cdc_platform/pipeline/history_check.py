@@ -19,6 +19,7 @@ from cdc_platform.model.table_options import (
 )
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.change_source import find_beginning, read_changes
+from cdc_platform.pipeline.lake_frames import read_table
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.soft_delete import stored_at
 from cdc_platform.spark.differences import count_differing
@@ -104,8 +105,7 @@ def _count_overlaps(history: DataFrame, table: TableSchema) -> int:
 
 
 def _at(pipeline: Pipeline, spark: SparkSession, name: str, cut: Cut) -> DataFrame:
-    reader = spark.read.option("versionAsOf", str(cut.tables[name]))
-    return reader.table(pipeline.lake.spark_table(name))
+    return read_table(pipeline, spark, name, cut.tables[name])
 
 
 def _col(name: str) -> Column:

@@ -1,9 +1,7 @@
 """Histories of sources whose changes may come late: all versions of the touched keys are made anew."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
-from uuid import uuid4
 
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +17,7 @@ from cdc_platform.pipeline.change_source import find_beginning, read_changes, re
 from cdc_platform.pipeline.evolve import known_through
 from cdc_platform.pipeline.history_plan import HistoryBuild
 from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.spark.frames import hold_view
 from cdc_platform.spark.history import make_versions
 from cdc_platform.spark.typed import ROW, with_row
 
@@ -33,8 +32,8 @@ def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, bu
     touched = read_changes(pipeline, spark, build.source, log).select(*keys).distinct()
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     before = head(load_table(pipeline, attempt.table), BRANCH)
-    with _named(spark, touched) as view, marked_commits(spark, attempt.properties()):
-        spark.sql(_forget_sql(view, target, schema))
+    with ExitStack() as held, marked_commits(spark, attempt.properties()):
+        spark.sql(_forget_sql(hold_view(held, touched), target, schema))
     after = head(load_table(pipeline, attempt.table), BRANCH)
     return commits + int(_differ(before, after))
 
@@ -61,16 +60,6 @@ def _forget_sql(view: str, target: str, table: TableSchema) -> str:
         f"{quote_spark('t', column.name)} <=> {quote_spark('s', column.name)}" for column in table.key_columns
     ]
     return f"MERGE INTO {target} t USING {view} s ON {' AND '.join(same)} WHEN MATCHED THEN DELETE"
-
-
-@contextmanager
-def _named(spark: SparkSession, frame: DataFrame) -> Iterator[str]:
-    view = f"touched_{uuid4().hex}"
-    frame.createOrReplaceTempView(view)
-    try:
-        yield view
-    finally:
-        spark.catalog.dropTempView(view)
 
 
 def _differ(before: Snapshot | None, after: Snapshot | None) -> bool:

@@ -14,6 +14,7 @@ from cdc_platform.lake.quarantine import has_replays, replayed_records
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_datetime
 from cdc_platform.pipeline.evolve import between_positions
+from cdc_platform.pipeline.lake_frames import read_log, read_own
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.reported import remembered_from, repeated_from
 from cdc_platform.pipeline.verdict import EVERYTHING, Scope, Verdict
@@ -27,7 +28,7 @@ _IDENTITY: Final = ("record_id", "mod_ordinal")
 def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
     """Compare the records read with those in the log and in quarantine."""
     until = read_mark(pipeline.lake.system_table(LOG)).position_micros or 0
-    raw = spark.table(pipeline.lake.spark_system_table(RAW)).where(
+    raw = read_own(pipeline, spark, RAW).where(
         (F.col("kind") == RecordKind.DATA_CHANGE.value)
         & (F.col("record_timestamp") <= F.lit(to_datetime(until)))
     )
@@ -161,9 +162,9 @@ def _count_overlaps(changes: DataFrame) -> int:
 
 
 def _log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
-    return spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") > scope.after_tick)
+    return read_log(pipeline, spark).where(F.col("tick") > scope.after_tick)
 
 
 def _quarantine(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
-    held = spark.table(pipeline.lake.spark_system_table(QUARANTINED))
+    held = read_own(pipeline, spark, QUARANTINED)
     return held.where(F.col("tick") > scope.after_tick)

@@ -27,7 +27,7 @@ from cdc_platform.lake.commits import (
 )
 from cdc_platform.lake.lake import BURIED, LOG, QUARANTINED, RAW
 from cdc_platform.lake.quarantine import untaken_records
-from cdc_platform.lake.writes import TickStep, append_tick, commit_tick
+from cdc_platform.lake.writes import TickStep, append_tick, commit_tick, replace_tick
 from cdc_platform.model.held import HeldRecord
 from cdc_platform.model.lineage import watermark_micros
 from cdc_platform.model.records import RecordKind
@@ -38,6 +38,7 @@ from cdc_platform.pipeline.evolve import between_positions, data_changes_between
 from cdc_platform.pipeline.fitting_shapes import fitting_shapes
 from cdc_platform.pipeline.key_shapes import Shape, shapes_in
 from cdc_platform.pipeline.key_shifts import with_shifted_keys
+from cdc_platform.pipeline.lake_frames import read_own
 from cdc_platform.pipeline.near import MOST_BYTES
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.reported import has_texts, remembered_from, repeated_from, replayed_origins
@@ -45,18 +46,23 @@ from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
-from cdc_platform.spark.held import hold
+from cdc_platform.spark.frames import hold
 from cdc_platform.spark.keyless import IS_UNNUMBERED, number_copies
 from cdc_platform.spark.order import (
     SINGLE_TASK_RECORDS,
     TRANSACTION,
     LogStats,
     measure,
-    measure_rows,
     order_records,
     sound_changes,
-    sound_rows,
     unsound_records,
+)
+from cdc_platform.spark.ordered_rows import (
+    are_final,
+    measure_event_rows,
+    measure_rows,
+    sound_rows,
+    tombstone_rows,
 )
 from cdc_platform.spark.repeats import without_repeated
 from cdc_platform.spark.small import interpreted
@@ -85,6 +91,11 @@ class _Window:
     watermark_micros: int
     late: tuple[HeldRecord, ...] = ()
     """Records of quarantine whose transactions are judged anew."""
+
+    @property
+    def step(self) -> TickStep:
+        """From the newest tick of the log to the one that is committed next."""
+        return TickStep(self.mark.tick, self.tick)
 
 
 def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
@@ -140,14 +151,13 @@ def _count_records(pipeline: Pipeline, window: _Window) -> int:
 def _commit_nothing(window: _Window) -> LogStats:
     """Move the watermark without Spark, in a tick that has no changes."""
     stats = LogStats({}, 0, 0, window.mark.next_ordinal, None)
-    step, nothing = TickStep(window.mark.tick, window.tick), window.log.schema().as_arrow().empty_table()
-    append_tick(nothing, window.log, step, _properties(window, stats, ()))
+    nothing = window.log.schema().as_arrow().empty_table()
+    append_tick(nothing, window.log, window.step, _properties(window, stats, ()))
     return stats
 
 
 def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, expected: int) -> LogStats:
-    lake, step = pipeline.lake, TickStep(window.mark.tick, window.tick)
-    raw = spark.table(lake.spark_system_table(RAW))
+    raw = read_own(pipeline, spark, RAW)
     condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
     has_addresses = pipeline.traits.knows_addresses and tells_addresses(pipeline, condition)
     records = _read_records(pipeline, spark, window, raw, expected)
@@ -162,45 +172,63 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
         if not has_texts(pipeline, _reports(window)):
             fitting = fitting_shapes(pipeline, shapes)
     in_order = _order(pipeline, records, window, expected, fitting)
-    if _fits_here(pipeline, window) and (ordered_here := _commit_here(in_order, window)) is not None:
-        return ordered_here
-    with ExitStack() as held:
-        persisted = hold(held, in_order)
-        ordered = _completed(pipeline, spark, persisted, window, held)
-        measured = measure_events if pipeline.traits.hands_out_events else measure
-        stats = _never_back(measured(ordered), window.mark)
-        _require_whole(stats)
-        if stats.quarantined:
-            unsound = unsound_records(ordered, window.tick)
-            commit_tick(unsound, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
-        if not pipeline.traits.comes_in_order:
-            _bury(pipeline, ordered, window, step)
-        changes = sound_changes(ordered, window.tick, [field.name for field in window.log.schema().fields])
-        properties = _properties(window, stats, late_tables(pipeline, window, stats))
-        commit_tick(changes, lake.spark_system_table(LOG), window.log, step, properties)
+    if _fits_here(pipeline, window):
+        stats = _commit_here(pipeline, spark, in_order.toArrow(), window)
+    else:
+        stats = _commit_by_tasks(pipeline, spark, in_order, window)
     if has_addresses:
         call_waiting(pipeline, raw, _between(raw, window))
     return stats
 
 
+def _commit_by_tasks(
+    pipeline: Pipeline, spark: SparkSession, in_order: DataFrame, window: _Window
+) -> LogStats:
+    """Commit changes of any number, which Spark's tasks order, complete and write."""
+    lake, step = pipeline.lake, window.step
+    with ExitStack() as held:
+        ordered = _completed(pipeline, spark, hold(held, in_order), window, held)
+        stats = _never_back(_measured(pipeline, ordered), window.mark)
+        _require_whole(stats)
+        if stats.quarantined:
+            unsound = unsound_records(ordered, window.tick)
+            commit_tick(unsound, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
+        if not pipeline.traits.comes_in_order:
+            graves = tombstones(ordered, window.tick)
+            commit_tick(graves, lake.spark_system_table(BURIED), lake.system_table(BURIED), step, {})
+        changes = sound_changes(ordered, window.tick, [field.name for field in window.log.schema().fields])
+        properties = _properties(window, stats, late_tables(pipeline, window, stats))
+        commit_tick(changes, lake.spark_system_table(LOG), window.log, step, properties)
+    return stats
+
+
 def _fits_here(pipeline: Pipeline, window: _Window) -> bool:
     """Whether the records of a window are so few that this process holds them all."""
-    if pipeline.traits.hands_out_events or window.late:
+    if window.late:
         return False
     held_bytes = bytes_since(pipeline.lake.system_table(RAW), window.mark.position_micros)
     return held_bytes is not None and held_bytes <= MOST_BYTES
 
 
-def _commit_here(in_order: DataFrame, window: _Window) -> LogStats | None:
-    """Commit few changes without a task that writes them; None where some belong in quarantine."""
-    rows = in_order.toArrow()
-    stats = _never_back(measure_rows(rows), window.mark)
-    if stats.quarantined:
-        return None
+def _commit_here(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, window: _Window) -> LogStats:
+    """Commit few ordered changes without a task that writes them, and without a frame that is held."""
+    traits = pipeline.traits
+    if traits.hands_out_events and not are_final(rows, completes_log=traits.completes_log):
+        with ExitStack() as held:
+            rows = _completed(pipeline, spark, spark.createDataFrame(rows), window, held).toArrow()
+        rows = rows.sort_by("ordinal")
+    measured = measure_event_rows if pipeline.traits.hands_out_events else measure_rows
+    stats = _never_back(measured(rows), window.mark)
     _require_whole(stats)
-    step = TickStep(window.mark.tick, window.tick)
+    if stats.quarantined:
+        unsound = unsound_records(spark.createDataFrame(rows), window.tick).toArrow()
+        replace_tick(unsound, window.quarantine, window.step)
+    if not pipeline.traits.comes_in_order:
+        graves = tombstone_rows(rows, window.tick)
+        replace_tick(graves, pipeline.lake.system_table(BURIED), window.step)
     changes = sound_rows(rows, window.tick, window.log.schema().as_arrow())
-    append_tick(changes, window.log, step, _properties(window, stats, ()))
+    properties = _properties(window, stats, late_tables(pipeline, window, stats))
+    append_tick(changes, window.log, window.step, properties)
     return stats
 
 
@@ -243,7 +271,7 @@ def _completed(
     if traits.hands_out_events and traits.keeps_transactions:
         ordered = with_whole_transactions(ordered)
     if traits.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
-        numbered = number_copies(ordered, spark.table(pipeline.lake.spark_system_table(LOG)))
+        numbered = number_copies(ordered, _log_before(pipeline, spark, window))
         ordered = hold(held, numbered)
     if traits.leaves_values_out:
         ordered = complete_changes(pipeline, spark, ordered, window.mark.tick, held)
@@ -254,18 +282,11 @@ def _remembered(
     pipeline: Pipeline, spark: SparkSession, window: _Window, repeated: int | None, *, everything: bool
 ) -> DataFrame:
     """Return the part of the log whose events may come again; the bound keeps older files unread."""
-    log = spark.table(pipeline.lake.spark_system_table(LOG))
+    log = _log_before(pipeline, spark, window)
     if everything:
         return log
     oldest = remembered_from(pipeline, window.mark.position_micros or 0, repeated)
     return log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
-
-
-def _bury(pipeline: Pipeline, ordered: DataFrame, window: _Window, step: TickStep) -> None:
-    """Keep what is deleted, so that an older event which comes later does not bring it back."""
-    lake = pipeline.lake
-    graves = tombstones(ordered, window.tick)
-    commit_tick(graves, lake.spark_system_table(BURIED), lake.system_table(BURIED), step, {})
 
 
 def _between(raw: DataFrame, window: _Window) -> DataFrame:
@@ -304,6 +325,15 @@ def late_tables(pipeline: Pipeline, window: _Window, stats: LogStats) -> tuple[s
 def _reports(window: _Window) -> str:
     """Return the filter of what the ticks of a window tell of files."""
     return between_positions(RecordKind.FILE, window.mark.position_micros, window.watermark_micros)
+
+
+def _log_before(pipeline: Pipeline, spark: SparkSession, window: _Window) -> DataFrame:
+    """Return the log that a window continues."""
+    return read_own(pipeline, spark, LOG, window.log)
+
+
+def _measured(pipeline: Pipeline, ordered: DataFrame) -> LogStats:
+    return measure_events(ordered) if pipeline.traits.hands_out_events else measure(ordered)
 
 
 def _never_back(stats: LogStats, mark: Mark) -> LogStats:

@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.lake import LOG
 from cdc_platform.model.connected_rows import connected, stories_of
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.resolution import RowChange, RowId, StoredRows, Values, needed_rows, resolve
@@ -21,6 +20,7 @@ from cdc_platform.pipeline.lacking import (
     is_within,
     measure_lacking,
 )
+from cdc_platform.pipeline.lake_frames import read_log
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.reported import has_texts
 from cdc_platform.pipeline.resolve_apart import Apart, complete_apart
@@ -218,7 +218,7 @@ def _departed(
     movers = _movers(rows, stored)
     if not movers:
         return {}
-    former = _rows(spark.table(pipeline.lake.spark_system_table(LOG)), movers)
+    former = _rows(read_log(pipeline, spark), movers)
     found: dict[RowId, Values] = {}
     for row_id, order_key in movers.items():
         told = [

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.lake import LOG
+from cdc_platform.pipeline.lake_frames import read_log
 from cdc_platform.pipeline.stored_rows import LACKS, Lookup
 from cdc_platform.pipeline.stories import (
     LINE,
@@ -23,7 +23,7 @@ from cdc_platform.pipeline.stories import (
     UNKNOWN_PLACE,
     Stories,
 )
-from cdc_platform.spark.held import hold
+from cdc_platform.spark.frames import hold
 from cdc_platform.spark.some_rows import IS_TRUNCATE, ROW_ID
 from cdc_platform.spark.unresolved import LACKS_VALUES
 
@@ -138,7 +138,7 @@ def _former(changes: DataFrame, stored: DataFrame | None, apart: Apart) -> list[
     if movers.isEmpty():
         return []
     lookup = apart.lookup
-    log = lookup.spark.table(lookup.pipeline.lake.spark_system_table(LOG))
+    log = read_log(lookup.pipeline, lookup.spark)
     emptied = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("ordinal").alias("emptied_at"))
     former = log.join(movers, list(ROW_ID)).where("order_key < placed")
     living = former.join(emptied, "table_name", "left").where("ordinal > coalesce(emptied_at, -1)")

@@ -10,11 +10,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.lake import LOG
 from cdc_platform.model.connected_rows import connected
 from cdc_platform.model.resolution import RowId, resolve
 from cdc_platform.model.timestamps import from_datetime
 from cdc_platform.pipeline.evolve import known_through
+from cdc_platform.pipeline.lake_frames import read_log
 from cdc_platform.pipeline.replaced import NOTHING
 from cdc_platform.pipeline.stored_rows import Lookup
 from cdc_platform.pipeline.stories import TOLD, LoggedChange
@@ -30,7 +30,7 @@ def late_rows(lookup: Lookup, ordered: DataFrame) -> frozenset[RowId]:
         lookup: tells the log; those of the changes are not in it yet.
         ordered: changes that enter it.
     """
-    log = lookup.spark.table(lookup.pipeline.lake.spark_system_table(LOG))
+    log = read_log(lookup.pipeline, lookup.spark)
     own, former = (
         ordered.selectExpr("table_name", f"{key} as keys", "order_key as placed")
         for key in ("keys", "previous_keys")
@@ -52,7 +52,7 @@ def resolve_late(lookup: Lookup, ordered: DataFrame, ids: Collection[RowId]) -> 
 
     All changes of these rows come to the driver, of which a replay has few.
     """
-    log = lookup.spark.table(lookup.pipeline.lake.spark_system_table(LOG))
+    log = read_log(lookup.pipeline, lookup.spark)
     since = known_through(lookup.pipeline, lookup.tick).told_since
     known = [(line["ordinal"], line, _known(lookup, since, line)) for line in _lines(log, ids)]
     coming = [(line["ordinal"], line, LoggedChange.of(line)) for line in _lines(ordered, ids)]

@@ -20,6 +20,7 @@ from cdc_platform.model.table_options import (
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.pipeline.branch import load_table
+from cdc_platform.pipeline.lake_frames import read_table
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.spark.soft_delete import find_returning, fold_softly
 
@@ -48,8 +49,7 @@ def fold_with_deleted(
     folded = fold_softly(changes, stored, drops_unseen=drops_unseen(pipeline.traits))
     if base is None or count_rows(base) == 0:
         return folded
-    before = spark.read.option("versionAsOf", str(base.snapshot_id))
-    before_table = before.table(pipeline.lake.spark_table(stored.name))
+    before_table = read_table(pipeline, spark, stored.name, base.snapshot_id)
     return find_returning(folded, before_table, stored, is_small=is_small)
 
 

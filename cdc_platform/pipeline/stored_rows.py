@@ -10,13 +10,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.commits import BRANCH, head, read_mark
-from cdc_platform.lake.lake import LOG
 from cdc_platform.model.names import KEY_PREFIX, quote_spark
 from cdc_platform.model.table_options import DELETED, keeps_deleted
 from cdc_platform.model.table_schema import ARRAY, ColumnType, TableSchema
 from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.pipeline.branch import contains, finished_head
 from cdc_platform.pipeline.evolve import known_through
+from cdc_platform.pipeline.lake_frames import read_log, read_table
 from cdc_platform.pipeline.merge import merge_tables
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.replaced import NOTHING, replaced_columns
@@ -61,8 +61,7 @@ class Lookup:
         if version is None:
             return None
         schema = pipeline.stored(table)
-        reader = self.spark.read.option("versionAsOf", str(version.snapshot_id))
-        rows = reader.table(pipeline.lake.spark_table(table))
+        rows = read_table(pipeline, self.spark, table, version.snapshot_id)
         if keeps_deleted(schema):
             rows = rows.where(~F.col(DELETED))
         there = {name.lower() for name in rows.columns}
@@ -81,7 +80,7 @@ class Lookup:
 
     def unresolved(self, ids: DataFrame) -> DataFrame:
         """Return those values of rows that nobody knows, as `table_name`, `keys` and `column_name`."""
-        log = self.spark.table(self.pipeline.lake.spark_system_table(LOG))
+        log = read_log(self.pipeline, self.spark)
         since = known_through(self.pipeline, self.tick).told_since
         return unresolved_values(changes_of(log, ids, self.columns), since)
 

@@ -6,7 +6,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.lake.lake import LOG
 from cdc_platform.model.evolution import SchemaHistory
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import (
@@ -18,6 +17,7 @@ from cdc_platform.model.table_options import (
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.pipeline.change_source import find_beginning, read_changes, trusts_inserts
 from cdc_platform.pipeline.history_check import find_faults
+from cdc_platform.pipeline.lake_frames import read_log, read_table
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.proof import schema_history_at
 from cdc_platform.pipeline.soft_delete import drops_unseen, stored_at
@@ -34,7 +34,7 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
     cut = newest_cut(pipeline.lake)
     if cut is None:
         return without_cut(pipeline)
-    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") <= cut.tick)
+    log = read_log(pipeline, spark).where(F.col("tick") <= cut.tick)
     history = schema_history_at(pipeline, cut.tick)
     differing = {
         table.name: _count_differences(
@@ -84,8 +84,7 @@ def _count_differences(
 
 
 def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:
-    reader = spark.read.option("versionAsOf", str(snapshot_id))
-    return reader.table(pipeline.lake.spark_table(table.name))
+    return read_table(pipeline, spark, table.name, snapshot_id)
 
 
 def check_keys(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
@@ -126,7 +125,7 @@ def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> V
     ]
     if cut is None or not kept:
         return Verdict(passed=True, summary="no table of a cut keeps a history", facts={"histories": 0})
-    log = spark.table(pipeline.lake.spark_system_table(LOG)).where(F.col("tick") <= cut.tick)
+    log = read_log(pipeline, spark).where(F.col("tick") <= cut.tick)
     known = schema_history_at(pipeline, cut.tick).tables
     with unfit_values():
         faults = {

@@ -10,8 +10,8 @@ from cdc_platform.model.keyless import COPY, ROW, UNNUMBERED
 from cdc_platform.model.names import quote_text
 from cdc_platform.spark.order import UNSOUND
 
-_UNNUMBERED: Final = f'{{"{COPY}":{UNNUMBERED},"{ROW}":'
-IS_UNNUMBERED: Final = f"startswith(keys, {quote_text(_UNNUMBERED)})"
+UNNUMBERED_PREFIX: Final = f'{{"{COPY}":{UNNUMBERED},"{ROW}":'
+IS_UNNUMBERED: Final = f"startswith(keys, {quote_text(UNNUMBERED_PREFIX)})"
 _IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
 _IS_DELETE: Final = f"change_kind = '{ChangeKind.DELETE.value}'"
 _ROW_OF: Final = f"get_json_object(keys, '$.{ROW}')"

@@ -1,11 +1,8 @@
 """From raw data change records to changes in the total order of the log."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
@@ -13,18 +10,12 @@ from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.order_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
 from cdc_platform.model.records import WHOLE_ROW_UPDATES
 from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.model.timestamps import from_datetime
 from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
 from cdc_platform.spark.faults import FAULT, FITS, fault_of, parsed_mods
 from cdc_platform.spark.ranges import ROWS_PER_RANGE, sort_in_ranges
 
 SINGLE_TASK_RECORDS = ROWS_PER_RANGE
 """Up to so many records one task orders them: they are no more than one range of a sort over several."""
-
-MEASURED = [
-    *("table_name", "change_kind", "commit_timestamp", "transaction_id", "records_in_transaction"),
-    *("records_seen", "mod_ordinal", "is_whole_row", "ordinal", "unsound", "begins_transaction"),
-]
 
 TRANSACTION = ("record_timestamp", "server_transaction_id")
 COMMIT_ORDER = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
@@ -182,37 +173,6 @@ def measure(ordered: DataFrame) -> LogStats:
     return to_stats(rows, sum(row["transactions"] for row in rows), shorts[0] if shorts else None)
 
 
-def measure_rows(ordered: pa.Table) -> LogStats:
-    """Count the same of few changes that are at hand, as `order_records` returns them."""
-    found: dict[str | None, list[dict[str, Any]]] = defaultdict(list)
-    for row in ordered.select(MEASURED).to_pylist():
-        found[row["table_name"]].append(row)
-    tables = {name: _measure_table(rows) for name, rows in found.items()}
-    sound = [row for rows in found.values() for row in rows if not row[UNSOUND]]
-    shorts = sorted(
-        (row["transaction_id"], row["records_in_transaction"], row["records_seen"])
-        for row in sound
-        if row["records_seen"] != row["records_in_transaction"]
-    )
-    return LogStats(
-        tables={name: table for name, table in tables.items() if name is not None and table.changes},
-        transactions=sum(row[BEGINS] for row in sound),
-        quarantined=sum(row[UNSOUND] and row["mod_ordinal"] == 0 for rows in found.values() for row in rows),
-        next_ordinal=max((row["ordinal"] + 1 for rows in found.values() for row in rows), default=0),
-        incomplete=Incomplete(*shorts[0]) if shorts else None,
-    )
-
-
-def _measure_table(rows: Sequence[Mapping[str, Any]]) -> TableStats:
-    sound = [row for row in rows if not row[UNSOUND]]
-    return TableStats(
-        changes=len(sound),
-        patches=sum(not row["is_whole_row"] for row in sound),
-        truncates=sum(row["change_kind"] == ChangeKind.TRUNCATE for row in sound),
-        first_micros=min((from_datetime(row["commit_timestamp"]) for row in sound), default=0),
-    )
-
-
 def count_changes(ordered: DataFrame, further: Mapping[str, Column]) -> list[Row]:
     """Return, per table, what `to_stats` needs, and further aggregates by name."""
     sound = ~F.col(UNSOUND)
@@ -249,12 +209,6 @@ def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | No
 def sound_changes(ordered: DataFrame, tick: int, columns: list[str]) -> DataFrame:
     """Return the rows of the change log of one tick, in order."""
     return ordered.where(~F.col(UNSOUND)).withColumn("tick", F.lit(tick)).select(*columns)
-
-
-def sound_rows(ordered: pa.Table, tick: int, schema: pa.Schema) -> pa.Table:
-    """Return the same of changes that are at hand and all sound, with the types of the log."""
-    ticks = pa.repeat(pa.scalar(tick, pa.int64()), ordered.num_rows)
-    return ordered.append_column("tick", ticks).select(schema.names).cast(schema)
 
 
 def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:

@@ -19,7 +19,7 @@ from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_state
-from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
+from cdc_platform_tests.pipelines import log_rows, quarantined_rows, reading_by_turns, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -204,12 +204,12 @@ def test_any_order_of_files_gives_the_same_rows(
     choice.shuffle(spread)
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path)
-    for batch in (spread[:40], spread[40:70], spread[70:]):
+    for turn, batch in enumerate((spread[:40], spread[40:70], spread[70:])):
         for table in ("users", "orders"):
             of_table = [event for event in batch if event.table == table]
             if of_table:
                 folder.write(of_table)
-        pipeline = sync(pipeline, spark)
+        pipeline = sync(reading_by_turns(pipeline, turn + seed), spark)
     expected = end_state(events)
     for table in ("users", "orders"):
         rows = [row for (name, _), row in sorted(expected.items()) if name == table]

@@ -16,7 +16,7 @@ from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings import FilesInput, Strategy
 from cdc_platform_tests.pipeline.test_datastream import sync
-from cdc_platform_tests.pipelines import log_rows, rows_of
+from cdc_platform_tests.pipelines import log_rows, reading_by_turns, rows_of
 from cdc_platform_tests.sources.debezium.stories import Row, Story, stories
 from cdc_platform_tests.sources.debezium.ticks import append
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
@@ -42,9 +42,9 @@ def test_tables_histories_and_log_have_every_value(
         source = settings_with(input=FilesInput(folder), has_transaction_topic=True, strategy=strategy)
         name = f"told_{next(_serial)}"
         pipeline = open_pipeline(PipelineSettings(name, source, session_lake, table_options=options))
-        for portion in portions:
+        for turn, portion in enumerate(portions):
             append(Path(folder) / "events.jsonl", portion)
-            pipeline = sync(pipeline, spark)
+            pipeline = sync(reading_by_turns(pipeline, turn), spark)
     versions = rows_of(pipeline, f"{TABLE}__history") if story.versions else []
     assert sorted(story.rows.values()) == sorted(map(row_of, rows_of(pipeline, TABLE)))
     assert sorted(story.rows.values()) == sorted(row_of(row) for row in versions if row[IS_CURRENT])

@@ -17,7 +17,8 @@ from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.read import read_slices
 from cdc_platform.spark.faults import SHAPE_FAULT
-from cdc_platform.spark.order import LogStats, measure_rows
+from cdc_platform.spark.order import LogStats
+from cdc_platform.spark.ordered_rows import measure_rows
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, opening
 from cdc_platform_tests.pipelines import log_rows, quarantined_rows, run_steps, slice_row, source_of

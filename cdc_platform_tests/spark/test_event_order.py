@@ -19,6 +19,7 @@ from cdc_platform.spark import event_order
 from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
 from cdc_platform.spark.faults import SHAPE_FAULT
 from cdc_platform.spark.order import SINGLE_TASK_RECORDS
+from cdc_platform.spark.ordered_rows import measure_event_rows
 from cdc_platform.spark.repeats import without_repeated
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def test_transactions_are_sound_or_unsound_as_a_whole(spark: "SparkSession", exp
     assert {"one/event 1", "one/event 2", "three/event 4", "three/bad"} == unsound
     stats = measure_events(whole)
     assert (stats.changes, stats.transactions, stats.quarantined) == (4, 3, 4)
+    assert stats == measure_event_rows(whole.toArrow())
     ordered.unpersist()
 
 

@@ -9,7 +9,8 @@ from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.order import order_changes
-from cdc_platform.spark.order import SINGLE_TASK_RECORDS, measure, measure_rows, order_records
+from cdc_platform.spark.order import SINGLE_TASK_RECORDS, measure, order_records
+from cdc_platform.spark.ordered_rows import measure_rows
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
 from cdc_platform_tests.pipelines import (

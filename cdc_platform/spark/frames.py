@@ -1,0 +1,67 @@
+"""Frames that are computed once for several queries, and the versions of tables that they read."""
+
+from contextlib import ExitStack
+from typing import Final
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql.types import StructType
+
+VERSION: Final = "versionAsOf"
+
+
+def read_version(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
+    """Return the rows of one version of a table, with the columns that it had then.
+
+    Only such a frame can be held. Spark caches a frame by its plan; a write to a table replaces every cached
+    plan that reads the table's newest version, so that `unpersist` no longer finds it, and what the plan
+    refers to, broadcast tables among it, is never released.
+
+    Args:
+        spark: session that does the work.
+        table: Spark's name of the table, without a branch.
+        snapshot_id: the version, of any branch.
+    """
+    return spark.read.option(VERSION, str(snapshot_id)).table(table)
+
+
+def read_current(spark: SparkSession, table: str) -> DataFrame:
+    """Return the rows of a table or branch as it is now, with its present columns: never hold them.
+
+    Args:
+        spark: session that does the work.
+        table: Spark's name of the table or of one of its branches.
+    """
+    return spark.table(table)
+
+
+def with_columns_of(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Return rows of an older version of a table with the columns of a schema; new ones are NULL."""
+    there = set(rows.columns)
+    return rows.select(
+        *(
+            field.name if field.name in there else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in schema.fields
+        )
+    )
+
+
+def hold(held: ExitStack, frame: DataFrame) -> DataFrame:
+    """Return a frame that is computed once, and released at the end of the stack.
+
+    Args:
+        held: releases the frame.
+        frame: reads tables by `read_version` only.
+    """
+    persisted = frame.persist()
+    held.callback(persisted.unpersist)
+    return persisted
+
+
+def hold_view(held: ExitStack, frame: DataFrame) -> str:
+    """Return the name under which SQL finds a frame until the end of the stack."""
+    view = f"held_{uuid4().hex}"
+    frame.createOrReplaceTempView(view)
+    held.callback(frame.sparkSession.catalog.dropTempView, view)
+    return view

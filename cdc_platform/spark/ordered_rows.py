@@ -1,0 +1,105 @@
+"""Ordered changes that this process holds: counts and rows of few changes, without a query of Spark."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.model.changes import ChangeKind
+from cdc_platform.model.schemas import TOMBSTONES
+from cdc_platform.model.timestamps import from_datetime
+from cdc_platform.spark.keyless import UNNUMBERED_PREFIX
+from cdc_platform.spark.order import BEGINS, UNSOUND, Incomplete, LogStats, TableStats
+
+COUNTED: Final = (
+    *("table_name", "change_kind", "commit_timestamp", "transaction_id", "mod_ordinal", "is_whole_row"),
+    *("ordinal", UNSOUND),
+)
+OF_TRANSACTIONS: Final = ("records_in_transaction", "records_seen", BEGINS)
+
+_Row = Mapping[str, Any]
+
+
+def measure_rows(ordered: pa.Table) -> LogStats:
+    """Count what `measure` counts, of few changes of `order_records`."""
+    rows = ordered.select([*COUNTED, *OF_TRANSACTIONS]).to_pylist()
+    sound = [row for row in rows if not row[UNSOUND]]
+    shorts = sorted(
+        (row["transaction_id"], row["records_in_transaction"], row["records_seen"])
+        for row in sound
+        if row["records_seen"] != row["records_in_transaction"]
+    )
+    incomplete = Incomplete(*shorts[0]) if shorts else None
+    return _as_stats(rows, sum(row[BEGINS] for row in sound), incomplete)
+
+
+def measure_event_rows(ordered: pa.Table) -> LogStats:
+    """Count what `measure_events` counts, of few changes of `order_events`."""
+    rows = ordered.select([*COUNTED, "record_id"]).to_pylist()
+    sound = [row for row in rows if not row[UNSOUND]]
+    shared = {row["transaction_id"] for row in sound if not _is_alone(row)}
+    return _as_stats(rows, sum(map(_is_alone, sound)) + len(shared))
+
+
+def sound_rows(ordered: pa.Table, tick: int, schema: pa.Schema) -> pa.Table:
+    """Return the rows of the change log of one tick, in order, with the types of the log."""
+    sound = ordered.filter(pc.invert(ordered[UNSOUND]))
+    ticks = pa.repeat(pa.scalar(tick, pa.int64()), sound.num_rows)
+    return sound.append_column("tick", ticks).select(schema.names).cast(schema)
+
+
+def tombstone_rows(ordered: pa.Table, tick: int) -> pa.Table:
+    """Return the rows of TOMBSTONES that the changes of a tick leave."""
+    is_delete = pc.equal(ordered["change_kind"], ChangeKind.DELETE.value)
+    return sound_rows(ordered.filter(is_delete), tick, TOMBSTONES)
+
+
+def are_final(ordered: pa.Table, *, completes_log: bool) -> bool:
+    """Whether nothing is to be found out about changes of `order_events` before they enter the log.
+
+    Args:
+        ordered: changes.
+        completes_log: whether every value is to be found that the source left out; else only those of rows
+            that change their keys and of inserted rows.
+    """
+    if pc.any(ordered[UNSOUND]).as_py() or _any(pc.starts_with(ordered["keys"], UNNUMBERED_PREFIX)):
+        return False
+    lacking = ordered.filter(pc.greater(pc.list_value_length(ordered["unavailable_columns"]), 0))
+    if completes_log:
+        return not lacking.num_rows
+    is_insert = pc.equal(lacking["change_kind"], ChangeKind.INSERT.value)
+    return not _any(pc.or_(pc.is_valid(lacking["previous_keys"]), is_insert))
+
+
+def _any(values: pa.ChunkedArray) -> bool:
+    return bool(pc.any(values).as_py())
+
+
+def _is_alone(row: _Row) -> bool:
+    return bool(row["record_id"] == f"{row['transaction_id']}/{row['transaction_id']}")
+
+
+def _as_stats(rows: Sequence[_Row], transactions: int, incomplete: Incomplete | None = None) -> LogStats:
+    by_table: defaultdict[str | None, list[_Row]] = defaultdict(list)
+    for row in rows:
+        if not row[UNSOUND]:
+            by_table[row["table_name"]].append(row)
+    return LogStats(
+        tables={name: _measure_table(found) for name, found in by_table.items() if name is not None},
+        transactions=transactions,
+        quarantined=sum(row[UNSOUND] and row["mod_ordinal"] == 0 for row in rows),
+        next_ordinal=max((row["ordinal"] + 1 for row in rows), default=0),
+        incomplete=incomplete,
+    )
+
+
+def _measure_table(sound: Iterable[_Row]) -> TableStats:
+    rows = list(sound)
+    return TableStats(
+        changes=len(rows),
+        patches=sum(not row["is_whole_row"] for row in rows),
+        truncates=sum(row["change_kind"] == ChangeKind.TRUNCATE for row in rows),
+        first_micros=min((from_datetime(row["commit_timestamp"]) for row in rows), default=0),
+    )
