@@ -1,15 +1,20 @@
 """How many changes of a batch lack values, and how large they are: decides on who looks for the values."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.commits import count_rows, fact, head
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.spark.order import SINGLE_TASK_RECORDS, UNSOUND
+
+_LACKED: Final = ("table_name", "unavailable_columns")
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,27 @@ def measure_lacking(ordered: DataFrame, wanted: str) -> Lacking:
         columns={row["table_name"]: frozenset(row["columns"]) for row in rows if row["lacking"]},
         value_bytes=sum(row["value_bytes"] for row in rows),
         key_bytes=sum(row["key_bytes"] for row in rows),
+    )
+
+
+def measure_lacking_rows(ordered: pa.Table, lacking: pa.Table) -> Lacking:
+    """Measure the same of a batch that this process holds.
+
+    Args:
+        ordered: the changes of the batch.
+        lacking: those of them that are to be completed.
+    """
+    columns: defaultdict[str, set[str]] = defaultdict(set)
+    counts = Counter(lacking["table_name"].to_pylist())
+    for table, names in zip(*(lacking[name].to_pylist() for name in _LACKED), strict=True):
+        columns[table].update(names)
+    return Lacking(
+        changes=ordered.num_rows,
+        unsound=pc.sum(ordered[UNSOUND]).as_py() or 0,
+        lacking=dict(counts),
+        columns={table: frozenset(names) for table, names in columns.items()},
+        value_bytes=pc.sum(pc.binary_length(ordered["new_values"])).as_py() or 0,
+        key_bytes=pc.sum(pc.binary_length(lacking["keys"])).as_py() or 0,
     )
 
 

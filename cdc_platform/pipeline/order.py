@@ -42,7 +42,7 @@ from cdc_platform.pipeline.lake_frames import read_own
 from cdc_platform.pipeline.near import MOST_BYTES
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.reported import has_texts, remembered_from, repeated_from, replayed_origins
-from cdc_platform.pipeline.resolve import complete_changes
+from cdc_platform.pipeline.resolve import complete_changes, complete_few
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
@@ -58,10 +58,10 @@ from cdc_platform.spark.order import (
     unsound_records,
 )
 from cdc_platform.spark.ordered_rows import (
-    are_final,
     measure_event_rows,
     measure_rows,
     sound_rows,
+    stand_alone,
     tombstone_rows,
 )
 from cdc_platform.spark.repeats import without_repeated
@@ -187,7 +187,9 @@ def _commit_by_tasks(
     """Commit changes of any number, which Spark's tasks order, complete and write."""
     lake, step = pipeline.lake, window.step
     with ExitStack() as held:
-        ordered = _completed(pipeline, spark, hold(held, in_order), window, held)
+        ordered = _settled(pipeline, spark, hold(held, in_order), window, held)
+        if pipeline.traits.leaves_values_out:
+            ordered = complete_changes(pipeline, spark, ordered, window.mark.tick, held)
         stats = _never_back(_measured(pipeline, ordered), window.mark)
         _require_whole(stats)
         if stats.quarantined:
@@ -212,13 +214,12 @@ def _fits_here(pipeline: Pipeline, window: _Window) -> bool:
 
 def _commit_here(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, window: _Window) -> LogStats:
     """Commit few ordered changes without a task that writes them, and without a frame that is held."""
-    traits = pipeline.traits
-    if traits.hands_out_events and not are_final(rows, completes_log=traits.completes_log):
-        with ExitStack() as held:
-            rows = _completed(pipeline, spark, spark.createDataFrame(rows), window, held).toArrow()
-        rows = rows.sort_by("ordinal")
-    measured = measure_event_rows if pipeline.traits.hands_out_events else measure_rows
-    stats = _never_back(measured(rows), window.mark)
+    if pipeline.traits.hands_out_events:
+        rows = _completed_few(pipeline, spark, rows, window)
+        measured = measure_event_rows(rows)
+    else:
+        measured = measure_rows(rows)
+    stats = _never_back(measured, window.mark)
     _require_whole(stats)
     if stats.quarantined:
         unsound = unsound_records(spark.createDataFrame(rows), window.tick).toArrow()
@@ -263,18 +264,27 @@ def _order(
     return order_records(records, first, expected, tables)
 
 
-def _completed(
+def _completed_few(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, window: _Window) -> pa.Table:
+    """Return changes of events, which this process holds, as they enter the log or quarantine."""
+    if not stand_alone(rows):
+        with ExitStack() as held:
+            rows = _settled(pipeline, spark, spark.createDataFrame(rows), window, held).toArrow()
+        rows = rows.sort_by("ordinal")
+    if pipeline.traits.leaves_values_out:
+        rows = complete_few(pipeline, spark, rows, window.mark.tick)
+    return rows
+
+
+def _settled(
     pipeline: Pipeline, spark: SparkSession, persisted: DataFrame, window: _Window, held: ExitStack
 ) -> DataFrame:
-    """Return ordered changes with what others tell of them: of their transactions, copies and rows."""
+    """Return ordered changes with what others tell of them: of their transactions and of equal rows."""
     ordered, traits = persisted, pipeline.traits
     if traits.hands_out_events and traits.keeps_transactions:
         ordered = with_whole_transactions(ordered)
     if traits.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
         numbered = number_copies(ordered, _log_before(pipeline, spark, window))
         ordered = hold(held, numbered)
-    if traits.leaves_values_out:
-        ordered = complete_changes(pipeline, spark, ordered, window.mark.tick, held)
     return ordered
 
 

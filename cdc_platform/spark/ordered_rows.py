@@ -56,25 +56,29 @@ def tombstone_rows(ordered: pa.Table, tick: int) -> pa.Table:
     return sound_rows(ordered.filter(is_delete), tick, TOMBSTONES)
 
 
-def are_final(ordered: pa.Table, *, completes_log: bool) -> bool:
-    """Whether nothing is to be found out about changes of `order_events` before they enter the log.
+def stand_alone(ordered: pa.Table) -> bool:
+    """Whether no change of `order_events` is to be looked at beside others of its transaction or its row.
+
+    None is unsound, so that no transaction goes to quarantine, and no row without a key lacks its number.
+    """
+    is_unnumbered = pc.starts_with(ordered["keys"], UNNUMBERED_PREFIX)
+    return not pc.any(pc.or_kleene(ordered[UNSOUND], is_unnumbered)).as_py()
+
+
+def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
+    """Return the sound changes of `order_events` whose values are to be found before they enter the log.
 
     Args:
         ordered: changes.
-        completes_log: whether every value is to be found that the source left out; else only those of rows
-            that change their keys and of inserted rows.
+        completes_log: whether that is every value that the source left out; else only those of rows that
+            change their keys and of inserted rows.
     """
-    if pc.any(ordered[UNSOUND]).as_py() or _any(pc.starts_with(ordered["keys"], UNNUMBERED_PREFIX)):
-        return False
-    lacking = ordered.filter(pc.greater(pc.list_value_length(ordered["unavailable_columns"]), 0))
+    lacks = pc.greater(pc.fill_null(pc.list_value_length(ordered["unavailable_columns"]), 0), 0)
+    lacking = ordered.filter(pc.and_(lacks, pc.invert(ordered[UNSOUND])))
     if completes_log:
-        return not lacking.num_rows
+        return lacking
     is_insert = pc.equal(lacking["change_kind"], ChangeKind.INSERT.value)
-    return not _any(pc.or_(pc.is_valid(lacking["previous_keys"]), is_insert))
-
-
-def _any(values: pa.ChunkedArray) -> bool:
-    return bool(pc.any(values).as_py())
+    return lacking.filter(pc.or_(pc.is_valid(lacking["previous_keys"]), is_insert))
 
 
 def _is_alone(row: _Row) -> bool:

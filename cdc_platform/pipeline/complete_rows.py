@@ -1,0 +1,170 @@
+"""Completing few changes, which this process holds: values come from earlier changes and from the tables."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.changes import ChangeKind
+from cdc_platform.model.resolution import RowChange, RowId, StoredRows, Values, needed_rows, resolve
+from cdc_platform.pipeline.lake_frames import read_log
+from cdc_platform.pipeline.stored_rows import LACKS, Lookup
+from cdc_platform.pipeline.stories import TOLD, LoggedChange
+from cdc_platform.sources.json_codec import read_members
+from cdc_platform.spark.some_rows import changes_of, ids_frame
+
+TAKEN: Final = (*TOLD, "order_key")
+"""Columns of ordered changes, and of the log, that tell what a change is and where it belongs."""
+_FOUND: Final = ("new_values", "is_whole_row", "unavailable_columns")
+
+Completion = tuple[int, str, list[str]]
+"""Of one change: its ordinal, its values as the log has them, and the columns that stay unresolved."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A change, its place in the log, and that in the source's order."""
+
+    ordinal: int
+    logged: LoggedChange
+    order_key: str
+
+    @property
+    def change(self) -> RowChange:
+        return self.logged.change
+
+
+def complete_rows(lookup: Lookup, rows: pa.Table, ids: Collection[RowId]) -> pa.Table:
+    """Return changes with the values that the source left out, as far as somebody knows them.
+
+    Args:
+        lookup: where values are looked for that no change tells.
+        rows: sound changes of any rows; of those with these ids all that the batch has, and all truncates.
+        ids: the rows that are followed, with all whose keys these have had or get.
+    """
+    followed = _as_rows(rows, ids)
+    changes = [row.change for row in followed]
+    stored = _look_up(lookup, changes)
+    resolution = resolve(changes, stored, _departed(lookup, followed, stored))
+    done = [
+        (row.ordinal, row.logged.values_of(change), list(change.unavailable))
+        for row, change in zip(followed, resolution.changes, strict=True)
+        if row.change.unavailable
+    ]
+    return with_completions(rows, done)
+
+
+def with_completions(rows: pa.Table, done: Iterable[Completion]) -> pa.Table:
+    """Return ordered changes, of which some have got their values."""
+    places = {ordinal: place for place, ordinal in enumerate(rows["ordinal"].to_pylist())}
+    values, is_whole, unavailable = (rows[name].to_pylist() for name in _FOUND)
+    for ordinal, text, left in done:
+        place = places[ordinal]
+        values[place], is_whole[place], unavailable[place] = text, not left, left or None
+    for name, column in zip(_FOUND, (values, is_whole, unavailable), strict=True):
+        index = rows.schema.get_field_index(name)
+        field = rows.schema.field(index)
+        rows = rows.set_column(index, field, pa.array(column, field.type))
+    return rows
+
+
+def row_ids(rows: pa.Table) -> set[RowId]:
+    """Return the ids of the rows that changes are of, without those that have none."""
+    pairs = zip(rows["table_name"].to_pylist(), rows["keys"].to_pylist(), strict=True)
+    return {(table, key) for table, key in pairs if table is not None and key is not None}
+
+
+def links_of(rows: pa.Table) -> list[tuple[RowId, RowId]]:
+    """Return the ids that changes of keys connect."""
+    names = ("table_name", "keys", "previous_keys")
+    told = zip(*(rows[name].to_pylist() for name in names), strict=True)
+    return [((table, key), (table, former)) for table, key, former in told if former is not None]
+
+
+def _as_rows(rows: pa.Table, ids: Collection[RowId]) -> list[_Row]:
+    """Return the changes of some rows, and the truncates of their tables, in the order of the log."""
+    wanted, tables = set(ids), {table for table, _ in ids}
+    found = [
+        _Row(line["ordinal"], LoggedChange.of(line), line["order_key"] or "")
+        for line in rows.select(TAKEN).to_pylist()
+        if (line["table_name"], line["keys"]) in wanted
+        or (line["change_kind"] == ChangeKind.TRUNCATE and line["table_name"] in tables)
+    ]
+    return sorted(found, key=lambda row: row.ordinal)
+
+
+def _look_up(lookup: Lookup, changes: Sequence[RowChange]) -> StoredRows:
+    """Return what the tables have of the rows in which a value may be found; None where there is no row.
+
+    A value that is unresolved itself, which the table has as NULL, is not among the values.
+    """
+    asked, keys = defaultdict[str, set[str]](set), defaultdict[str, list[str]](list)
+    for change in changes:
+        asked[change.table].update(change.unavailable)
+    needed = needed_rows(changes)
+    for table, key in sorted(needed):
+        keys[table].append(key)
+    lookup = replace(lookup, columns=asked)
+    found: dict[RowId, Values | None] = dict.fromkeys(needed)
+    doubtful: list[RowId] = []
+    for table, wanted in keys.items():
+        frame = F.broadcast(lookup.spark.createDataFrame(pa.table({"keys": wanted})))
+        rows = lookup.rows(table, frame)
+        for row in rows.collect() if rows is not None else ():
+            found[table, row["keys"]] = read_members(row["new_values"])
+            if row[LACKS]:
+                doubtful.append((table, row["keys"]))
+    return _without_unresolved(lookup, found, doubtful)
+
+
+def _without_unresolved(lookup: Lookup, found: StoredRows, doubtful: Sequence[RowId]) -> StoredRows:
+    if not doubtful:
+        return found
+    unresolved = lookup.unresolved(ids_frame(lookup.spark, doubtful))
+    unknown = {((row[0], row[1]), row[2]) for row in unresolved.collect()}
+    return {
+        row_id: values and {name: value for name, value in values.items() if (row_id, name) not in unknown}
+        for row_id, values in found.items()
+    }
+
+
+def _departed(lookup: Lookup, rows: Sequence[_Row], stored: StoredRows) -> Mapping[RowId, Values]:
+    """Return the last values of rows that gave their keys up in an earlier cycle, from the log.
+
+    So it is where nothing tells that the halves of a key change belong together in one cycle.
+    """
+    movers = _movers(rows, stored)
+    if not movers:
+        return {}
+    ids, tables = ids_frame(lookup.spark, movers), {table for table, _ in movers}
+    log = changes_of(read_log(lookup.pipeline, lookup.spark), ids, tables)
+    former = _as_rows(log.select(*TAKEN).toArrow(), movers)
+    found: dict[RowId, Values] = {}
+    for row_id, order_key in movers.items():
+        told = [
+            replace(row.change, may_move=True)
+            for row in former
+            if row.order_key < order_key
+            and row.change.table == row_id[0]
+            and row.change.key in ("", row_id[1])
+        ]
+        found |= resolve(told, {}).departed
+    return found
+
+
+def _movers(rows: Sequence[_Row], stored: StoredRows) -> Mapping[RowId, str]:
+    """Return the former keys of which neither these changes nor the tables have the row.
+
+    Each has the place in the source's order at which another key took the row over.
+    """
+    found, known = dict[RowId, str](), set[RowId]()
+    for row in rows:
+        previous = row.change.previous_id
+        is_known = previous is None or previous in known or stored.get(previous) is not None
+        if previous is not None and row.change.unavailable and not is_known:
+            found.setdefault(previous, row.order_key)
+        known.add(row.change.row_id)
+    return found
