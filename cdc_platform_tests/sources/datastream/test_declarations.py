@@ -243,7 +243,7 @@ def test_what_does_not_fit_its_declaration_is_faulty(text: str, declared: str, w
     assert isinstance(found, FaultyEvent)
     assert "Column `c`" in found.reason
     assert word in found.reason
-    assert json.loads(found.text)["uuid"] == found.event_id
+    assert f"s.t/{json.loads(found.text)['uuid']}" == found.event_id
 
 
 @pytest.mark.parametrize("text", ["abcdef", "0xabcdef", "\\xabcdef"])
