@@ -157,7 +157,7 @@ def test_an_event_without_uuid_is_known_by_its_content() -> None:
 
 @pytest.mark.parametrize("changed", [{}, {"log_file": "unknown"}], ids=["usable", "faulty"])
 def test_one_uuid_in_two_tables_is_two_events(changed: dict[str, Any]) -> None:
-    """Events are recognised by table and uuid, usable or not, and where shards share one table of the lake."""
+    """Events are recognised by table and uuid, usable or not, and where shards share a table of the lake."""
     interpreter = Interpreter(DatastreamSettings("stream", table_name="{table}"))
     shards = ({"database": "one"}, {"database": "two"}, {"table": "other"}, {})
     events = [mysql(change_type="INSERT", **changed, **shard) for shard in shards]
