@@ -139,7 +139,7 @@ def make_versions(
     transaction = F.struct(COMMITTED, TRANSACTION, is_read_row)
     is_last = ~F.lead(transaction).over(of_key).eqNullSafe(transaction)
     names = [column.name for column in table.value_columns]
-    states = changes.withColumn(_MOMENT, _moments([*_keys(table), F.col(_EPOCH)])).select(
+    states = changes.withColumn(_MOMENT, _moments(of_key)).select(
         *(F.max(_MOMENT).over(so_far).alias(_SINCE), TRANSACTION, ORDINAL, _EPOCH),
         *_keys(table),
         *((_newest(name, so_far).alias(name) for name in names) if has_patches else map(_col, names)),
@@ -161,17 +161,13 @@ def make_versions(
     )
 
 
-def _moments(key: Sequence[Column]) -> Column:
+def _moments(of_key: WindowSpec) -> Column:
     """Return the latest moment at which each change can have happened.
 
     A row that was read has changed by the time of the read, and before the next change that was captured.
     """
-    # Descending, since a frame that ends with the partition is evaluated once for each of its rows.
-    from_here = Window.partitionBy(*key).orderBy(F.col(ORDINAL).desc())
-    captured = F.when(~F.col(IS_READ), F.col(COMMITTED))
-    next_captured = F.last(captured, ignorenulls=True).over(
-        from_here.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
+    # No frame that ends with the partition, which is evaluated once for each of its rows.
+    next_captured = F.expr(f"lead(if({IS_READ}, null, {COMMITTED})) IGNORE NULLS").over(of_key)
     return F.when(F.col(IS_READ), F.least(COMMITTED, next_captured)).otherwise(F.col(COMMITTED))
 
 

@@ -12,9 +12,11 @@ import pytest
 from cdc_platform.lake.commits import head
 from cdc_platform.lake.cuts import append_cut, newest_cut
 from cdc_platform.lake.lake import LOG
+from cdc_platform.lake.quarantine import count_quarantined, load_held
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import DELETED, IS_CURRENT, ORDER_KEY, TableOptions
 from cdc_platform.model.timestamps import from_datetime
+from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.rebuild import rebuild_table
@@ -130,17 +132,30 @@ def test_folders_and_files_that_change(
 def test_a_file_that_is_mended_at_the_source(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """What was held counts as read into the log, though nobody has replayed it."""
+    """Whatever a file left in quarantine is settled once a newer version shows it; what that lacks stays."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path, columns={"users": {"age": "INT64"}})
-    good = MadeEvent("a", "users", "INSERT", 100, {"id": 1, "age": 7})
-    for age in ("seven", 8):
-        written = MadeEvent("b", "users", "INSERT", 101, {"id": 2, "age": age})
-        folder.write([good, written], name="one.jsonl")
+    place = folder.path / "shop_users/2027/01/15/08/00"
+
+    def aged(uuid: str, key: int, age: object) -> MadeEvent:
+        return MadeEvent(uuid, "users", "INSERT", 100 + key, {"id": key, "age": age})
+
+    for age, is_whole in (("seven", False), (8, True)):
+        folder.write([aged("a", 1, 7), aged("b", 2, age)], name="one.jsonl")
+        folder.write([aged("c", 3, age) if not is_whole else aged("d", 4, age)], name="other.jsonl")
+        for name, packed, event in (
+            ("cut.jsonl", False, aged("e", 5, 9)),
+            ("cut.jsonl.gz", True, aged("f", 6, 9)),
+        ):
+            data = folder.write([event], name=name, compressed=packed).read_bytes()
+            folder.put(place / name, data if is_whole else data[: len(data) // 2])
         pipeline = sync(pipeline, spark)
         assert failed_checks(pipeline, spark) == {}
-    assert found_rows(pipeline, "users") == [{"id": 1, "age": 7}, {"id": 2, "age": 8}]
-    assert [row["record_id"] for row in quarantined_rows(pipeline)] == ["shop.users/b/shop.users/b"]
+        assert count_quarantined(pipeline.lake) == (1 if is_whole else 4)
+    assert [row["id"] for row in found_rows(pipeline, "users")] == [1, 2, 4, 5, 6]
+    (left,) = load_held(pipeline.lake)
+    assert left.name == "shop.users/c"
+    assert [row["record_id"] for row in quarantined_rows(pipeline)].count("shop.users/b/shop.users/b") == 1
 
 
 def test_what_comes_again_when_nobody_remembers_it(
@@ -235,7 +250,7 @@ def test_a_backfill_moves_no_version_of_a_captured_change(
     falsified = "timestampadd(SECOND, 80, valid_from)"
     table = pipeline.lake.spark_table("users__history")
     spark.sql(f"UPDATE {table} SET valid_from = {falsified}, valid_to = {falsified} WHERE id = 1")
-    cut, damaged = newest_cut(pipeline.lake), head(pipeline.lake.table("users__history"))
+    cut, damaged = newest_cut(pipeline.lake), head(load_table(pipeline, "users__history"))
     assert cut is not None
     assert damaged is not None
     tables = {**cut.tables, "users__history": damaged.snapshot_id}

@@ -159,7 +159,7 @@ def test_an_event_without_uuid_is_known_by_its_content() -> None:
 def test_one_uuid_in_two_tables_is_two_events(changed: dict[str, Any]) -> None:
     """Events are recognised by table and uuid, usable or not, and where shards share a table of the lake."""
     interpreter = Interpreter(DatastreamSettings("stream", table_name="{table}"))
-    shards = ({"database": "one"}, {"database": "two"}, {"table": "other"}, {})
+    shards: tuple[dict[str, str], ...] = ({"database": "one"}, {"database": "two"}, {"table": "other"}, {})
     events = [mysql(change_type="INSERT", **changed, **shard) for shard in shards]
     found = {interpreter.interpret(to_envelope(event)).event_id for event in events}
     assert found == {"one.items/u-1", "two.items/u-1", "shop.other/u-1", "shop.items/u-1"}
