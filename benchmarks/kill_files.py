@@ -156,7 +156,7 @@ def _step(lake: Lake) -> str:
 def _prove(lake: Lake, traffic: FileTraffic) -> None:
     """Make sure that every event is in the log once, and that the tables are what the source has."""
     log = lake.system_table(LOG).scan(selected_fields=("record_id",)).to_arrow()["record_id"].to_pylist()
-    times = Counter({f"{event.uuid}/{event.uuid}": -1 for event in traffic.events})
+    times = Counter({event.record_id: -1 for event in traffic.events})
     times.update(log)
     must_equal(
         {}, {event: more for event, more in times.items() if more}, "events that are not in the log once"

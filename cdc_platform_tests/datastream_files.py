@@ -33,6 +33,11 @@ class MadeEvent:
         """Whether a backfill has read the row."""
         return self.position == 0
 
+    @property
+    def record_id(self) -> str:
+        """The identity of its record: of an event that belongs to no transaction it is its own, twice."""
+        return f"shop.{self.table}/{self.uuid}/shop.{self.table}/{self.uuid}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the event as Datastream writes it."""
         moment = to_rfc3339(ORIGIN + (self.position if self.at_s is None else self.at_s) * 1_000_000)

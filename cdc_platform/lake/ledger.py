@@ -6,7 +6,7 @@ path of its own, `unread_path`, until it has been read.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -43,6 +43,22 @@ def read_ledger(lake: Lake) -> Mapping[str, str]:
     ended = {unread_path(path) for path in again if stored.failed_ticks.get(path, 0) <= asked[path]}
     kept = {path: version for path, version in stored.versions.items() if path not in ended}
     return {**kept, **dict.fromkeys(again, READ_AGAIN)}
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """The newest read of a file: the tick that did it, and the version that it read."""
+
+    tick: int
+    version: str
+
+
+def last_reads(lake: Lake, paths: Iterable[str]) -> Mapping[str, ReadFile]:
+    """Return the newest reads of those of some files that have been read; needs no Spark."""
+    stored = _store_ledger(lake)
+    return {
+        path: ReadFile(stored.ticks[path], stored.versions[path]) for path in paths if path in stored.ticks
+    }
 
 
 def waiting_texts(lake: Lake) -> tuple[int, Sequence[HeldRecord]] | None:

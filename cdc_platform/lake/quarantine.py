@@ -64,6 +64,30 @@ def load_held(lake: Lake, *, with_replayed: bool = False) -> list[HeldRecord]:
     return sorted(found.values(), key=lambda held: held.identity)
 
 
+@dataclass(frozen=True, slots=True)
+class HeldPlace:
+    """Where an open record comes from; see `HeldRecord`, whose text it leaves alone."""
+
+    tick: int
+    record_id: str
+    sequence: str
+    origin: str
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """What a mark of a replay names it by."""
+        return self.tick, self.record_id
+
+
+def open_places(lake: Lake) -> Sequence[HeldPlace]:
+    """Return the open records that come from files or topics; needs no Spark."""
+    quarantine = lake.system_table(QUARANTINED)
+    snapshot = head(quarantine)
+    if snapshot is None or count_rows(snapshot) == 0:
+        return ()
+    return _read_places(_Version(quarantine.location(), snapshot.snapshot_id, quarantine))
+
+
 def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> None:
     """Note at records, by their identity, that they are replayed; one commit.
 
@@ -152,6 +176,22 @@ def _read_replays(version: _Version) -> Replays:
         elif held.replayed_from is ReplaySource.TEXT and held.replayed_micros is not None:
             texts.setdefault(held.replayed_micros, []).append(held)
     return Replays(files, texts)
+
+
+# Most ticks add nothing to what is there.
+@lru_cache(maxsize=4)
+def _read_places(version: _Version) -> Sequence[HeldPlace]:
+    fields = ("tick", "transaction_id", "record_id", "origin", "replayed_at")
+    rows = version.table.scan(_OPEN, selected_fields=fields, snapshot_id=version.snapshot_id).to_arrow()
+    return tuple(
+        HeldPlace(row["tick"], row["record_id"], _sequence(row), row["origin"])
+        for row in rows.to_pylist()
+        if row["origin"] is not None
+    )
+
+
+def _sequence(row: Mapping[str, Any]) -> str:
+    return str(row["record_id"]).removeprefix(f"{row['transaction_id']}/")
 
 
 def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tuple[HeldRecord, ...]:

@@ -44,6 +44,21 @@ class SourceFile:
         return self.told_version or f"{self.modified_micros}-{self.size_bytes}"
 
 
+def identity_in_file(file: SourceFile, place: str) -> str:
+    """Return the identity of what has none of its own, such as a line that is no event."""
+    return f"{file.path}@{file.version}#{place}"
+
+
+def is_of_file(identity: str, path: str) -> bool:
+    """Whether an identity is no more than a place in some version of a file."""
+    return identity.startswith(f"{path}@")
+
+
+def is_of_version(identity: str, path: str, version: str) -> bool:
+    """Whether an identity is a place in one version of a file."""
+    return identity.startswith(f"{path}@{version}#")
+
+
 def are_few(files: Sequence[SourceFile]) -> bool:
     """Whether files are so few, and so small, that no task of Spark need read them."""
     return len(files) <= FILES_HERE and sum(file.size_bytes for file in files) <= BYTES_HERE

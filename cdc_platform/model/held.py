@@ -79,7 +79,7 @@ class HeldFilter:
         table: the source table.
         reason: a part of the reason, in capital letters or not.
         tick: the tick that put them there.
-        record: name or identity of one record.
+        record: name or identity of one record, or the last part of the name, which is an event's uuid.
     """
 
     table: str | None = None
@@ -93,7 +93,7 @@ class HeldFilter:
             self.table in (None, held.table)
             and (self.reason or "").casefold() in held.reason.casefold()
             and self.tick in (None, held.tick)
-            and self.record in (None, held.name, held.record_id)
+            and self.record in (None, held.name, held.record_id, held.name.rpartition("/")[2])
         )
 
 

@@ -21,7 +21,17 @@ RESERVED_COLUMNS: Final = frozenset(
         # Columns that changes, patches and histories have on their way, beside those of their table.
         *("__kind", "__ordinal", "__key_text", "__row", "__committed", "__transaction"),
         *("__action", "__newest", "__born", "__row_event", "__more", "__is_back", "__back", "__unseen"),
-        *("__closed_at", "__gone", "__epoch", "__since", "__is_last", "__oldest", "__ended"),
+        *(
+            "__closed_at",
+            "__gone",
+            "__epoch",
+            "__since",
+            "__moment",
+            "__is_read",
+            "__is_last",
+            "__oldest",
+            "__ended",
+        ),
     }
 )
 """Names, in lower case, that no column of a source table can have in the lake."""

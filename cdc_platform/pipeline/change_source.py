@@ -30,6 +30,7 @@ from cdc_platform.spark.tombstones import with_tombstones
 from cdc_platform.spark.truncates import after_truncates, with_truncated_rows
 from cdc_platform.spark.typed import (
     COMMITTED,
+    IS_READ,
     KIND,
     ORDINAL,
     TRANSACTION,
@@ -174,7 +175,7 @@ def read_changes(
         spark: session that does the work.
         source: which changes count.
         log: what `read_span` returns for the source.
-        has_origin: whether it matters which transaction made a change; that of a copied row is NULL.
+        has_origin: whether it matters which transaction made a change, and when; a copied row has none.
     """
     log, words = select_changes(pipeline, spark, source, log), words_of(pipeline, source)
     has_patches = source.span.has_patches
@@ -186,7 +187,8 @@ def read_changes(
     if source.is_history:
         rows = called_as_in_history(rows)
     position = F.lit(to_datetime(source.copy.plan.position_micros))
-    origin = [position.alias(COMMITTED), F.lit(None).cast("string").alias(TRANSACTION)]
+    no_transaction = F.lit(None).cast("string").alias(TRANSACTION)
+    origin = [position.alias(COMMITTED), no_transaction, F.lit(True).alias(IS_READ)]
     flags = [F.lit(True).alias(named(column.name)) for column in source.schema.value_columns]
     copied = rows.select(
         F.lit(ChangeKind.INSERT.value).alias(KIND),

@@ -1,4 +1,4 @@
-"""What is wrong with a history at a cut: overlaps, current versions that the table lacks, missed versions."""
+"""Faults of a history at a cut: overlaps, and versions that the table or the log does not bear out."""
 
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,7 @@ from cdc_platform.pipeline.lake_frames import read_table
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.soft_delete import stored_at
 from cdc_platform.spark.differences import count_differing
-from cdc_platform.spark.history import called_as_in_history, make_versions
+from cdc_platform.spark.history import called_as_in_history, find_misdated, make_versions
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,19 @@ class HistoryFaults:
             marked as current although they have an end, or the other way round.
         current_differing: rows that the table and the current versions do not have in common.
         log_differing: versions that the history and the fold of the log do not have in common.
+        misdated: captured changes at whose moments no version begins.
     """
 
     versions: int
     overlapping: int
     current_differing: int
     log_differing: int
+    misdated: int
 
     @property
     def total(self) -> int:
         """All that is wrong."""
-        return self.overlapping + self.current_differing + self.log_differing
+        return self.overlapping + self.current_differing + self.log_differing + self.misdated
 
 
 def find_faults(
@@ -87,6 +89,7 @@ def find_faults(
         overlapping=_count_overlaps(history, source.schema),
         current_differing=count_differing(current, rows.select(*columns)),
         log_differing=count_differing(history.select(*all_columns), versions),
+        misdated=find_misdated(history, changes, source.schema).count(),
     )
 
 

@@ -43,6 +43,7 @@ from cdc_platform.pipeline.near import MOST_BYTES
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.reported import has_texts, remembered_from, repeated_from, replayed_origins
 from cdc_platform.pipeline.resolve import complete_changes, complete_few
+from cdc_platform.pipeline.rewritten_files import settle_rewritten
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
@@ -107,6 +108,7 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
         SourceError: there are records to order, and the source does not tell what its tables look like.
     """
     outcome = _extend_log(pipeline, spark)
+    settle_rewritten(pipeline)
     evolve_tables(pipeline)
     return outcome
 

@@ -137,6 +137,7 @@ def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> V
         facts[f"{name}_overlapping"] = found.overlapping
         facts[f"{name}_current_differing"] = found.current_differing
         facts[f"{name}_log_differing"] = found.log_differing
+        facts[f"{name}_misdated"] = found.misdated
     total = sum(found.total for found in faults.values())
     versions = sum(found.versions for found in faults.values())
     return Verdict(

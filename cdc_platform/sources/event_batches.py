@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
-from cdc_platform.model.files import SourceFile
+from cdc_platform.model.files import SourceFile, identity_in_file
 from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.slices import Slice, SliceReport
@@ -199,7 +199,7 @@ def _of_event(event: SourceEvent, piece: Slice, file: SourceFile) -> ChangeRow:
 
 def _of_fault(fault: FaultyEvent, piece: Slice, file: SourceFile) -> ChangeRow:
     place = "file" if fault.position is None else str(fault.position)
-    event_id = fault.event_id or f"{file.path}@{file.version}#{place}"
+    event_id = fault.event_id or identity_in_file(file, place)
     return ChangeRow(
         partition_token=piece.token,
         record_timestamp=piece.end_inclusive_micros,

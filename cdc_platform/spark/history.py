@@ -14,12 +14,13 @@ from cdc_platform.model.table_schema import Column as SourceColumn
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.spark.fold import ACTION, APPEND, UPDATE, PatchStats
 from cdc_platform.spark.merge import create_table_sql
-from cdc_platform.spark.typed import COMMITTED, KIND, ORDINAL, TRANSACTION, named
+from cdc_platform.spark.typed import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, named
 
 CLOSED_AT: Final = "__closed_at"
 _GONE: Final = "__gone"
 _EPOCH: Final = "__epoch"
 _SINCE: Final = "__since"
+_MOMENT: Final = "__moment"
 """How often the table was made anew before a change."""
 _BEFORE: Final = -1
 """Ordinal of what a key was before the changes."""
@@ -46,12 +47,14 @@ def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
         table: the source table.
 
     Returns:
-        the key columns, `__closed_at` (commit timestamp of the key's first change, which ends the version
-        that is current before it), and `__action`: `update` if the key existed before, else `append`.
+        the key columns, `__closed_at` (moment of the key's first change, which ends the version that is
+        current before it), and `__action`: `update` if the key existed before, else `append`.
     """
     was_born = F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
+    first = f"min_by({COMMITTED}, {ORDINAL})"
+    closed_at = F.expr(f"least({first}, {first} FILTER (WHERE NOT {IS_READ}))")
     return changes.groupBy(*_keys(table)).agg(
-        F.min_by(COMMITTED, ORDINAL).alias(CLOSED_AT),
+        closed_at.alias(CLOSED_AT),
         F.when(was_born, APPEND).otherwise(UPDATE).alias(ACTION),
     )
 
@@ -100,6 +103,7 @@ def current_before(
         F.lit(_BEFORE).cast("bigint").alias(ORDINAL),
         F.col(VALID_FROM).alias(COMMITTED),
         F.col(TRANSACTION_ID).alias(TRANSACTION),
+        F.lit(False).alias(IS_READ),
         *_keys(table),
         *(_col(column.name) for column in table.value_columns),
         *(F.lit(True).alias(named(column.name)) for column in table.value_columns),
@@ -114,7 +118,7 @@ def make_versions(
     A version ends when the next transaction that touches its key commits. Where two transactions of one
     commit timestamp touch a key, or the later one's is earlier by the source's clock, as it is where that
     tells of statements, the first one's version is valid for no time at all. All versions end when the table
-    is made anew.
+    is made anew. A row that was read moves no version of a captured change, see `_moments`.
 
     Args:
         changes: the result of `type_changes` with origin; with patches, and those of `current_before`.
@@ -128,13 +132,15 @@ def make_versions(
     epoch = F.lit(0)
     for micros in remade_micros:
         epoch = epoch + (F.unix_micros(COMMITTED) >= micros).cast("int")
+    changes = changes.withColumn(_EPOCH, epoch)
     of_key = Window.partitionBy(*_keys(table), _EPOCH).orderBy(ORDINAL)
     so_far = of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    transaction = F.struct(COMMITTED, TRANSACTION)
+    is_read_row = F.col(IS_READ) & (F.col(KIND) != ChangeKind.DELETE.value)
+    transaction = F.struct(COMMITTED, TRANSACTION, is_read_row)
     is_last = ~F.lead(transaction).over(of_key).eqNullSafe(transaction)
     names = [column.name for column in table.value_columns]
-    states = changes.withColumn(_EPOCH, epoch).select(
-        *(F.max(COMMITTED).over(so_far).alias(_SINCE), TRANSACTION, ORDINAL, _EPOCH),
+    states = changes.withColumn(_MOMENT, _moments(of_key)).select(
+        *(F.max(_MOMENT).over(so_far).alias(_SINCE), TRANSACTION, ORDINAL, _EPOCH),
         *_keys(table),
         *((_newest(name, so_far).alias(name) for name in names) if has_patches else map(_col, names)),
         _is_gone(so_far).alias(_GONE),
@@ -153,6 +159,41 @@ def make_versions(
         F.col(VALID_TO).isNull().alias(IS_CURRENT),
         F.col(TRANSACTION).alias(TRANSACTION_ID),
     )
+
+
+def _moments(of_key: WindowSpec) -> Column:
+    """Return the latest moment at which each change can have happened.
+
+    A row that was read has changed by the time of the read, and before the next change that was captured.
+    """
+    # No frame that ends with the partition, which is evaluated once for each of its rows.
+    next_captured = F.expr(f"lead(if({IS_READ}, null, {COMMITTED})) IGNORE NULLS").over(of_key)
+    return F.when(F.col(IS_READ), F.least(COMMITTED, next_captured)).otherwise(F.col(COMMITTED))
+
+
+def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) -> DataFrame:
+    """Return keys and moments of captured changes at which no version of a history begins, though one must.
+
+    The moments are those of captured changes alone, or of a captured one before, where the clock went back;
+    how `make_versions` finds them does not matter here.
+
+    Args:
+        history: all versions.
+        changes: all changes of the table, with origin and patches.
+        table: the source table.
+    """
+    of_key = Window.partitionBy(*_keys(table)).orderBy(ORDINAL)
+    so_far = of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    states = changes.select(*_keys(table), ORDINAL, IS_READ, _is_gone(so_far).alias(_GONE), COMMITTED).where(
+        ~F.col(IS_READ)
+    )
+    moments = states.withColumn(_MOMENT, F.max(COMMITTED).over(so_far))
+    is_last = ~F.lead(_MOMENT).over(of_key).eqNullSafe(F.col(_MOMENT))
+    wanted = moments.withColumn("__is_last", is_last).where(F.col("__is_last") & ~F.col(_GONE))
+    begun = history.select(*(_col(c.name).alias(f"{KEY_PREFIX}{n}") for n, c in _numbered(table)), VALID_FROM)
+    same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
+    found = wanted.join(begun, [*same, F.col(_MOMENT) == F.col(VALID_FROM)], "left_anti")
+    return found.select(*_keys(table), F.col(_MOMENT).alias(VALID_FROM))
 
 
 def _newest(name: str, so_far: WindowSpec) -> Column:

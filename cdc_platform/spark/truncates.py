@@ -23,7 +23,7 @@ def after_truncates(log: DataFrame, order: str = "ordinal") -> DataFrame:
 
 
 def with_truncated_rows(log: DataFrame, order: str = "ordinal") -> DataFrame:
-    """Return a table's changes with a deletion of each key for each truncate after its first change.
+    """Return a table's changes with a truncate of each key for each truncate after its first change.
 
     Args:
         log: all changes of the table, from its beginning on.
@@ -33,10 +33,10 @@ def with_truncated_rows(log: DataFrame, order: str = "ordinal") -> DataFrame:
     first = changes.groupBy("keys").agg(F.min(order).alias("first_change"))
     truncates = log.where(_IS_TRUNCATE).select(*_CARRIED)
     gone = first.join(F.broadcast(truncates), F.col("first_change") < F.col(order))
-    deletions = gone.drop("first_change").withColumns(
-        {"change_kind": F.lit(ChangeKind.DELETE.value), "is_whole_row": F.lit(True)}
+    truncated = gone.drop("first_change").withColumns(
+        {"change_kind": F.lit(ChangeKind.TRUNCATE.value), "is_whole_row": F.lit(True)}
     )
-    return changes.unionByName(deletions, allowMissingColumns=True)
+    return changes.unionByName(truncated, allowMissingColumns=True)
 
 
 def has_truncate(log: DataFrame) -> bool:

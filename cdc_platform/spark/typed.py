@@ -26,6 +26,10 @@ UNFIT = "cdc_platform: a value does not fit its type: "
 """Begins the message with which a query fails; the facts follow as JSON."""
 COMMITTED = "__committed"
 TRANSACTION = "__transaction"
+IS_READ = "__is_read"
+"""Whether the moment of a change is when its row was read, which may be long after the row changed."""
+_READ_KINDS = f"'{ChangeKind.SNAPSHOT.value}', '{ChangeKind.TRUNCATE.value}'"
+"""A snapshot that replaces a table truncates it first, at the moment of its first read."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,12 @@ class LogWords:
             return cls(position, "commit_timestamp", "change_kind")
         # An event with a whole row tells that the row exists, whatever was known of it.
         is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"
-        kind = f"if({is_whole}, '{ChangeKind.SNAPSHOT.value}', change_kind)"
+        # What a truncate does to a row is a deletion, see `with_truncated_rows`.
+        kind = (
+            f"CASE WHEN {is_whole} THEN '{ChangeKind.SNAPSHOT.value}' "
+            f"WHEN change_kind = '{ChangeKind.TRUNCATE.value}' THEN '{ChangeKind.DELETE.value}' "
+            "ELSE change_kind END"
+        )
         committed = "coalesce(source_timestamp, commit_timestamp)"
         if not (traits.leaves_values_out and traits.comes_in_order):
             return cls(position, committed, kind)
@@ -86,16 +95,18 @@ def type_changes(
         table: the table's columns; where it is evolving, what a change says of a column counts only
             within the column's life.
         has_patches: whether any change may name only some columns, as all changes of an evolving table may.
-        has_origin: whether it matters which transaction made a change.
+        has_origin: whether it matters which transaction made a change, and when.
         words: what the order of the changes is taken from.
         further: columns of the log that stay beside them.
 
     Returns:
-        `__kind`, `__ordinal`, the further columns, with origin `__committed` and `__transaction`, the key
-        columns, the value columns and, with patches, one flag `__names_COLUMN` for each value column. Where a
-        value does not fit its column's type, the query fails: see `unfit_values`.
+        `__kind`, `__ordinal`, the further columns, with origin `__committed`, `__transaction` and
+        `__is_read`, the key columns, the value columns and, with patches, one flag `__names_COLUMN` for each
+        value column. Where a value does not fit its column's type, the query fails: see `unfit_values`.
     """
-    origin = {COMMITTED: words.committed, TRANSACTION: "transaction_id"} if has_origin else {}
+    is_read = f"change_kind IN ({_READ_KINDS})"
+    told_origin = {COMMITTED: words.committed, TRANSACTION: "transaction_id", IS_READ: is_read}
+    origin = told_origin if has_origin else {}
     parsed = log.select(
         F.expr(words.kind).alias(KIND),
         F.col(words.position).alias(ORDINAL),

@@ -9,16 +9,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from cdc_platform.lake.commits import head
+from cdc_platform.lake.cuts import append_cut, newest_cut
 from cdc_platform.lake.lake import LOG
+from cdc_platform.lake.quarantine import count_quarantined, load_held
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import DELETED, IS_CURRENT, ORDER_KEY, TableOptions
+from cdc_platform.model.timestamps import from_datetime
+from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.invariants import checks_of
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.rebuild import rebuild_table
 from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.table_checks import check_histories
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.datastream.settings import DatastreamSettings
-from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_state
+from cdc_platform_tests.datastream_files import ORIGIN, MadeEvent, StreamFolder, end_state
 from cdc_platform_tests.pipelines import log_rows, quarantined_rows, reading_by_turns, rows_of
 
 if TYPE_CHECKING:
@@ -101,13 +108,16 @@ def test_the_newest_change_of_each_row_counts(
 def test_folders_and_files_that_change(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """A new object is found while running, a file that is written anew is read anew, a broken one is held."""
+    """A new object is found while running, a file that is written anew is read anew, a broken one is held.
+
+    An event of the new object has the uuid of another table's.
+    """
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path)
     folder.write([user("a", "INSERT", 100, 1)], name="one.jsonl")
     pipeline = sync(pipeline, spark)
     folder.write([user("a", "INSERT", 100, 1), user("b", "INSERT", 101, 2)], name="one.jsonl")
-    folder.write([MadeEvent("o", "orders", "INSERT", 105, {"id": 7, "total": "12.50"})])
+    folder.write([MadeEvent("a", "orders", "INSERT", 105, {"id": 7, "total": "12.50"})])
     broken = folder.path / "shop_users/2027/01/15/08/01"
     folder.put(broken / "bad.jsonl", b'{"uuid": "x", \n')
     folder.put(broken / "cut.avro", b"Obj\x01\x04")
@@ -122,17 +132,30 @@ def test_folders_and_files_that_change(
 def test_a_file_that_is_mended_at_the_source(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """What was held counts as read into the log, though nobody has replayed it."""
+    """Whatever a file left in quarantine is settled once a newer version shows it; what that lacks stays."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path, columns={"users": {"age": "INT64"}})
-    good = MadeEvent("a", "users", "INSERT", 100, {"id": 1, "age": 7})
-    for age in ("seven", 8):
-        written = MadeEvent("b", "users", "INSERT", 101, {"id": 2, "age": age})
-        folder.write([good, written], name="one.jsonl")
+    place = folder.path / "shop_users/2027/01/15/08/00"
+
+    def aged(uuid: str, key: int, age: object) -> MadeEvent:
+        return MadeEvent(uuid, "users", "INSERT", 100 + key, {"id": key, "age": age})
+
+    for age, is_whole in (("seven", False), (8, True)):
+        folder.write([aged("a", 1, 7), aged("b", 2, age)], name="one.jsonl")
+        folder.write([aged("c", 3, age) if not is_whole else aged("d", 4, age)], name="other.jsonl")
+        for name, packed, event in (
+            ("cut.jsonl", False, aged("e", 5, 9)),
+            ("cut.jsonl.gz", True, aged("f", 6, 9)),
+        ):
+            data = folder.write([event], name=name, compressed=packed).read_bytes()
+            folder.put(place / name, data if is_whole else data[: len(data) // 2])
         pipeline = sync(pipeline, spark)
         assert failed_checks(pipeline, spark) == {}
-    assert found_rows(pipeline, "users") == [{"id": 1, "age": 7}, {"id": 2, "age": 8}]
-    assert [row["record_id"] for row in quarantined_rows(pipeline)] == ["b/b"]
+        assert count_quarantined(pipeline.lake) == (1 if is_whole else 4)
+    assert [row["id"] for row in found_rows(pipeline, "users")] == [1, 2, 4, 5, 6]
+    (left,) = load_held(pipeline.lake)
+    assert left.name == "shop.users/c"
+    assert [row["record_id"] for row in quarantined_rows(pipeline)].count("shop.users/b/shop.users/b") == 1
 
 
 def test_what_comes_again_when_nobody_remembers_it(
@@ -191,6 +214,61 @@ def test_history_and_deleted_rows_of_late_changes(
     rows = {row["id"]: (row["name"], row[DELETED]) for row in found_rows(pipeline, "users")}
     assert rows == {1: ("c", False), 2: ("d2", True), 3: ("g", True)}
     assert failed_checks(pipeline, spark) == {}
+
+
+def test_a_backfill_moves_no_version_of_a_captured_change(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A row that was read tells when it was read, not when it changed; the check sees a history that differs.
+
+    The read comes before, between or after captured changes, in their cycle or in others, or all alone.
+    """
+    folder = StreamFolder(tmp_path)
+    pipeline = make_pipeline(session_lake, tmp_path, {"users": TableOptions(history=True)})
+
+    def captured(key: int) -> list[MadeEvent]:
+        return [user(f"{key}a", "INSERT", 10, key, "w1"), user(f"{key}b", "UPDATE-INSERT", 20, key, "w2")]
+
+    def read(key: int, at_s: int) -> MadeEvent:
+        return replace(user(f"{key}r", "INSERT", 0, key, "w0"), at_s=at_s)
+
+    folder.write([*captured(1), read(1, 100), *captured(2), *captured(3)[:1], read(4, 100)])
+    folder.write([read(5, 5), read(6, 15), read(7, 100)])
+    sync(pipeline, spark)
+    folder.write([read(2, 100), read(3, 100), *captured(4), *captured(5), *captured(6)])
+    pipeline = sync(pipeline, spark)
+    folder.write(captured(3)[1:])
+    pipeline = sync(pipeline, spark)
+    changed = [("w1", 10, 20), ("w2", 20, None)]
+    late = [("w0", 10, 10), *changed]
+    expected = {1: late, 2: late, 3: late, 4: late, 5: [("w0", 5, 10), *changed], 6: late}
+    assert {**expected, 7: [("w0", 100, None)]} == versions_in_seconds(pipeline)
+    rebuild_table(pipeline, spark, "users__history")
+    assert {**expected, 7: [("w0", 100, None)]} == versions_in_seconds(pipeline)
+    assert failed_checks(pipeline, spark) == {}
+
+    falsified = "timestampadd(SECOND, 80, valid_from)"
+    table = pipeline.lake.spark_table("users__history")
+    spark.sql(f"UPDATE {table} SET valid_from = {falsified}, valid_to = {falsified} WHERE id = 1")
+    cut, damaged = newest_cut(pipeline.lake), head(load_table(pipeline, "users__history"))
+    assert cut is not None
+    assert damaged is not None
+    tables = {**cut.tables, "users__history": damaged.snapshot_id}
+    append_cut(pipeline.lake, replace(cut, cut=cut.cut + 1, tables=tables))
+    facts = check_histories(pipeline, spark, EVERYTHING).facts
+    assert facts["users_misdated"] == 2
+
+
+def versions_in_seconds(pipeline: Pipeline) -> dict[int, list[tuple[str, int, int | None]]]:
+    """Return the versions of the users by key: name, and bounds in seconds after the source began."""
+    found: dict[int, list[tuple[str, int, int | None]]] = {}
+    for row in rows_of(pipeline, "users__history"):
+        since, until = (
+            None if moment is None else (from_datetime(moment) - ORIGIN) // 10**6
+            for moment in (row["valid_from"], row["valid_to"])
+        )
+        found.setdefault(row["id"], []).append((row["name"], since or 0, until))
+    return {key: sorted(versions) for key, versions in found.items()}
 
 
 @pytest.mark.parametrize("seed", [1, 2])

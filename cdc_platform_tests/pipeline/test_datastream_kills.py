@@ -71,6 +71,6 @@ def test_a_kill_after_each_commit_changes_nothing(
     expected = sorted(end_state(events).values(), key=lambda row: int(row["id"]))
     assert expected == found_rows(pipeline, "users")
     logged = Counter(row["record_id"] for row in log_rows(pipeline))
-    assert {f"{event.uuid}/{event.uuid}": 1 for event in events} == logged
+    assert {event.record_id: 1 for event in events} == logged
     assert len(STEPS) == len(quarantined_rows(pipeline))
     assert failed_checks(pipeline, spark) == {}

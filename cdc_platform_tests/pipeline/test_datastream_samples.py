@@ -51,9 +51,9 @@ def deliveries(samples: Iterable[Sample], choice: random.Random) -> list[list[st
 
 
 def ids_of(samples: Iterable[Sample], kind: type[SourceEvent | FaultyEvent]) -> set[str]:
-    """Return the identities of the events that can be used, or cannot."""
+    """Return the uuids of the events that can be used, or cannot."""
     events = [event for sample in samples for event in interpreted(sample)]
-    return {str(event.event_id) for event in events if isinstance(event, kind)}
+    return {str(event.event_id).rpartition("/")[2] for event in events if isinstance(event, kind)}
 
 
 def found(pipeline: Pipeline, sample: Sample) -> dict[str, str]:

@@ -24,7 +24,7 @@ from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipelines import rows_of
 from cdc_platform_tests.sources.debezium.test_redelivery import Connector
 from cdc_platform_tests.sources.debezium.ticks import append
-from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
+from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,3 +141,42 @@ def test_a_value_under_another_name_is_unresolved(
     write(tmp_path, sent, 1, n=4, renamed="large")
     pipeline = sync(pipeline, spark)
     assert check_values(pipeline, spark, EVERYTHING).facts["unresolved"] == 0
+
+
+def test_a_row_of_a_snapshot_moves_no_version_of_a_change(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """A snapshot reads for hours what the changes behind it have changed long ago, in its cycle or later."""
+    begun_s = 1_700_000_000
+
+    def event(op: str, key: int, n: int, at_s: int, lsn: int, snapshot: str = "false") -> str:
+        told = {"lsn": lsn, "txId": lsn, "sequence": f'["{lsn}","{lsn}"]', "snapshot": snapshot}
+        source = {**told, "ts_ms": (begun_s + at_s) * 1000}
+        return line(envelope(op, after={"id": key, "n": n}, source=source), {"id": key})
+
+    told = settings_with(input=FilesInput(str(tmp_path)), columns={TABLE: {"id": "bigint", "n": "integer"}})
+    options = {TABLE: TableOptions(history=True)}
+    name = f"snapshot_{next(_serial)}"
+    pipeline = open_pipeline(PipelineSettings(name, told, session_lake, table_options=options))
+    for lines in (
+        [event("r", 1, 0, 100, 500, "first"), event("r", 2, 0, 100, 500, "last"), event("u", 1, 1, 10, 600)],
+        [event("u", 2, 2, 20, 700), event("u", 1, 3, 110, 800), event("r", 2, 2, 200, 800, "incremental")],
+        [event("u", 2, 4, 120, 900)],
+    ):
+        append(tmp_path / "events.jsonl", lines)
+        pipeline = sync(pipeline, spark)
+        assert failed_checks(pipeline, spark) == {}
+    found = [
+        (row["id"], row["n"], *(moment and int(moment.timestamp()) - begun_s for moment in bounds))
+        for row in rows_of(pipeline, f"{TABLE}__history")
+        if (bounds := (row["valid_from"], row["valid_to"]))
+    ]
+    assert sorted(found, key=repr) == [
+        (1, 0, 10, 10),
+        (1, 1, 10, 110),
+        (1, 3, 110, None),
+        (2, 0, 20, 20),
+        (2, 2, 120, 120),
+        (2, 2, 20, 120),
+        (2, 4, 120, None),
+    ]

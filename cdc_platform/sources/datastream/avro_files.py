@@ -36,6 +36,8 @@ from cdc_platform.sources.datastream.rows import ColumnFaulty, RowReader, row_re
 from cdc_platform.sources.datastream.types import Fields
 
 _TEXTS: Final = ("uuid", "object", "read_method", "stream_name", "schema_key")
+AVRO_RECORD: Final = {"_format": "avro"}
+"""Ends the text of a faulty event whose values only the schema of its file can tell."""
 _RECORDS: Final = ("source_metadata", "payload")
 
 
@@ -93,7 +95,7 @@ class EventDecoder:
         try:
             return self._envelope(record, position)
         except (EventFaulty, ColumnFaulty) as error:
-            return faulty_event(str(error), compact(record), position, record)
+            return faulty_event(str(error), compact(record | AVRO_RECORD), position, record)
 
     def _envelope(self, record: dict[str, Any], position: int) -> Envelope:
         """Return the event; the schema was checked, so that its parts need not be, one by one."""

@@ -90,6 +90,17 @@ def names_of_table(object_name: str, metadata: Mapping[str, Any]) -> tuple[str, 
     return tuple(map(str, [*own, object_name]))
 
 
+def full_name(object_name: str, metadata: Mapping[str, Any]) -> str:
+    """Return a name that no other table of the source has, by what an event says of its own."""
+    parts = (metadata.get("database"), metadata.get("schema"), inner_name(metadata))
+    return ".".join(str(part) for part in parts if part) or object_name
+
+
+def event_identity(event_id: str, object_name: str, metadata: Mapping[str, Any]) -> str:
+    """Return what an event shares with its duplicates only: two tables may have events of one uuid."""
+    return f"{full_name(object_name, metadata)}/{event_id}"
+
+
 def inner_name(metadata: Mapping[str, Any]) -> Any:
     """Return the name that an event's table has within its schema or database."""
     return metadata.get("table") or metadata.get("collection") or metadata.get("object_name")

@@ -11,6 +11,7 @@ from cdc_platform.model.events import FaultyEvent
 from cdc_platform.sources.datastream.declarations import (
     ALL_TABLES,
     Declarations,
+    event_identity,
     inner_name,
     names_of_table,
 )
@@ -123,13 +124,14 @@ def faulty_event(reason: str, text: str, position: int, event: Mapping[str, Any]
     """Return an event that cannot be used, with as much as it tells about itself."""
     metadata, uuid, object_name = event.get("source_metadata"), event.get("uuid"), event.get("object")
     facts = metadata if isinstance(metadata, dict) else {}
-    names = names_of_table(object_name if isinstance(object_name, str) else "", facts)
+    object_text = object_name if isinstance(object_name, str) else ""
+    names = names_of_table(object_text, facts)
     return FaultyEvent(
         reason,
         text,
         position,
         table=names[0] or None,
-        event_id=uuid if isinstance(uuid, str) and uuid else None,
+        event_id=event_identity(uuid, object_text, facts) if isinstance(uuid, str) and uuid else None,
         metadata=compact(metadata) if facts else None,
     )
 

@@ -8,17 +8,18 @@ from typing import Final
 
 from cdc_platform.errors import SourceError
 from cdc_platform.model.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.datastream.avro_files import AVRO_RECORD
 from cdc_platform.sources.datastream.declarations import declarations
 from cdc_platform.sources.datastream.decoding import Decoding
 from cdc_platform.sources.datastream.envelope_texts import from_text
 from cdc_platform.sources.datastream.files import read_events
 from cdc_platform.sources.datastream.interpreter import Interpreter
+from cdc_platform.sources.datastream.json_text import compact
 from cdc_platform.sources.datastream.settings import DatastreamSettings
 from cdc_platform.sources.datastream.types import Fields
 
 _NO_SCHEMAS: Final[Mapping[str, Fields]] = MappingProxyType({})
-
-AVRO_SUFFIX: Final = ".avro"
+_END_OF_AVRO: Final = f",{compact(AVRO_RECORD)[1:]}"
 
 
 def decode_file(
@@ -39,25 +40,27 @@ def decode_file(
 
 def decode_text(
     settings: DatastreamSettings,
-    origin: str,
     text: str,
+    position: int | None,
     borrowed: Callable[[], Mapping[str, Fields]] = dict,
 ) -> Iterator[SourceEvent | FaultyEvent]:
     """Yield what an event tells of which only the text of its fault is left.
 
     Args:
         settings: the pipeline's.
-        origin: the file that the event was in.
         text: what `FaultyEvent.text` had: an envelope, or the event as its file had it.
+        position: of the event in its file; None where the fault was the file's.
         borrowed: asked for the columns that other files tell, where the text does not.
 
     Raises:
         SourceUnreachable: such a file cannot be read now.
     """
+    if position is None:
+        return iter([FaultyEvent("The file is gone; write it again, and replay", text)])
     try:
         envelope = from_text(text)
     except ValueError:
-        if origin.endswith(AVRO_SUFFIX):
+        if text.endswith(_END_OF_AVRO):
             reason = "The event's Avro schema is gone with its file; write the file again, and replay"
             return iter([FaultyEvent(reason, text, 0)])
         try:

@@ -9,6 +9,7 @@ from cdc_platform.model.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.model.records import ModType
 from cdc_platform.model.timestamps import FIRST_MICROS, LAST_MICROS
+from cdc_platform.sources.datastream.declarations import event_identity
 from cdc_platform.sources.datastream.envelope import Envelope
 from cdc_platform.sources.datastream.envelope_texts import to_text
 from cdc_platform.sources.datastream.kinds import SourceKind, is_backfill, source_kind
@@ -107,7 +108,9 @@ class Interpreter:
             text=to_text(envelope),
             position=envelope.position,
             table=table,
-            event_id=envelope.uuid or digest_of(envelope),
+            event_id=event_identity(
+                envelope.uuid or digest_of(envelope), envelope.object_name, envelope.source_metadata
+            ),
             metadata=_metadata_text(envelope),
         )
 
@@ -130,7 +133,7 @@ def _written(
         layout.table,
         mod_type,
         key,
-        standing.event_id,
+        _identity(envelope, standing.event_id, layout),
         _transaction(envelope.source_metadata),
         envelope.source_timestamp_micros,
         layout.column_types,
@@ -162,7 +165,7 @@ def _removed(
         table=layout.table,
         mod_type=ModType.DELETE,
         order_key=key,
-        event_id=standing.event_id,
+        event_id=_identity(envelope, standing.event_id, layout),
         transaction_id=_transaction(envelope.source_metadata),
         source_micros=envelope.source_timestamp_micros,
         column_types=layout.column_types if told_keys is None else "[]",
@@ -189,10 +192,15 @@ def _known_by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEven
         text=to_text(envelope),
         position=envelope.position,
         table=layout.table,
-        event_id=envelope.uuid or digest_of(envelope),
+        event_id=_identity(envelope, envelope.uuid or digest_of(envelope), layout),
         metadata=write(metadata),
         source_micros=envelope.source_timestamp_micros,
     )
+
+
+def _identity(envelope: Envelope, event_id: str, layout: Layout) -> str:
+    """Return the same as `event_identity`, for the tables of which the name is known already."""
+    return f"{layout.source_name or envelope.object_name}/{event_id}"
 
 
 def _check_moment(envelope: Envelope) -> None:

@@ -13,7 +13,13 @@ from cdc_platform.sources.datastream.decoding import (
     sort_keys_of,
     text_of,
 )
-from cdc_platform.sources.datastream.json_text import JsonNumber, compact, parsed
+from cdc_platform.sources.datastream.json_text import (
+    JsonDocument,
+    JsonNumber,
+    compact,
+    parsed,
+    without_spaces,
+)
 
 SchemaName = tuple[str, str]
 """Object and `schema_key`: events that share them have the same columns."""
@@ -34,10 +40,17 @@ class JsonEvent(msgspec.Struct, forbid_unknown_fields=True):
     payload: dict[str, Any] | None = None
 
 
+class _WrittenEvent(msgspec.Struct):
+    """The row of an event, with its values as they are written."""
+
+    payload: dict[str, msgspec.Raw] | None = None
+
+
 Parsed = JsonEvent | dict[str, Any] | EventFaulty
 """What a line is: an event, an object that is another one or none at all, or no object."""
 
 _typed: Final = msgspec.json.Decoder(JsonEvent, float_hook=JsonNumber).decode
+_written: Final = msgspec.json.Decoder(_WrittenEvent).decode
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
@@ -96,6 +109,27 @@ def checked(found: dict[str, Any] | EventFaulty) -> JsonEvent:
     event.stream_name, event.sort_keys = text_of(found, "stream_name"), found.get("sort_keys")
     sort_keys_of(event.sort_keys)
     return event
+
+
+def keep_documents(
+    row: dict[str, Any], documents: Sequence[tuple[str, frozenset[type]]], line: bytes
+) -> None:
+    """Put values as they are written into the place of parsed ones, which lack what JSON parsers leave out.
+
+    Args:
+        row: of the event.
+        documents: columns, and the types of the values that count.
+        line: of the event; if it is not JSON by the letter, with a NaN in it, its values stay parsed.
+    """
+    wanted = [name for name, types in documents if type(row.get(name)) in types]
+    if not wanted:
+        return
+    try:
+        written = _written(line).payload or {}
+    except _REFUSALS:
+        return
+    for name in wanted:
+        row[name] = JsonDocument(without_spaces(bytes(written[name]).decode()))
 
 
 def row_of(found: Parsed) -> tuple[SchemaName, dict[str, Any]] | None:

@@ -16,7 +16,14 @@ from cdc_platform.sources.datastream.decoding import (
 )
 from cdc_platform.sources.datastream.envelope import Envelope
 from cdc_platform.sources.datastream.inference import Inference
-from cdc_platform.sources.datastream.json_events import JsonEvent, Parsed, SchemaName, checked, event_of
+from cdc_platform.sources.datastream.json_events import (
+    JsonEvent,
+    Parsed,
+    SchemaName,
+    checked,
+    event_of,
+    keep_documents,
+)
 from cdc_platform.sources.datastream.layouts import DOCUMENT_ID
 from cdc_platform.sources.datastream.lines import FileDamaged
 from cdc_platform.sources.datastream.rows import ColumnFaulty, RowReader, row_reader
@@ -69,14 +76,16 @@ class BlockDecoder:
         for position, (line, event, batch) in enumerate(told, first_position):
             try:
                 known = event if isinstance(event, JsonEvent) else checked(event)
-                found.append(self._envelope(known, batch, position))
+                found.append(self._envelope(known, batch, position, line))
             except (EventFaulty, ColumnFaulty) as error:
                 found.append(_fault(error, line, event, position))
         return found
 
-    def _envelope(self, event: JsonEvent, batch: RowBatch | None, position: int) -> Envelope:
+    def _envelope(self, event: JsonEvent, batch: RowBatch | None, position: int, line: bytes) -> Envelope:
         metadata = event.source_metadata or {}
         reader = _NO_ROW if batch is None else self._reader(batch, event, metadata)
+        if reader.documents and event.payload:
+            keep_documents(event.payload, reader.documents, line)
         return Envelope(
             event.uuid or "",
             micros_of(event.read_timestamp, "read_timestamp"),

@@ -1,6 +1,7 @@
-"""JSON with all digits of its numbers: what is parsed and written again is the same document."""
+"""JSON as it is written: all digits of its numbers, and all members of its objects in their order."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from json.encoder import encode_basestring
@@ -16,6 +17,14 @@ class JsonNumber(str):
 
     __slots__ = ()
 
+
+class JsonDocument(JsonNumber):
+    """An object, an array or a zero as it is written, without spaces."""
+
+    __slots__ = ()
+
+
+_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[ \t\n\r]+|-?(?:NaN|Infinity)', re.ASCII)
 
 parsed: Final = parser_of(JsonNumber, JsonNumber)
 """Returns the value of a JSON text; numbers are integers of any size or `JsonNumber`; else a ValueError."""
@@ -52,6 +61,19 @@ def _written(value: Any) -> str:
 def normal(text: str) -> str:
     """Return the compact form of a JSON text; one that is no JSON, or nested too deeply, stays as it is."""
     try:
-        return compact(parsed(text))
+        parsed(text)
     except ValueError:
         return text
+    return without_spaces(text)
+
+
+def without_spaces(text: str) -> str:
+    """Return a JSON text as `compact` writes it, but with members that have one name, and signs of zeros."""
+    return _PIECE.sub(_compact_piece, text)
+
+
+def _compact_piece(piece: re.Match[str]) -> str:
+    text = piece[0]
+    if text[0] != '"':
+        return "" if text.isspace() else encode_basestring(text)
+    return encode_basestring(json.loads(text)) if "\\" in text else text

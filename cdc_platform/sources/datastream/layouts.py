@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.table_schema import ColumnType
 from cdc_platform.sources.datastream.column_names import EVENT_ID, ROW_HASH, lake_names
+from cdc_platform.sources.datastream.declarations import full_name
 from cdc_platform.sources.datastream.envelope import Envelope
 from cdc_platform.sources.datastream.kinds import SourceKind
 from cdc_platform.sources.datastream.policies import KeylessPolicy
@@ -54,6 +55,7 @@ class Layout:
         protected: those of the values in whose updates NULL stands for a value that was not sent.
         keyless: what becomes of a table without a key; None where it has one.
         sequence_column: whose values order the events, where the user supplies them.
+        source_name: of the table, which no other table of the source has; empty where the metadata tell none.
     """
 
     table: str
@@ -64,6 +66,7 @@ class Layout:
     protected: tuple[NamePair, ...] = ()
     keyless: KeylessPolicy | None = None
     sequence_column: str | None = None
+    source_name: str = ""
 
 
 def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettings) -> Layout:
@@ -102,6 +105,7 @@ def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettin
         else tuple(pair for pair in values if pair[1] in protected),
         keyless=keyless,
         sequence_column=settings.sequence_column(table),
+        source_name=full_name("", envelope.source_metadata),
     )
 
 

@@ -28,7 +28,12 @@ _WHOLE_SECOND_LENGTH: Final = len("1970-01-01T00:00:00")
 # Days and dates repeat every 400 years.
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
-_FAR_MOMENT: Final = re.compile(r"([+-]?\d{4,6})(-\d{2}-\d{2})(?:[Zz]|[Tt ](.*))?", re.ASCII | re.DOTALL)
+_MOMENT: Final = re.compile(
+    r"\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
+)
+"""What is taken of all that `fromisoformat` takes: it knows weeks, and any character before the time."""
+_OFFSET: Final = re.compile(r"[^Tt ]*[Tt ].*?([+-]\d{2})(?::?(\d{2}))?", re.ASCII | re.DOTALL)
+_FAR_MOMENT: Final = re.compile(r"([+-]?\d{4,6})(-\d{2}-\d{2})(?:[Zz]|[Tt ](.+))?", re.ASCII | re.DOTALL)
 _TIME: Final = re.compile(
     r"(-?)(\d{1,4}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(Z|z|[+-]\d{2}(?::?\d{2})?)?", re.ASCII
 )
@@ -101,10 +106,15 @@ def moment_micros(text: str) -> int:
         ValueError: The text is no moment.
     """
     try:
-        moment = datetime.fromisoformat(text)
+        return _micros(_near_moment(text))
     except ValueError:
         return _far_moment_micros(text)
-    return _micros(moment)
+
+
+def _near_moment(text: str) -> datetime:
+    if _MOMENT.fullmatch(text) is None:
+        raise ValueError(text)
+    return datetime.fromisoformat(text)
 
 
 def _micros(moment: datetime) -> int:
@@ -113,8 +123,8 @@ def _micros(moment: datetime) -> int:
 
 def offset_text(text: str) -> str:
     """Return the offset that a moment's text ends with, `+00:00` where there is none."""
-    found = re.search(r"([+-]\d{2}):?(\d{2})$", text[10:], re.ASCII)
-    return f"{found[1]}:{found[2]}" if found else "+00:00"
+    found = _OFFSET.fullmatch(text)
+    return f"{found[1]}:{found[2] or '00'}" if found else "+00:00"
 
 
 def offset_of_millis(millis: int) -> str:
@@ -131,7 +141,7 @@ def _far_moment_micros(text: str) -> int:
         raise ValueError(f"{text!r} is no moment")
     cycles, year = divmod(int(found[1]) - 1, _CYCLE_YEARS)
     try:
-        near = datetime.fromisoformat(f"{year + 1 + _CYCLE_YEARS:04}{found[2]}T{found[3] or '00:00:00'}")
+        near = _near_moment(f"{year + 1 + _CYCLE_YEARS:04}{found[2]}T{found[3] or '00:00:00'}")
     except ValueError:
         raise ValueError(f"{text!r} is no moment") from None
     return _micros(near) + (cycles - 1) * _CYCLE_DAYS * MICROS_PER_DAY

@@ -100,7 +100,7 @@ class DatastreamReader(DataSourceReader):
             piece, counts = pieces[file.folder], FileCounts()
             try:
                 data = store.read(file.path)
-                schemas = borrowed_schemas(settings.path, file, partition.offers)
+                schemas = borrowed_schemas(settings.path, file, partition.offers, data)
             except SourceError as error:
                 failure = FailedRead(file.version, time.time_ns() // 1000, f"{type(error).__name__}: {error}")
                 batches.report_file(piece, file, counts, failure.error, failure.reported_version)

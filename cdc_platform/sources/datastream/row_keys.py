@@ -67,8 +67,12 @@ def _is_half(envelope: Envelope, kind: SourceKind) -> bool:
 
 
 def _row_hash(pairs: tuple[NamePair, ...], values: Mapping[str, Any]) -> str:
-    """Return a digest of a row's values; NULLs do not count, so that a new column changes no digest."""
-    told = {source: values[source] for _, source in pairs if values.get(source) is not None}
+    """Return a digest of the texts of a row's values; without its NULLs, as a new column has them."""
+    told = {
+        source: value if isinstance(value, str) else compact(value)
+        for source, value in ((source, values.get(source)) for _, source in pairs)
+        if value is not None
+    }
     return sha256(_dump_sorted(told).encode("utf-8", "surrogatepass")).hexdigest()
 
 

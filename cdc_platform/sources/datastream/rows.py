@@ -18,6 +18,12 @@ TROUBLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError)
 
 
 _NONE: Final[frozenset[type]] = frozenset()
+_NESTED: Final[frozenset[type]] = frozenset({dict, list})
+_DOCUMENTS: Final[Mapping[Kind, frozenset[type]]] = {
+    **dict.fromkeys((Kind.STRING, Kind.UNKNOWN), _NESTED),
+    **dict.fromkeys((Kind.JSON, Kind.OTHER), _NESTED | {int}),
+}
+"""Types of JSON's values of which a column has the text, an integer among them for the sign of a zero."""
 
 
 class ColumnFaulty(ValueError):
@@ -32,11 +38,13 @@ class RowReader:
         columns: name and type of each column.
         readers: what reads a column, for those whose values are not what they must be already.
         unknown: columns of the payloads that the schema has not.
+        documents: columns that keep values of some types as JSON writes them, and these types.
     """
 
     columns: Columns
     readers: tuple[tuple[str, Reader], ...]
     unknown: str = ""
+    documents: tuple[tuple[str, frozenset[type]], ...] = ()
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -45,7 +53,10 @@ class RowReader:
 
     def without_reader(self, name: str) -> "RowReader":
         """Return the same, but a column's values stay as they are."""
-        return replace(self, readers=tuple(pair for pair in self.readers if pair[0] != name))
+        readers = tuple(pair for pair in self.readers if pair[0] != name)
+        return replace(
+            self, readers=readers, documents=tuple(pair for pair in self.documents if pair[0] != name)
+        )
 
     def fitted(self, types: Mapping[str, frozenset[type]]) -> "RowReader":
         """Return what reads rows of these columns the same, if it is one of these types that each value has.
@@ -60,7 +71,10 @@ class RowReader:
             if not types.get(name, _NONE) <= plain_types(reader)
         )
         unknown = ", ".join(f"`{name}`" for name in types if name not in names)
-        return replace(self, readers=needed, unknown=unknown)
+        documents = tuple(
+            pair for pair in self.documents if not pair[1].isdisjoint(types.get(pair[0], _NONE))
+        )
+        return replace(self, readers=needed, unknown=unknown, documents=documents)
 
     def read(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Turn the values of a payload into texts of `SourceEvent`, in place, and return it.
@@ -86,7 +100,9 @@ def row_reader(fields: Fields, declared: Mapping[str, FieldType], native: Native
     """Return the reader of rows whose columns have the types found, but for those that are declared."""
     columns = tuple((name, (declared.get(name) or field).column_type) for name, field in fields)
     readers = ((name, column_reader(field, declared.get(name), native)) for name, field in fields)
-    return RowReader(columns, tuple((name, reader) for name, reader in readers if reader is not None))
+    documents = ((name, _DOCUMENTS[field.kind]) for name, field in fields if field.kind in _DOCUMENTS)
+    found = tuple((name, reader) for name, reader in readers if reader is not None)
+    return RowReader(columns, found, documents=tuple(documents))
 
 
 def column_reader(field: FieldType, declared: FieldType | None, native: NativeReader) -> Reader | None:

@@ -6,13 +6,13 @@ Datastream begins the names of its files with the key: `KEY_READMETHOD_N_N_N.EXT
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from io import BytesIO
-from pathlib import PurePosixPath
 from typing import Final
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.files import SourceFile
 from cdc_platform.sources.datastream.avro_files import schema_of_avro
 from cdc_platform.sources.datastream.avro_schemas import fields_of_schema
+from cdc_platform.sources.datastream.container import MAGIC
 from cdc_platform.sources.datastream.types import Fields
 from cdc_platform.sources.file_store import FileStore
 
@@ -27,7 +27,7 @@ Offers = Mapping[str, tuple[SourceFile, ...]]
 
 def key_of_name(path: str) -> str:
     """Return the `schema_key` that the name of a file begins with."""
-    return PurePosixPath(path).name.split("_", 1)[0].split(".", 1)[0]
+    return path.rpartition("/")[2].partition("_")[0].partition(".")[0]
 
 
 def is_schema(file: SourceFile) -> bool:
@@ -36,15 +36,13 @@ def is_schema(file: SourceFile) -> bool:
 
 
 def offered_schemas(listed: Iterable[SourceFile], read: Iterable[SourceFile]) -> Offers:
-    """Return the files that tell the columns of JSON files which are to be read.
+    """Return the files that tell the columns of files which are to be read, and may be JSON.
 
     Args:
         listed: all files that there are.
         read: those that are to be read.
     """
-    wanted = {key_of_name(file.path) for file in read if not file.path.endswith(AVRO_SUFFIX)}
-    if not wanted:
-        return {}
+    wanted = {key_of_name(file.path) for file in read}
     found: dict[str, list[SourceFile]] = {}
     for file in listed:
         if file.path.endswith((*SCHEMA_SUFFIXES, AVRO_SUFFIX)) and key_of_name(file.path) in wanted:
@@ -56,14 +54,20 @@ def _merit(file: SourceFile) -> tuple[bool, str]:
     return not is_schema(file), file.path
 
 
-def borrowed_schemas(location: str, file: SourceFile, offers: Offers) -> Mapping[str, Fields]:
+def borrowed_schemas(location: str, file: SourceFile, offers: Offers, data: bytes) -> Mapping[str, Fields]:
     """Return the columns by `schema_key` that others tell of a file's events; none where nobody does.
+
+    Args:
+        location: the stream's folder.
+        file: the file.
+        offers: of the files that are read.
+        data: the file's bytes; Avro tells its columns itself.
 
     Raises:
         RecordUnreadable: there is a schema file, but it holds no schema.
         SourceError: it cannot be read.
     """
-    if file.path.endswith(AVRO_SUFFIX):
+    if data.startswith(MAGIC):
         return {}
     key = key_of_name(file.path)
     for offer in offers.get(key, ()):

@@ -80,8 +80,9 @@ class DatastreamSource(SourceOfArrivals):
 
     def _tables_of(self, file: SourceFile, offers: Offers) -> Iterator[TableSchema]:
         try:
-            schemas = borrowed_schemas(self.settings.path, file, offers)
-            events = decode_file(self.settings, self.store.read(file.path), schemas)
+            data = self.store.read(file.path)
+            schemas = borrowed_schemas(self.settings.path, file, offers, data)
+            events = decode_file(self.settings, data, schemas)
             told = (table_of(event) for event in events if isinstance(event, SourceEvent))
             # A delete may tell its key only by metadata, and so no column.
             yield from {table.name: table for table in told if table.key_columns}.values()
@@ -144,19 +145,19 @@ class DatastreamSource(SourceOfArrivals):
         return self.store.existing(origins)
 
     def decode_again(
-        self, origin: str, text: str, _position: int | None
+        self, origin: str, text: str, position: int | None
     ) -> Iterator[SourceEvent | FaultyEvent]:
         """Yield what the text of a faulty event tells by the present settings."""
-        return decode_text(self.settings, origin, text, lambda: self._borrowed(origin))
+        return decode_text(self.settings, text, position, lambda: self._borrowed(origin, text))
 
-    def _borrowed(self, origin: str) -> Mapping[str, Fields]:
-        """Return the columns that files tell of the events of one, which may be gone itself."""
+    def _borrowed(self, origin: str, text: str) -> Mapping[str, Fields]:
+        """Return the columns that files tell of an event of one, which may be gone itself."""
         file = SourceFile(origin, "", 0, 0)
         key = key_of_name(origin)
         if key not in self._offered:
             listed = self._listed if self._listed is not None else list(self.store.list_files())
             self._offered[key] = offered_schemas(listed, [file])
-        return borrowed_schemas(self.settings.path, file, self._offered[key])
+        return borrowed_schemas(self.settings.path, file, self._offered[key], text.encode())
 
     def spark_format(self) -> "type[DatastreamDataSource]":
         """Return the data source to register with a Spark session."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from cdc_platform.model.number_texts import decimal_number, float_number, hex_bytes, number_text
 from cdc_platform.model.table_schema import MAX_INT64, MAX_PLAIN_INTEGER
 from cdc_platform.sources.datastream import moments
 from cdc_platform.sources.datastream.json_text import NON_FINITE, JsonNumber, compact, normal
@@ -22,6 +23,8 @@ Reader = Callable[[Any], Any]
 _EXACT: Final = Context(prec=20_000, Emax=19_999, Emin=-19_999, traps=[Inexact, InvalidOperation, Overflow])
 _BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
 _NAN: Final = "NaN"
+_NO_OFFSET: Final = ("+00:00", "-00:00")
+_JUDGES_ALL: Final = (Kind.STRING, Kind.JSON, Kind.DATE, Kind.DATETIME)
 
 
 def json_reader(field: FieldType, *, is_wide: bool = False) -> Reader:
@@ -48,8 +51,8 @@ def declared_reader(found: FieldType, declared: FieldType) -> Reader:
 
 
 def is_wide(declared: FieldType | None) -> bool:
-    """Whether a declared type has room for anything that a value may be."""
-    return declared is not None and declared.kind in (Kind.STRING, Kind.JSON)
+    """Whether a declared type has room for anything that a value may be, or judges its offset itself."""
+    return declared is not None and declared.kind in _JUDGES_ALL
 
 
 def plain_integer(value: int) -> int | str:
@@ -82,7 +85,7 @@ def decimal_text(value: Any, precision: int, scale: int) -> str:
         ValueError: It is no number, or has more digits than its type.
     """
     try:
-        number = _EXACT.quantize(Decimal(str(value)), Decimal((0, (1,), -scale)))
+        number = _EXACT.quantize(decimal_number(value), Decimal((0, (1,), -scale)))
     except (Inexact, InvalidOperation, Overflow):
         raise ValueError(
             f"{value!r} is no decimal of {precision} digits, {scale} of them after the point"
@@ -170,9 +173,7 @@ def _whole(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(f"{_shown(value)} is no number")
-    number = float(value)
+    number = float_number(value)
     if math.isinf(number) and "inf" not in str(value).lower():
         raise ValueError(f"{value} is beyond a float of 64 bits")
     return number
@@ -183,7 +184,7 @@ def _number(value: Any) -> str:
         return str(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError(f"{_shown(value)} is no number")
-    return str(value)
+    return number_text(str(value))
 
 
 def _text(value: Any) -> str:
@@ -206,7 +207,7 @@ def _base64(value: Any, encoding: str) -> str:
     r"""Return bytes in base64; without a declared encoding `\x` says that they are hex digits."""
     text = _required_text(value)
     if encoding == "hex" or (not encoding and text.startswith("\\x")):
-        return b64encode(bytes.fromhex(text.removeprefix("\\x").removeprefix("0x"))).decode()
+        return b64encode(hex_bytes(text.removeprefix("\\x").removeprefix("0x"))).decode()
     try:
         return b64encode(b64decode(text, validate=True)).decode()
     except ValueError:
@@ -215,8 +216,19 @@ def _base64(value: Any, encoding: str) -> str:
         ) from None
 
 
+def _wall_clock(value: Any, kind: Kind) -> int:
+    """Return the microseconds of a text that has no offset from UTC, or none but zero."""
+    text = _required_text(value)
+    if moments.offset_text(text) not in _NO_OFFSET:
+        raise ValueError(
+            f"{text!r} has an offset from UTC, which a {kind} has not; declare the column as TIMESTAMP, "
+            "which is the same moment in UTC, or as STRING"
+        )
+    return moments.moment_micros(text)
+
+
 def _day(value: Any) -> str:
-    text = moments.moment_text(moments.moment_micros(_required_text(value)))
+    text = moments.moment_text(_wall_clock(value, Kind.DATE))
     if text[10:] != moments.MIDNIGHT and text != moments.LAST_MOMENT:
         raise ValueError(f"{value!r} has a time of day, which a DATE would lose")
     return text[:10]
@@ -232,7 +244,12 @@ def _wide_offset(value: Any) -> str:
 
 
 def _time_of_day(value: Any) -> str:
-    return moments.time_text(moments.time_micros(_required_text(value))[0])
+    micros, offset = moments.time_micros(_required_text(value))
+    if offset not in (None, *_NO_OFFSET):
+        raise ValueError(
+            f"{value!r} has an offset from UTC, which a TIME has not; declare the column as STRING"
+        )
+    return moments.time_text(micros)
 
 
 def _time_with_offset(value: Any) -> str:
@@ -266,7 +283,7 @@ _READERS: Final[Mapping[Kind, Reader]] = {
     Kind.STRING: _text,
     Kind.VARCHAR: _varchar,
     Kind.DATE: _day,
-    Kind.DATETIME: lambda value: moments.moment_text(moments.moment_micros(_required_text(value))),
+    Kind.DATETIME: lambda value: moments.moment_text(_wall_clock(value, Kind.DATETIME)),
     Kind.TIMESTAMP: lambda value: utc_moment(moments.moment_micros(_required_text(value))),
     Kind.TIMESTAMP_WITH_TIMEZONE: lambda value: utc_moment(moments.moment_micros(_required_text(value))),
     Kind.TIME: _time_of_day,
@@ -279,7 +296,7 @@ _READERS: Final[Mapping[Kind, Reader]] = {
 }
 _WIDE: Final[Mapping[Kind, Reader]] = {
     Kind.DATE: _wide_day,
-    Kind.DATETIME: lambda value: moments.far_moment_text(moments.moment_micros(_required_text(value))),
+    Kind.DATETIME: lambda value: moments.far_moment_text(_wall_clock(value, Kind.DATETIME)),
     Kind.TIMESTAMP: lambda value: wide_utc_moment(moments.moment_micros(_required_text(value))),
     Kind.TIMESTAMP_WITH_TIMEZONE: _wide_offset,
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from cdc_platform.model.number_texts import whole_number
 from cdc_platform.sources.debezium.messages import Message, load_json, payload_of, schema_of
 
 
@@ -251,7 +252,8 @@ def _boundary(message: Message, payload: dict[str, Any]) -> TransactionBegin | T
     if payload["status"] == "BEGIN":
         return TransactionBegin(transaction_id, micros, message.position)
     counts = {
-        item["data_collection"]: int(item["event_count"]) for item in payload.get("data_collections") or ()
+        item["data_collection"]: whole_number(item["event_count"])
+        for item in payload.get("data_collections") or ()
     }
     lsn = str(payload["id"]).partition(":")[2]
     return TransactionEnd(
@@ -260,7 +262,7 @@ def _boundary(message: Message, payload: dict[str, Any]) -> TransactionBegin | T
         counts,
         micros,
         message.position,
-        int(lsn) if lsn.isdecimal() else None,
+        whole_number(lsn) if lsn.isascii() and lsn.isdecimal() else None,
     )
 
 
@@ -271,7 +273,7 @@ def _notification(message: Message, payload: dict[str, Any]) -> Notification:
     emptied = more.get("scanned_collection") if is_empty else None
     server, identity = str(more.get("connector_name") or ""), str(payload.get("id") or "")
     sent_ms = payload.get("timestamp")
-    micros = int(sent_ms) * 1000 if sent_ms is not None else None
+    micros = whole_number(sent_ms) * 1000 if sent_ms is not None else None
     return Notification(server, identity, emptied, micros, message.position)
 
 
@@ -312,13 +314,13 @@ def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
 
 def whole(value: Any) -> int | None:
     """Return a number that arrives as a number or a text."""
-    return None if value is None else int(value)
+    return None if value is None else whole_number(value)
 
 
 def _moment(fields: Mapping[str, Any]) -> int | None:
     if fields.get("ts_us") is not None:
-        return int(fields["ts_us"])
-    return None if fields.get("ts_ms") is None else int(fields["ts_ms"]) * 1000
+        return whole_number(fields["ts_us"])
+    return None if fields.get("ts_ms") is None else whole_number(fields["ts_ms"]) * 1000
 
 
 def key_of(part: Any) -> Mapping[str, Any] | None:

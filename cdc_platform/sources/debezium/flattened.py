@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from cdc_platform.model.number_texts import whole_number
 from cdc_platform.sources.debezium.envelope import (
     ADDED_PREFIX,
     NEW_KEY,
@@ -118,9 +119,9 @@ def _source_of(found: Mapping[str, Any], message: Message) -> Source:
         schema, _, table = message.topic.partition(".")[2].rpartition(".")
     if not table or not schema:
         raise Unreadable(f"The flattened event does not say which table it belongs to. {ADVICE}.")
-    micros = found.get("ts_us")
+    micros = whole(found.get("ts_us"))
     if micros is None and found.get("ts_ms") is not None:
-        micros = int(found["ts_ms"]) * 1000
+        micros = whole_number(found["ts_ms"]) * 1000
     return Source(
         str(found.get("server") or message.topic.partition(".")[0]),
         str(found.get("database") or ""),

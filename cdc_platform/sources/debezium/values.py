@@ -8,6 +8,7 @@ from datetime import date
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
+from cdc_platform.model.number_texts import decimal_number, hex_bytes, whole_number
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.sources.debezium.encodings import Encoding, Kind, scale_fault
 
@@ -144,7 +145,7 @@ def _base64_url(value: str) -> str:
 
 
 def _hex(value: str) -> str:
-    return base64.b64encode(bytes.fromhex(value)).decode()
+    return base64.b64encode(hex_bytes(value)).decode()
 
 
 def _whole(value: str) -> int:
@@ -160,13 +161,11 @@ def _unscaled(value: Any, scale: int) -> str:
 def _scaled(value: Any) -> str:
     if isinstance(value, str):
         raise TypeError(value)
-    return f"{Decimal(_whole(value['value'])).scaleb(-int(value['scale']), _WIDE):f}"
+    return f"{Decimal(_whole(value['value'])).scaleb(-whole_number(value['scale']), _WIDE):f}"
 
 
 def _decimal_text(value: Any, *, is_text: bool) -> str:
-    if isinstance(value, bool):
-        raise TypeError(value)
-    number = Decimal(_ENDLESS.get(value, value))
+    number = decimal_number(_ENDLESS.get(value, value))
     if number.is_finite():
         return f"{number:f}"
     if not is_text:

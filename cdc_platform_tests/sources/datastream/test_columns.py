@@ -1,5 +1,6 @@
 """What is decided for a column of many rows is what each of its values would decide."""
 
+import json
 from functools import reduce
 from typing import Any, Final
 
@@ -7,12 +8,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.model.widening import joined_type
 from cdc_platform.sources.datastream.columns import HugeInteger, RowBatch, WideInteger, types_of
+from cdc_platform.sources.datastream.decoding import Decoding
+from cdc_platform.sources.datastream.envelope import Envelope
+from cdc_platform.sources.datastream.files import read_events
 from cdc_platform.sources.datastream.inference import joined, type_of_column, type_of_value
 from cdc_platform.sources.datastream.json_text import JsonNumber
 from cdc_platform.sources.datastream.rows import ColumnFaulty, RowReader, row_reader
-from cdc_platform.sources.datastream.types import FieldType, Kind
+from cdc_platform.sources.datastream.types import UNKNOWN_TYPE, FieldType, Kind
 from cdc_platform.sources.datastream.values import json_reader
+from cdc_platform_tests.unified_types import json_line
 
 EDGES: Final = tuple(sign * 2**power + more for sign in (1, -1) for power in (53, 63) for more in (-1, 0, 1))
 PLAIN: Final = (
@@ -36,6 +43,33 @@ def test_the_type_of_a_column_is_that_of_its_values(values: list[Any]) -> None:
     """A look at the types of all values finds what a look at each value finds."""
     expected = reduce(joined, map(type_of_value, values))
     assert expected == type_of_column(values, types_of(values))
+
+
+TEXTS: Final = st.sampled_from(
+    [
+        *("null", "true", "1", "-0", "9007199254740993", "18446744073709551615", "1.50", "NaN", '"abc"'),
+        *('"1.5"', "[]", "[1.5]", '["1.5"]', "[1]", '[{"a": 1}]', "{}", '{"a": [1, "x"]}'),
+    ]
+)
+
+
+@given(st.lists(st.lists(TEXTS, min_size=1, max_size=3), min_size=1, max_size=3))
+def test_a_table_does_not_depend_on_how_rows_lie_in_files(files: list[list[str]]) -> None:
+    """Columns have the same type and values, whichever rows of them come by one file or by several."""
+    together = read_lines([text for file in files for text in file])
+    apart = [found for file in files for found in read_lines(file)]
+    assert [text for _, text in together] == [text for _, text in apart]
+    whole, parts = ([kind for kind, _ in found if kind != UNKNOWN_TYPE] for found in (together, apart))
+    assert whole[:1] == ([reduce(joined_type, parts)] if parts else [])
+
+
+def read_lines(texts: list[str]) -> list[tuple[ColumnType, str | None]]:
+    """Return the type of the column of a file, and the text that the lake has of each value of it."""
+    lines = "\n".join(json_line(ordinal, {"c": text}) for ordinal, text in enumerate(texts))
+    found = [each for each in read_events(lines.encode(), Decoding()) if isinstance(each, Envelope)]
+    values = [each.values["c"] for each in found]
+    shown = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+    return [(each.columns[0][1], text) for each, text in zip(found, shown, strict=True)]
 
 
 @given(COLUMNS, st.sampled_from([*FIELDS, FieldType(Kind.ARRAY, element=FieldType(Kind.LONG))]))

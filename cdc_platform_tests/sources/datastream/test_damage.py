@@ -161,7 +161,7 @@ def test_a_fault_says_which_event_it_is() -> None:
     assert [found.values["id"] for found in good] == [1, 3]
     assert faulty.reason.startswith("Column `at`: +148")
     assert "outside the years 1 to 9999; declare the column as STRING" in faulty.reason
-    assert (faulty.table, faulty.event_id, faulty.position) == ("s.t", "uuid-00000001", 1)
+    assert (faulty.table, faulty.event_id, faulty.position) == ("s.t", "s.t/uuid-00000001", 1)
     assert json.loads(faulty.text)["payload"] == {"id": 2, "at": 2**62}
 
 

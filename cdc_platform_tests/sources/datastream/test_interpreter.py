@@ -141,7 +141,7 @@ def test_faults_can_be_replayed() -> None:
     """The text of a fault holds the whole event, so that other settings can make sense of it later."""
     event = mysql(log_file="third-bin.000001", change_type="INSERT")
     found = fault(event, binlog_basenames=("mysql-bin",))
-    assert (found.table, found.event_id, found.position) == ("shop.items", "u-1", 0)
+    assert (found.table, found.event_id, found.position) == ("shop.items", "shop.items/u-1", 0)
     again = Interpreter(DatastreamSettings("stream")).interpret(from_text(found.text))
     assert change(event) == again
 
@@ -153,6 +153,16 @@ def test_an_event_without_uuid_is_known_by_its_content() -> None:
     )
     assert (one.event_id, one.order_key) == (same.event_id, same.order_key)
     assert one.event_id != other.event_id
+
+
+@pytest.mark.parametrize("changed", [{}, {"log_file": "unknown"}], ids=["usable", "faulty"])
+def test_one_uuid_in_two_tables_is_two_events(changed: dict[str, Any]) -> None:
+    """Events are recognised by table and uuid, usable or not, and where shards share a table of the lake."""
+    interpreter = Interpreter(DatastreamSettings("stream", table_name="{table}"))
+    shards: tuple[dict[str, str], ...] = ({"database": "one"}, {"database": "two"}, {"table": "other"}, {})
+    events = [mysql(change_type="INSERT", **changed, **shard) for shard in shards]
+    found = {interpreter.interpret(to_envelope(event)).event_id for event in events}
+    assert found == {"one.items/u-1", "two.items/u-1", "shop.other/u-1", "shop.items/u-1"}
 
 
 @pytest.mark.parametrize(

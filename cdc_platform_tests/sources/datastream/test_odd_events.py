@@ -28,7 +28,7 @@ def judged(event: dict[str, Any]) -> SourceEvent | FaultyEvent:
     batches.add(found, Slice("a", 0, 1), SourceFile("f", "a", 1, 1))
     assert sum(batch.num_rows for batch in batches.take()) == 1
     if isinstance(found, FaultyEvent):
-        assert len(list(decode_text(SETTINGS, "f", found.text))) == 1
+        assert len(list(decode_text(SETTINGS, found.text, found.position))) == 1
     return found
 
 

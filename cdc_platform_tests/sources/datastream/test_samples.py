@@ -154,7 +154,7 @@ def test_the_event_without_a_place_is_the_only_fault() -> None:
     faults = [
         event for sample in CASES.values() for event in interpreted(sample) if isinstance(event, FaultyEvent)
     ]
-    expected = [("dbo.ORDERS", "test-uuid-ri")]
+    expected = [("dbo.ORDERS", "mydb.dbo.ORDERS/test-uuid-ri")]
     assert expected == [(fault.table, fault.event_id) for fault in faults]
     assert "`lsn` is missing" in faults[0].reason
 

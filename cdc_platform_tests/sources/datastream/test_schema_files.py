@@ -81,6 +81,36 @@ def test_types_are_borrowed(tmp_path: Path, name: str, data: bytes) -> None:
     assert json.loads(events(read(tmp_path))[-1]["mods"][0]["new_values"])["price"] == "1.50"
 
 
+@pytest.mark.parametrize("name", [f"{KEY}_cdc_1_2_4.avro", f"{KEY}_cdc_1_2_4.avro.json"])
+def test_json_borrows_types_whatever_its_file_is_called(tmp_path: Path, name: str) -> None:
+    """The content of a file decides how it is read and whether it needs a schema, and so do its texts."""
+    origin = put(tmp_path, name, LINE)
+    assert [types_of(row) for row in events(read(tmp_path))] == [GUESSED]
+    put(tmp_path, f"{KEY}.avsc", json.dumps(SCHEMA).encode())
+    assert [types_of(row) for row in events(read(tmp_path))] == [EXACT]
+    (table,) = DatastreamSource(DatastreamSettings(str(tmp_path))).describe().tables
+    assert {column.name: column.type.code for column in table.columns} == EXACT
+    (event,) = DatastreamSource(DatastreamSettings(str(tmp_path))).decode_again(str(origin), LINE.decode(), 0)
+    assert isinstance(event, SourceEvent)
+    assert '"price":"1.50"' in (event.new_values or "")
+
+
+def test_avro_needs_no_schema_whatever_its_file_is_called(tmp_path: Path) -> None:
+    """A schema file that is none keeps no Avro from being read; its texts need the file that is gone."""
+    rows = [{"c0": 7, "price": b"\x01", "day": 3}, {"c0": 7, "price": b"\x7f\xff\xff", "day": 3}]
+    origin = put(tmp_path, f"{KEY}_postgresql-cdc_1_2_4.jsonl", avro_file(SCHEMA, rows))
+    put(tmp_path, f"{KEY}.avsc", b'{"type": ')
+    good, bad = events(read(tmp_path))
+    assert types_of(good) == EXACT
+    source = DatastreamSource(DatastreamSettings(str(tmp_path)))
+    (fault,) = source.decode_again(str(origin), bad["event"]["text"], 1)
+    assert isinstance(fault, FaultyEvent)
+    assert fault.reason.startswith("The event's Avro schema is gone with its file")
+    (fault,) = source.decode_again(str(origin), '{"events_read":1}', None)
+    assert isinstance(fault, FaultyEvent)
+    assert fault.reason.startswith("The file is gone")
+
+
 def test_texts_of_events_borrow_types(tmp_path: Path) -> None:
     """What is left of an event whose file is gone has the types that the others of its key have."""
     source = DatastreamSource(DatastreamSettings(str(tmp_path)))

@@ -25,3 +25,11 @@ def test_decimals_that_are_no_numbers(sent: str, expected: str) -> None:
     row = line(envelope("c", after={"id": 1, "n": sent}), {"id": 1})
     assert json.loads(only_event(row, **settings("numeric")).new_values or "") == {"n": expected}
     assert "Declare the column as `numeric`" in only_fault(row, **settings("numeric(10,2)")).reason
+
+
+@pytest.mark.parametrize("sent", ["1_0", "\u0661\u0662", " 1", "1\n", "0x1", "", "1e"])
+@pytest.mark.parametrize("declared", ["numeric", "numeric(10,2)"])
+def test_texts_that_only_python_takes_for_numbers(sent: str, declared: str) -> None:
+    """Spaces, underscores and digits of other scripts are no part of a number."""
+    row = line(envelope("c", after={"id": 1, "n": sent}), {"id": 1})
+    assert "The value of the column `n` is no value of" in only_fault(row, **settings(declared)).reason

@@ -1,0 +1,70 @@
+"""Files that were written anew: what their older versions left in quarantine is settled.
+
+A file may be read before it is whole, and a faulty one may be mended. Its newer version is read by itself and
+whole, as in a replay, so that nothing of the older one is left to be done.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from cdc_platform.lake.commits import read_mark
+from cdc_platform.lake.filters import all_of, equals, is_any
+from cdc_platform.lake.lake import LOG, RAW
+from cdc_platform.lake.ledger import ReadFile, last_reads
+from cdc_platform.lake.quarantine import HeldPlace, ReplayMark, mark_replayed, open_places
+from cdc_platform.model.files import is_of_file, is_of_version
+from cdc_platform.model.held import ReplaySource
+from cdc_platform.model.records import RecordKind
+from cdc_platform.pipeline.pipeline import Pipeline
+
+
+def settle_rewritten(pipeline: Pipeline) -> int:
+    """Note at records in quarantine that a newer version of their file has been read; return how many.
+
+    An event that the newer version lacks stays open, since nothing else shows that it is missing.
+
+    Raises:
+        CommitConflict: other runs were in the way; nothing was changed.
+    """
+    if not pipeline.traits.hands_out_events or pipeline.traits.comes_in_order:
+        return 0  # these sources read a file on from where they ended
+    held = open_places(pipeline.lake)
+    reads = last_reads(pipeline.lake, {one.origin for one in held}) if held else {}
+    ordered = read_mark(pipeline.lake.system_table(LOG)).tick
+    older = [one for one in held if one.origin in reads and one.tick < reads[one.origin].tick <= ordered]
+    known = _find_events(pipeline, older, reads)
+    now_micros = time.time_ns() // 1000
+    marks = {
+        one.identity: ReplayMark(now_micros, one.tick, ReplaySource.FILE)
+        for one in older
+        if (one.origin, one.sequence) in known or _is_replaced(one, reads[one.origin])
+    }
+    mark_replayed(pipeline.lake, marks)
+    return len(marks)
+
+
+def _is_replaced(held: HeldPlace, read: ReadFile) -> bool:
+    """Whether a record has no identity but its place in a version of its file that is no more."""
+    is_version = is_of_version(held.sequence, held.origin, read.version)
+    return is_of_file(held.sequence, held.origin) and not is_version
+
+
+def _find_events(
+    pipeline: Pipeline, older: Sequence[HeldPlace], reads: Mapping[str, ReadFile]
+) -> set[tuple[str, str]]:
+    """Return origin and sequence of the events that the newest read of their file has shown again."""
+    events = [one for one in older if not is_of_file(one.sequence, one.origin)]
+    if not events:
+        return set()
+    is_wanted = all_of(
+        equals("kind", RecordKind.DATA_CHANGE.value),
+        is_any("tick", {reads[one.origin].tick for one in events}),
+        is_any("record_sequence", {one.sequence for one in events}),
+    )
+    fields = ("kind", "tick", "record_sequence", "event")
+    rows = pipeline.lake.system_table(RAW).scan(is_wanted, selected_fields=fields).to_arrow().to_pylist()
+    return {
+        (origin, row["record_sequence"])
+        for row in rows
+        if (origin := row["event"]["origin"]) in reads and reads[origin].tick == row["tick"]
+    }
