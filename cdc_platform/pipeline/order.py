@@ -44,7 +44,12 @@ from cdc_platform.pipeline.reported import has_texts, remembered_from, repeated_
 from cdc_platform.pipeline.resolve import complete_changes
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
-from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
+from cdc_platform.spark.event_order import (
+    measure_events,
+    order_events,
+    with_whole_key_changes,
+    with_whole_transactions,
+)
 from cdc_platform.spark.held import hold
 from cdc_platform.spark.keyless import IS_UNNUMBERED, number_copies
 from cdc_platform.spark.order import (
@@ -242,6 +247,8 @@ def _completed(
     ordered, traits = persisted, pipeline.traits
     if traits.hands_out_events and traits.keeps_transactions:
         ordered = with_whole_transactions(ordered)
+    elif traits.hands_out_events and traits.comes_in_order:
+        ordered = with_whole_key_changes(ordered)
     if traits.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
         numbered = number_copies(ordered, spark.table(pipeline.lake.spark_system_table(LOG)))
         ordered = hold(held, numbered)

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -125,7 +126,15 @@ class Decoder:
         try:
             return self._decode_told(told, message)
         except BAD as error:
-            return [fault_of(message, error, told if isinstance(told, DataEvent) else None)]
+            return [self._fault_of(message, error, told)]
+
+    def _fault_of(self, message: Message, error: Exception, told: Told) -> FaultyEvent:
+        if not isinstance(told, DataEvent):
+            return fault_of(message, error)
+        with suppress(Unreadable):
+            floor = self.state.floors.get(told.source.server, 0)
+            return fault_of(message, error, told, order_key(told, floor))
+        return fault_of(message, error, told)
 
     def _decode_told(self, told: Told, message: Message) -> list[Decoded]:
         if isinstance(told, DataEvent):
@@ -266,7 +275,9 @@ def _quoted(schema: str, table: str) -> str:
     return f'"{schema}".{table}' if "." in schema else f"{schema}.{table}"
 
 
-def fault_of(message: Message, error: Exception, event: DataEvent | None = None) -> FaultyEvent:
+def fault_of(
+    message: Message, error: Exception, event: DataEvent | None = None, order_key: str = ""
+) -> FaultyEvent:
     """Return what goes to quarantine of a message that cannot be used, with its reason."""
     known = isinstance(error, Unreadable)
     reason = str(error) if known else f"The event is not what Debezium documents: {error!r}."
@@ -280,6 +291,7 @@ def fault_of(message: Message, error: Exception, event: DataEvent | None = None)
         json.dumps(metadata, ensure_ascii=False),
         "" if event is None or _is_alone(event) else event.transaction_id,
         None if event is None or event.total_order is None else f"{event.source.name}#{event.total_order}",
+        order_key=order_key,
     )
 
 

@@ -1,7 +1,7 @@
 """Rows of events: keys, values and what was not sent, as one change each."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -11,7 +11,13 @@ from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.keyless import keyless_keys
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
-from cdc_platform.sources.debezium.findings import Findings, completed, is_unavailable, metadata_of
+from cdc_platform.sources.debezium.findings import (
+    Findings,
+    completed,
+    is_unavailable,
+    is_unsent_under_full,
+    metadata_of,
+)
 from cdc_platform.sources.debezium.identity import check_key_types
 from cdc_platform.sources.debezium.pairing import Identity, identity_of
 from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, TablePlan
@@ -30,6 +36,8 @@ _MOD_TYPES: Final[Mapping[Op, ModType]] = {
     Op.TRUNCATE: ModType.TRUNCATE,
 }
 _NO_KEY: Final = "{}"
+IsUnsent = Callable[[ColumnPlan, Any], bool]
+"""Whether the value of a column was not sent."""
 _KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
@@ -37,13 +45,14 @@ _KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")
 class Unpaired:
     """An inserted row that may have had another key, which only a message that is yet to come tells.
 
-    ``event`` is None where that key says nothing about the row's values.
+    ``event`` is None where that key says nothing about the row's values; ``is_full`` is as for `decode`.
     """
 
     change: SourceEvent
     plan: TablePlan
     identity: Identity | None
     event: DataEvent | None
+    is_full: bool
 
 
 @dataclass(slots=True)
@@ -66,7 +75,8 @@ class RowDecoder:
         Args:
             event: the event.
             table: its table's name in the lake.
-            is_full: whether the image before a change is the whole row.
+            is_full: whether the table's replica identity is FULL: the image before a change is the whole row,
+                and every value is sent.
 
         Raises:
             Unreadable: a value or the key cannot be used, or the key has another type than before.
@@ -96,7 +106,7 @@ class RowDecoder:
         if one.event is None:
             keys = _header_key(one.plan, previous)
             return one.change if keys == one.change.keys else one.change._replace(previous_keys=keys)
-        return self._with_key(one.event, one.plan, one.change, is_full=False)
+        return self._with_key(one.event, one.plan, one.change, is_full=one.is_full)
 
     def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
         """Return the change without its row and metadata."""
@@ -126,7 +136,15 @@ class RowDecoder:
             metadata = metadata_of(event, findings, _header_key(plan, event.new_key))
             return change._replace(keys=keys, old_values=old_values, metadata=metadata)
         previous = self.state.pairer.old_key(event)
-        new_values = self._new_values(event, plan, previous, findings, before)
+        # An update without a row before is none of FULL, whatever the settings say.
+        sends_all = is_full and (event.op is not Op.UPDATE or event.before is not None or event.is_flat)
+
+        def is_unsent(column: ColumnPlan, value: Any) -> bool:
+            if sends_all:
+                return is_unsent_under_full(column, value, before)
+            return is_unavailable(column, value, findings)
+
+        new_values = self._new_values(event, plan, previous, findings, is_unsent)
         told = change._replace(
             keys=keys,
             new_values=new_values,
@@ -136,17 +154,17 @@ class RowDecoder:
             metadata=metadata_of(event, findings),
         )
         if event.op is Op.CREATE and previous is None and not self.state.pairer.is_new(event):
-            self._take_note(event, plan, told)
+            self._take_note(event, plan, told, is_full=is_full)
         return told
 
-    def _take_note(self, event: DataEvent, plan: TablePlan, told: SourceEvent) -> None:
+    def _take_note(self, event: DataEvent, plan: TablePlan, told: SourceEvent, *, is_full: bool) -> None:
         values = [(plan.columns.get(name), value) for name, value in (event.after or {}).items()]
         is_doubtful = any(
             column is not None and column.detector.judge(value) is not Verdict.VALUE
             for column, value in values
         )
         kept = event if is_doubtful else None
-        self.unpaired[told.event_id] = Unpaired(told, plan, identity_of(event), kept)
+        self.unpaired[told.event_id] = Unpaired(told, plan, identity_of(event), kept, is_full)
 
     def _remember(self, change: SourceEvent, plan: TablePlan, before: Mapping[str, Any]) -> None:
         """Remember what tells the row before a change from others, which is nothing in most images."""
@@ -180,7 +198,7 @@ class RowDecoder:
         plan: TablePlan,
         previous: Mapping[str, Any] | None,
         findings: Findings,
-        before: Mapping[str, Any] | None,
+        is_unsent: IsUnsent,
     ) -> str:
         """Return the row after the change; INSERT always ships all values, unless a row got another key.
 
@@ -195,8 +213,8 @@ class RowDecoder:
             column = plan.columns.get(name)
             if column is None or name in plan.keys:
                 continue
-            is_unsent = may_move and not may_lack and column.detector.is_marker(value)
-            if is_unsent or (may_lack and is_unavailable(column, value, before, findings)):
+            may_be_marker = may_move and not may_lack and column.detector.is_marker(value)
+            if may_be_marker or (may_lack and is_unsent(column, value)):
                 findings.unavailable.append(name)
                 if self.settings.strategy == Strategy.VETO:
                     values[name] = None
@@ -227,8 +245,9 @@ class RowDecoder:
             return
         findings, after, is_update = Findings(), event.after, event.op is Op.UPDATE
         if is_update and after is not None and event.before is not None:
-            after = completed(plan, after, event.before, findings)
-        gained = self._new_values(replace(event, op=Op.CREATE, after=after), plan, None, findings, None)
+            after = completed(plan, after, event.before)
+        inserted = replace(event, op=Op.CREATE, after=after)
+        gained = self._new_values(inserted, plan, None, findings, lambda _column, _value: False)
         told = _second(change) if is_update else change
         yield told._replace(
             mod_type=ModType.INSERT if is_update else change.mod_type,
