@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from cdc_platform.model.events import SourceEvent
 from cdc_platform.sources.debezium.envelope import DataEvent, Unreadable
 from cdc_platform.sources.debezium.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.positions import is_snapshot
 from cdc_platform.sources.debezium.unavailable import Verdict
 from cdc_platform.sources.json_codec import write
+
+NEW_KEYS: Final = "new_keys"
+"""Member of a delete's metadata: the key that its row has from then on."""
 
 
 @dataclass(slots=True)
@@ -71,6 +75,11 @@ def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]
     return values
 
 
+def gives_key_up(event: object) -> bool:
+    """Whether an event is the delete of a key change whose headers were kept: it names the new key."""
+    return isinstance(event, SourceEvent) and f'"{NEW_KEYS}":' in (event.metadata or "")
+
+
 def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = None) -> str:
     """Return what is known of an event beyond its row; members that say nothing are left out."""
     source = event.source
@@ -83,7 +92,7 @@ def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = Non
         "total_order": event.total_order,
         "snapshot": source.snapshot if is_snapshot(source) else None,
         "run_id": (event.message.headers or {}).get("__debezium.context.runId"),
-        "new_keys": new_keys,
+        NEW_KEYS: new_keys,
         "literal_markers": findings.literal_markers,
         "null_or_default": findings.null_or_default,
         "lossy_nulls": findings.lossy_nulls,
