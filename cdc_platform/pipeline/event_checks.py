@@ -53,11 +53,38 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verd
         lacking = {row["table_name"] for row in unresolved.select("table_name").distinct().collect()}
         lacking |= {name for name, found in by_table.items() if found["lossy_nulls"]}
         parts += _advice(_updates(pipeline, spark), lacking)
+    lone = _lone_halves(pipeline, spark)
+    if lone:
+        shown_rows = "; ".join(f"`{row[0]}` {row[1]} became {row[2]}" for row in lone[:SHOWN])
+        parts.append(
+            f"{len(lone)} rows gave up their keys, and the events with their new ones have not come, so that "
+            f"the lake lacks them: {shown_rows}. See what is in quarantine, or take a new snapshot"
+        )
     return Verdict(
-        passed=total == 0 and not doubts["lossy_nulls"] and not doubts["in_snapshot"],
+        passed=not (total or doubts["lossy_nulls"] or doubts["in_snapshot"] or lone),
         summary=". ".join(parts),
-        facts={"unresolved": total, **{name: doubts[name] for name in FINDINGS}},
+        facts={"unresolved": total, "lone_halves": len(lone), **{name: doubts[name] for name in FINDINGS}},
     )
+
+
+def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
+    """Return table, key and new key of rows that the log has deleted by the first half of a key change alone.
+
+    Where transactions are told the log takes both halves. The newest tick may have read the first one only.
+    """
+    if pipeline.traits.keeps_transactions or not pipeline.traits.comes_in_order:
+        return []
+    events = _events(pipeline, spark).select("*", F.expr("mods[0].keys").alias("keys"))
+    newest = read_mark(pipeline.lake.system_table(RAW)).tick
+    left = events.where((F.col("tick") < newest) & F.expr("contains(event.metadata, '\"new_keys\"')"))
+    halves = ["server_transaction_id", "table_name", "keys"]
+    taken = events.where("event.previous_keys is not null").withColumn("keys", F.col("event.previous_keys"))
+    lone = left.join(taken.select(*halves), halves, "left_anti")
+    log = spark.table(pipeline.lake.spark_system_table(LOG))
+    deleted = log.where(F.col("change_kind") == ChangeKind.DELETE.value)
+    logged = deleted.selectExpr("transaction_id as server_transaction_id", "table_name", "keys")
+    new_key = F.expr("get_json_object(event.metadata, '$.new_keys')")
+    return lone.join(logged, halves, "left_semi").select("table_name", "keys", new_key).distinct().collect()
 
 
 def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[str]]:

@@ -143,7 +143,9 @@ def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
     if unsound.isEmpty():
         return ordered
     place = F.substring_index("order_key", SEPARATOR, PLACE_PARTS)
-    broken = unsound.select("commit_timestamp", place.alias(_PLACE), F.lit(True).alias("is_broken")).distinct()
+    broken = unsound.select(
+        "commit_timestamp", place.alias(_PLACE), F.lit(True).alias("is_broken")
+    ).distinct()
     joined = ordered.withColumn(_PLACE, place).join(broken, ["commit_timestamp", _PLACE], "left")
     is_half = "is_broken and (change_kind = 'delete' or previous_keys is not null)"
     fault = f"coalesce({FAULT}, if({is_half}, {quote_text(HALF_FAULT)}, null))"

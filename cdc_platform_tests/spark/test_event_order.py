@@ -208,6 +208,6 @@ def test_halves_of_a_key_change_are_sound_or_unsound_together(spark: "SparkSessi
 
     faults = {row["record_id"].removeprefix("7/"): row["fault"] for row in whole if row["unsound"]}
     assert {"left with its insert", "left with its key", "unfit", "unfit copy"} < faults.keys()
-    assert [HALF_FAULT, HALF_FAULT] == [faults[f"left with its {half}"] for half in ("insert", "key")]
+    assert [faults[f"left with its {half}"] for half in ("insert", "key")] == [HALF_FAULT, HALF_FAULT]
     assert faults["unfit"] == SHAPE_FAULT
     assert {"left", "taken", "copied"} == {row["record_id"][2:] for row in whole if not row["unsound"]}

@@ -45,7 +45,7 @@ def test_an_end_that_is_lost(tmp_path: Path) -> None:
 
 
 def test_the_last_event_waits_for_its_other_half(tmp_path: Path) -> None:
-    """A delete at the end of a file that names a new key enters the log with its insert, or what comes next."""
+    """A delete that names a new key, at the end of a file, enters the log with what comes next."""
     sent = Connector()
     sent.insert(1)
     sent.move(1, 2)

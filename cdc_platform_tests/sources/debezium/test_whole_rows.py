@@ -28,7 +28,7 @@ POLICIES: Final = [{}, {"numeric": NullPolicy.UNAVAILABLE}]
 
 
 def halves(old: Mapping[str, Any], new: Mapping[str, Any], *, with_headers: bool = True) -> list[str]:
-    """Return the messages of a key change under FULL: the delete has the whole row, the insert no row before."""
+    """Return a key change under FULL: its delete has the whole row, its insert no row before."""
     keys = {"id": old["id"]}, {"id": new["id"]}
     headers = ({"__debezium.newkey": keys[1]}, {"__debezium.oldkey": keys[0]}) if with_headers else ({}, {})
     return [
