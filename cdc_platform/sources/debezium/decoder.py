@@ -28,10 +28,10 @@ from cdc_platform.sources.debezium.envelope import (
 from cdc_platform.sources.debezium.flattened import ADVICE as FLAT_ADVICE
 from cdc_platform.sources.debezium.flattened import read_flattened
 from cdc_platform.sources.debezium.identity import ADVICE as IDENTITY_ADVICE
-from cdc_platform.sources.debezium.identity import check_key, learn_identity
+from cdc_platform.sources.debezium.identity import check_key, learn_identity, names_key_alone
 from cdc_platform.sources.debezium.messages import Message, RawMessage, parse_line, parse_raw
-from cdc_platform.sources.debezium.pairing import key_text
-from cdc_platform.sources.debezium.plans import Planner, check_masks
+from cdc_platform.sources.debezium.pairing import Identity, identity_of, key_text
+from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, check_masks
 from cdc_platform.sources.debezium.positions import is_snapshot, order_key
 from cdc_platform.sources.debezium.rows import RowDecoder
 from cdc_platform.sources.debezium.settings import DebeziumSettings, SnapshotPolicy
@@ -102,6 +102,7 @@ class Decoder:
         self.state = state or DecoderState()
         self.rows = RowDecoder(settings, Planner(settings), self.state)
         self._names: dict[tuple[str, str, str], str] = {}
+        self._bare: set[Identity | None] = set()
         self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
 
     def decode_lines(self, lines: Iterable[str], first_position: int = 0) -> Iterator[Decoded]:
@@ -222,7 +223,11 @@ class Decoder:
         return name
 
     def _is_full(self, event: DataEvent, table: str) -> bool:
-        return event.source.name in self.state.full or table in self.settings.full_identity
+        """Whether an event is one of FULL: by the settings, else by what was seen, also of its other half."""
+        if table in self.settings.full_identity:
+            return True
+        is_bare = event.op is Op.CREATE and identity_of(event) in self._bare
+        return event.source.name in self.state.full and not is_bare
 
     def _check_identity(self, event: DataEvent, table: str) -> None:
         """Learn the replica identity of the event's table.
@@ -231,7 +236,13 @@ class Decoder:
             Unreadable: it is one that nothing can be done with, or nothing tells the type of a column.
         """
         name = event.source.name
-        learn_identity(self.state, event, lambda: self.rows.planner.plan(event, table).columns)
+
+        def columns() -> Mapping[str, ColumnPlan]:
+            return self.rows.planner.plan(event, table).columns
+
+        learn_identity(self.state, event, columns)
+        if name in self.state.full and event.op is Op.DELETE and names_key_alone(event, columns()):
+            self._bare.add(identity_of(event))
         if name in self.state.full or self._names_full(event):
             return
         if name in self.state.unusable and event.op is not Op.TRUNCATE:

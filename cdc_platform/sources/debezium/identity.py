@@ -126,10 +126,10 @@ def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
     return is_null or column.is_nullable or column.encoding.source in _WITHOUT_ORDER
 
 
-def _shows_nothing(event: DataEvent, columns: Columns) -> bool:
+def names_key_alone(event: DataEvent, columns: Columns) -> bool:
     """Whether a deleted row is told by its key alone, as under DEFAULT, unless it had nothing else."""
-    has_others = any(name in columns and name not in (event.key or {}) for name in event.before or ())
-    return event.op is Op.DELETE and has_others and not tells_more_than_key(event, columns)
+    is_delete = event.op is Op.DELETE and event.before is not None and not event.is_flat
+    return is_delete and not tells_more_than_key(event, columns)
 
 
 def shows_key(event: DataEvent, columns: Columns) -> bool:
@@ -163,7 +163,7 @@ def learn_identity(state: DecoderState, event: DataEvent, columns: Callable[[], 
             state.full.discard(name)
     elif name not in state.full:
         _learn_from_before(state, event, columns())
-    elif shows_index(event, columns()) or _shows_nothing(event, columns()):
+    elif shows_index(event, columns()):
         state.full.discard(name)
 
 
