@@ -37,6 +37,9 @@ pytestmark = pytest.mark.integration
 UNTOLD: Final = "extra_"
 """Columns that are added with a default, whose value in older rows no event tells."""
 
+WHOLE: Final = "public.whole"
+"""The table under REPLICA IDENTITY FULL."""
+
 Row = dict[str, Any]
 
 
@@ -53,7 +56,7 @@ def settings_of(server: Cluster, name: str, spool: Path, lake: LakeSettings) -> 
         properties=everything,
         keep_spool_s=0,
     )
-    told = DebeziumSettings(place, strategy=Strategy.ENRICH, full_identity=("public.whole",))
+    told = DebeziumSettings(place, strategy=Strategy.ENRICH, full_identity=(WHOLE,))
     return PipelineSettings(name, told, lake)
 
 
@@ -177,6 +180,10 @@ def test_the_lake_is_the_database(
     markers = {marker.content: marker for marker in list_markers(pipeline.lake) if marker.prefix == PREFIX}
     assert list(markers) == ["1", "2", "3"]
     log = log_rows(pipeline)
+    moved = [
+        change["new_values"] for change in log if change["table_name"] == WHOLE and change["previous_keys"]
+    ]
+    assert any('"amount":null' in values for values in moved)
     for checkpoint in checkpoints:
         limit = markers[str(checkpoint.number)].order_key
         before = [change for change in log if change["order_key"] < limit]

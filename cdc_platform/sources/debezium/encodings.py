@@ -21,8 +21,9 @@ MICROS: Final = 6
 NANOS: Final = 9
 UNBOUNDED: Final = 2**31 - 1
 """Length of a `bit varying`, whose values have each their own."""
-_SHORT_BITS: Final = 128
-"""So many bits take no more than the 24 octets that PostgreSQL needs to move a value out of its row."""
+_SHORT_BITS: Final = 152
+"""So many bits, with the 5 octets before them, take no more than 24 octets: PostgreSQL moves only longer
+values out of their row."""
 _SOURCE_TYPE: Final = "__debezium.source.column.type"
 _SOURCE_LENGTH: Final = "__debezium.source.column.length"
 _SOURCE_SCALE: Final = "__debezium.source.column.scale"
