@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.model.keyless import is_keyless
@@ -25,6 +25,7 @@ from cdc_platform.sources.debezium.envelope import (
     Unreadable,
     read_envelope,
 )
+from cdc_platform.sources.debezium.event_faults import BAD, fault_of
 from cdc_platform.sources.debezium.flattened import ADVICE as FLAT_ADVICE
 from cdc_platform.sources.debezium.flattened import read_flattened
 from cdc_platform.sources.debezium.identity import ADVICE as IDENTITY_ADVICE
@@ -81,9 +82,6 @@ _DECODERS: Final[Mapping[BinaryMode, Callable[[str], bytes]]] = {
     BinaryMode.HEX: bytes.fromhex,
 }
 
-
-BAD: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
-"""What an event that is not as documented makes of the code that reads it; `Unreadable` is one of them."""
 
 Control = Tombstone | TransactionBegin | TransactionEnd | Checkpoint | Heartbeat | Signal | Notification
 Decoded = SourceEvent | FaultyEvent | Control
@@ -284,33 +282,3 @@ class Decoder:
 def _quoted(schema: str, table: str) -> str:
     """Return what no other table is called: dots may be parts of names."""
     return f'"{schema}".{table}' if "." in schema else f"{schema}.{table}"
-
-
-def fault_of(
-    message: Message, error: Exception, event: DataEvent | None = None, order_key: str = ""
-) -> FaultyEvent:
-    """Return what goes to quarantine of a message that cannot be used, with its reason."""
-    known = isinstance(error, Unreadable)
-    reason = str(error) if known else f"The event is not what Debezium documents: {error!r}."
-    metadata = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
-    return FaultyEvent(
-        reason,
-        message.text or _as_text(message),
-        message.position,
-        None if event is None else event.source.name,
-        None,
-        json.dumps(metadata, ensure_ascii=False),
-        "" if event is None or _is_alone(event) else event.transaction_id,
-        None if event is None or event.total_order is None else f"{event.source.name}#{event.total_order}",
-        order_key=order_key,
-    )
-
-
-def _is_alone(event: DataEvent) -> bool:
-    """Whether no END counts the event: that of a snapshot, or of a time without transaction metadata."""
-    return is_snapshot(event.source) or (event.total_order is None and not event.is_flat)
-
-
-def _as_text(message: Message) -> str:
-    parts: Mapping[str, Any] = {"topic": message.topic, "key": message.key, "value": message.value}
-    return json.dumps(parts, ensure_ascii=False, default=str)

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any, Final
 
 from cdc_platform.model.events import SourceEvent
@@ -22,10 +21,10 @@ from cdc_platform.sources.debezium.identity import check_key_types
 from cdc_platform.sources.debezium.pairing import Identity, identity_of
 from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.positions import event_id, is_snapshot, order_key
+from cdc_platform.sources.debezium.row_keys import header_key, key_json, read_value
 from cdc_platform.sources.debezium.settings import DebeziumSettings, Strategy
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.debezium.unavailable import Verdict
-from cdc_platform.sources.debezium.values import ValueRefused
 from cdc_platform.sources.json_codec import write
 
 _MOD_TYPES: Final[Mapping[Op, ModType]] = {
@@ -38,7 +37,6 @@ _MOD_TYPES: Final[Mapping[Op, ModType]] = {
 _NO_KEY: Final = "{}"
 IsUnsent = Callable[[ColumnPlan, Any], bool]
 """Whether the value of a column was not sent."""
-_KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ class RowDecoder:
         """
         previous = None if one.identity is None else self.state.pairer.deleted_at(one.identity)
         if one.event is None:
-            keys = _header_key(one.plan, previous)
+            keys = header_key(one.plan, previous)
             return one.change if keys == one.change.keys else one.change._replace(previous_keys=keys)
         return self._with_key(one.event, one.plan, one.change, is_full=one.is_full)
 
@@ -127,13 +125,13 @@ class RowDecoder:
     def _with_key(
         self, event: DataEvent, plan: TablePlan, change: SourceEvent, *, is_full: bool
     ) -> SourceEvent:
-        keys, findings = _key_json(plan, event.key or {}), Findings()
+        keys, findings = key_json(plan, event.key or {}), Findings()
         before = event.before if is_full and event.before is not None and not event.is_flat else None
         old_values = None if before is None else _values_json(plan, before)
         if before is None and event.before is not None and not event.is_flat:
             self._remember(change, plan, event.before)
         if event.op is Op.DELETE:
-            metadata = metadata_of(event, findings, _header_key(plan, event.new_key))
+            metadata = metadata_of(event, findings, header_key(plan, event.new_key))
             return change._replace(keys=keys, old_values=old_values, metadata=metadata)
         previous = self.state.pairer.old_key(event)
         # An update without a row before is none of FULL, whatever the settings say.
@@ -149,7 +147,7 @@ class RowDecoder:
             keys=keys,
             new_values=new_values,
             old_values=old_values,
-            previous_keys=_header_key(plan, previous),
+            previous_keys=header_key(plan, previous),
             unavailable_columns=tuple(findings.unavailable),
             metadata=metadata_of(event, findings),
         )
@@ -223,7 +221,7 @@ class RowDecoder:
                 findings.literal_markers.append(name)
             if column.may_be_null(value):
                 findings.null_or_default.append(name)
-            values[name] = _read(column, value)
+            values[name] = read_value(column, value)
         return write(values)
 
     def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
@@ -280,53 +278,7 @@ def _old_key(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str
     return old_key if is_told and old_key != dict(event.key) else None
 
 
-def _header_key(plan: TablePlan, key: Mapping[str, Any] | None) -> str | None:
-    return None if key is None else _key_json(plan, key)
-
-
-def _key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
-    """Return a key as the log has it: one text for all keys that are equal in the lake's types.
-
-    Rows are followed by it, so that it must tell the same rows apart as the merge, which compares values.
-
-    Raises:
-        Unreadable: a column of the key is missing, null or not sent, or its type cannot hold the value.
-    """
-    missing = [name for name in plan.keys if key.get(name) is None]
-    if missing:
-        raise Unreadable(f"The key's column `{missing[0]}` is missing or null.")
-    unsent = next((name for name in plan.keys if plan.columns[name].detector.is_marker(key[name])), None)
-    if unsent is not None:
-        raise Unreadable(
-            f"The key's column `{unsent}` was not sent: it has the marker of a large value, so that nothing "
-            "tells which row this is. Choose columns as the key that are always sent, or run ALTER TABLE ... "
-            "REPLICA IDENTITY FULL."
-        )
-    values = {name: _key_value(plan.columns[name], key[name]) for name in plan.key_types}
-    return _KEY_ENCODER.encode(values) if float in map(type, values.values()) else write(values)
-
-
-def _key_value(column: ColumnPlan, value: Any) -> Any:
-    found, scale = _read(column, value), column.scale
-    if isinstance(found, float):
-        return found + 0.0  # there are two zeros, which are equal
-    if scale is None:
-        return found
-    text = f"{Decimal(found):.{scale}f}"
-    if Decimal(text) != Decimal(found):
-        kind = column.encoding.column_type.text
-        raise Unreadable(f"The key's column `{column.name}` is {kind}, which cannot hold: {found}")
-    return text.removeprefix("-") if Decimal(text) == 0 else text
-
-
 def _values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
     """Return the values of an image before a change."""
     names = [name for name in row if name in plan.columns and name not in plan.keys]
-    return write({name: _read(plan.columns[name], row[name]) for name in names})
-
-
-def _read(column: ColumnPlan, value: Any) -> Any:
-    try:
-        return None if value is None else column.read(value)
-    except ValueRefused as error:
-        raise Unreadable(f"The value of the column `{column.name}` {error}.") from error
+    return write({name: read_value(plan.columns[name], row[name]) for name in names})
