@@ -68,23 +68,29 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verd
 
 
 def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
-    """Return table, key and new key of rows that the log has deleted by the first half of a key change alone.
+    """Return table, key and new key of rows that the log lacks, since it has half of their key change alone.
 
-    Where transactions are told the log takes both halves. The newest tick may have read the first one only.
+    Where transactions are told the log takes both halves. The newest tick may have read the first one only,
+    and a snapshot may have brought the row since.
     """
     if pipeline.traits.keeps_transactions or not pipeline.traits.comes_in_order:
         return []
-    events = _events(pipeline, spark).select("*", F.expr("mods[0].keys").alias("keys"))
+    events = _events(pipeline, spark).withColumn("keys", F.expr("mods[0].keys"))
     newest = read_mark(pipeline.lake.system_table(RAW)).tick
     left = events.where((F.col("tick") < newest) & F.expr("contains(event.metadata, '\"new_keys\"')"))
+    new_keys = F.expr("get_json_object(event.metadata, '$.new_keys')").alias("new_keys")
     halves = ["server_transaction_id", "table_name", "keys"]
     taken = events.where("event.previous_keys is not null").withColumn("keys", F.col("event.previous_keys"))
-    lone = left.join(taken.select(*halves), halves, "left_anti")
+    lone = left.select(*halves, new_keys, "record_order").join(taken.select(*halves), halves, "left_anti")
+    if lone.isEmpty():
+        return []
     log = spark.table(pipeline.lake.spark_system_table(LOG))
-    deleted = log.where(F.col("change_kind") == ChangeKind.DELETE.value)
-    logged = deleted.selectExpr("transaction_id as server_transaction_id", "table_name", "keys")
-    new_key = F.expr("get_json_object(event.metadata, '$.new_keys')")
-    return lone.join(logged, halves, "left_semi").select("table_name", "keys", new_key).distinct().collect()
+    is_delete = F.col("change_kind") == ChangeKind.DELETE.value
+    deleted = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
+    written = log.where(~is_delete).selectExpr("table_name as named", "keys as known", "order_key")
+    is_back = "named = table_name and known = new_keys and order_key > record_order"
+    gone = lone.join(deleted.select(*halves), halves, "left_semi").join(written, F.expr(is_back), "left_anti")
+    return gone.select("table_name", "keys", "new_keys").distinct().collect()
 
 
 def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[str]]:

@@ -21,7 +21,7 @@ from cdc_platform_tests.sources.debezium.databases import database, play, settin
 pytestmark = pytest.mark.integration
 
 WITHIN_S: Final = 60.0
-SENT: Final[Mapping[str, tuple[str, str]]] = {
+SENT: Final[dict[str, tuple[str, str]]] = {
     # column: type, value
     "bits": ("bit(11)", "B'00000000101'"),
     "longest_in_line": ("bit(152)", "repeat('01', 76)::bit(152)"),
@@ -29,11 +29,11 @@ SENT: Final[Mapping[str, tuple[str, str]]] = {
     "longest_varying": ("bit varying(152)", "repeat('1', 152)::varbit"),
     "book": ("isbn", "'978-0-393-04002-9'"),
 }
-OUT_OF_LINE: Final[Mapping[str, tuple[str, str]]] = {
+OUT_OF_LINE: Final[dict[str, tuple[str, str]]] = {
     "long_bits": ("bit(153)", "repeat('1', 153)::bit(153)"),
     "long_varying": ("bit varying", "repeat('1', 153)::varbit"),
 }
-UNKNOWN: Final[Mapping[str, tuple[str, str, str]]] = {
+UNKNOWN: Final[dict[str, tuple[str, str, str]]] = {
     # column: type, value, the text that base64 stands for
     "a_lseg": ("lseg", "'[(1,2),(3,4)]'", "[(1.0,2.0),(3.0,4.0)]"),
     "a_path": ("path", "'[(1,2)]'", "[(1.0,2.0)]"),
@@ -45,7 +45,7 @@ UNKNOWN: Final[Mapping[str, tuple[str, str, str]]] = {
     "a_multirange": ("int4multirange", "'{[1,3)}'", "{[1,3)}"),
     "an_ean": ("ean13", "'978-0-393-04002-9'", "978-0-393-04002-9"),
 }
-ABSENT: Final[Mapping[str, tuple[str, str]]] = {
+ABSENT: Final[dict[str, tuple[str, str]]] = {
     "xmls": ("xml[]", "ARRAY['<a/>'::xml]"),
     "points": ("point[]", "ARRAY[point(1, 2)]"),
     "monies": ("money[]", "ARRAY['1.50'::money]"),
