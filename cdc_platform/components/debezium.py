@@ -125,7 +125,10 @@ class Source(dg.Model, dg.Resolvable):
         says("PostgreSQL types per table and column, where events carry no schema block."),
     ] = Field(default_factory=dict)
     keys: Annotated[
-        dict[str, list[str]], says("Key columns per table, where events are stored without their keys.")
+        dict[str, list[str]],
+        says(
+            "Key columns per table, where events are stored without their keys; [] for a table without one."
+        ),
     ] = Field(default_factory=dict)
     ignored_columns: Annotated[
         dict[str, list[str]], says("Columns per table that stay out of the lake, such as generated ones.")

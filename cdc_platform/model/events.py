@@ -74,6 +74,7 @@ class FaultyEvent:
     ``position`` is None where a whole file cannot be read; ``transaction_id`` is empty where it is not known.
     ``message_id`` is what it shares with the same message that is sent again, where that is known.
     ``source_micros`` is that of a change which only lacks what the lake may find for it.
+    ``order_key`` is that of the change it would be, empty where it is not known.
     """
 
     reason: str
@@ -85,3 +86,4 @@ class FaultyEvent:
     transaction_id: str = ""
     message_id: str | None = None
     source_micros: int | None = None
+    order_key: str = ""

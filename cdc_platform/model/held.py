@@ -1,8 +1,11 @@
 """Records in quarantine: why each is there, and what becomes of them when they are replayed."""
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from cdc_platform.model.order_key import place_of
 
 
 class ReplaySource(StrEnum):
@@ -66,6 +69,12 @@ class HeldRecord:
         return self.record_id.removeprefix(f"{self.transaction_id}/")
 
     @property
+    def place(self) -> str:
+        """What both halves of a Debezium key change share; empty where the record does not tell its order."""
+        told = json.loads(self.record or "{}")
+        return place_of(told.get("record_order") or told.get("order_key") or "")
+
+    @property
     def identity(self) -> tuple[int, str]:
         """What a mark of a replay names it by; the mods of one record share it."""
         return self.tick, self.record_id
@@ -103,6 +112,7 @@ def with_company(
     readable: Collection[str] = (),
     *,
     keeps_transactions: bool = False,
+    pairs_halves: bool = False,
 ) -> list[HeldRecord]:
     """Return chosen records with all that have to be replayed along with them.
 
@@ -114,8 +124,15 @@ def with_company(
         held: all records that are open.
         readable: origins that are read again as a whole.
         keeps_transactions: whether the log takes them whole.
+        pairs_halves: whether it takes both halves of a key change or none.
     """
-    of_each = [(one, _ties(one, readable, keeps_transactions=keeps_transactions)) for one in held]
+
+    def company_of(one: HeldRecord) -> tuple[str, int] | None:
+        if keeps_transactions:
+            return f"transaction {one.transaction_id}", one.moment_micros
+        return (f"place {one.place}", one.moment_micros) if pairs_halves and one.place else None
+
+    of_each = [(one, _ties(one, readable, company_of(one))) for one in held]
     wanted = {one.identity for one in chosen}
     ties = {tie for one, its in of_each if one.identity in wanted for tie in its}
     while True:
@@ -127,11 +144,11 @@ def with_company(
 
 
 def _ties(
-    held: HeldRecord, readable: Collection[str], *, keeps_transactions: bool
+    held: HeldRecord, readable: Collection[str], company: tuple[str, int] | None
 ) -> set[tuple[str, str | int | None]]:
     ties: set[tuple[str, str | int | None]] = {("record", held.record_id)}
     if held.origin is not None and held.origin in readable:
         ties.add(("file", held.origin))
-    if keeps_transactions:
-        ties.add((f"transaction {held.transaction_id}", held.moment_micros))
+    if company is not None:
+        ties.add(company)
     return ties

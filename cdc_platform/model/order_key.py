@@ -11,7 +11,16 @@ SEPARATOR: Final = " "
 """Between the parts of an order key: sorts before every character of an identifier, so that an
 identifier sorts before its own extensions."""
 
+PLACE_PARTS: Final = 2
+"""So many parts of a Debezium event's order key name the record of the database's log that it comes from:
+the commit and the position. Both halves of a key change come from one record."""
+
 _HEX_PAIR: Final = re.compile(r"(?:([0-9A-Fa-f]{1,16})-)?([0-9A-Fa-f]{1,16})")
+
+
+def place_of(order_key: str) -> str:
+    """Return the part of a Debezium event's order key that both halves of a key change share."""
+    return SEPARATOR.join(order_key.split(SEPARATOR)[:PLACE_PARTS])
 
 
 def record_order(record_sequence: str) -> str:

@@ -46,7 +46,12 @@ from cdc_platform.pipeline.resolve import complete_changes, complete_few
 from cdc_platform.pipeline.rewritten_files import settle_rewritten
 from cdc_platform.pipeline.schema_policies import with_refusals
 from cdc_platform.pipeline.trace import trace_lineage
-from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
+from cdc_platform.spark.event_order import (
+    measure_events,
+    order_events,
+    with_whole_key_changes,
+    with_whole_transactions,
+)
 from cdc_platform.spark.frames import hold
 from cdc_platform.spark.keyless import IS_UNNUMBERED, number_copies
 from cdc_platform.spark.order import (
@@ -284,6 +289,8 @@ def _settled(
     ordered, traits = persisted, pipeline.traits
     if traits.hands_out_events and traits.keeps_transactions:
         ordered = with_whole_transactions(ordered)
+    elif traits.hands_out_events and traits.comes_in_order:
+        ordered = with_whole_key_changes(ordered)
     if traits.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
         numbered = number_copies(ordered, _log_before(pipeline, spark, window))
         ordered = hold(held, numbered)

@@ -53,15 +53,18 @@ def replay_records(pipeline: Pipeline, wanted: HeldFilter) -> ReplayOutcome:
     """
     tick = read_mark(pipeline.lake.system_table(RAW)).tick
     held = _undone(pipeline)
-    keeps_transactions = pipeline.traits.keeps_transactions
+    traits = pipeline.traits
+    keeps_transactions = traits.keeps_transactions
     meant = [one for one in held if wanted.matches(one)]
-    if not pipeline.traits.hands_out_events:
+    if not traits.hands_out_events:
         chosen = with_company(meant, held, keeps_transactions=keeps_transactions)
         mark = ReplayMark(_now_micros(), tick, ReplaySource.RECORDS)
         mark_replayed(pipeline.lake, {one.identity: mark for one in chosen})
         return ReplayOutcome(from_records=tuple(chosen))
     readable = pipeline.event_source.readable({one.origin for one in held if one.origin is not None})
-    chosen = with_company(meant, held, readable, keeps_transactions=keeps_transactions)
+    chosen = with_company(
+        meant, held, readable, keeps_transactions=keeps_transactions, pairs_halves=traits.comes_in_order
+    )
     from_files = [one for one in chosen if one.origin in readable]
     texts, lost = _divide(one for one in chosen if one.origin not in readable)
     mark_replayed(pipeline.lake, dict(_marks([one for one in from_files if one.is_open], texts, tick)))

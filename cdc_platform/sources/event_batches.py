@@ -204,7 +204,7 @@ def _of_fault(fault: FaultyEvent, piece: Slice, file: SourceFile) -> ChangeRow:
         partition_token=piece.token,
         record_timestamp=piece.end_inclusive_micros,
         record_sequence=event_id,
-        record_order="",
+        record_order=fault.order_key,
         server_transaction_id=event_id,
         table_name=fault.table,
         source_timestamp=fault.source_micros,

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.names import quote_text
+from cdc_platform.model.order_key import PLACE_PARTS, SEPARATOR
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.spark.faults import FAULT, FITS
@@ -31,6 +32,10 @@ IDENTITY: Final = ("server_transaction_id", "record_sequence")
 RECORD_ID: Final = f"concat_ws('/', {', '.join(IDENTITY)})"
 IS_ALONE: Final = "record_id = concat_ws('/', transaction_id, transaction_id)"
 """Whether a change is a transaction of its own: its source tells of none."""
+HALF_FAULT: Final = (
+    "it is half of a key change, and the other half is in quarantine: see its reason, and replay both"
+)
+_PLACE: Final = "place"
 LONGEST_TEXT: Final = 20_000_000
 """Bytes of a JSON text that Spark parses whatever is in it: a value of more characters would become NULL."""
 _ORDER: Final = ("record_timestamp", "record_order", *IDENTITY)
@@ -124,6 +129,28 @@ def with_whole_transactions(ordered: DataFrame) -> DataFrame:
     broken = unsound.selectExpr("commit_timestamp", "transaction_id", "true as is_broken").distinct()
     joined = ordered.join(broken, ["commit_timestamp", "transaction_id"], "left")
     return joined.withColumn(UNSOUND, F.expr(f"{UNSOUND} or is_broken is not null")).select(*ordered.columns)
+
+
+def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
+    """Return ordered changes, of which no half of a key change is sound beside an unsound one.
+
+    Where transactions are not told, a delete would take the row away whose insert lies in quarantine.
+
+    Args:
+        ordered: the result of `order_events` of Debezium's events, persisted.
+    """
+    unsound = ordered.where(f"{UNSOUND} and order_key <> ''")
+    if unsound.isEmpty():
+        return ordered
+    place = F.substring_index("order_key", SEPARATOR, PLACE_PARTS)
+    broken = unsound.select(
+        "commit_timestamp", place.alias(_PLACE), F.lit(True).alias("is_broken")
+    ).distinct()
+    joined = ordered.withColumn(_PLACE, place).join(broken, ["commit_timestamp", _PLACE], "left")
+    is_half = "is_broken and (change_kind = 'delete' or previous_keys is not null)"
+    fault = f"coalesce({FAULT}, if({is_half}, {quote_text(HALF_FAULT)}, null))"
+    told = joined.withColumn(FAULT, F.expr(fault)).withColumn(UNSOUND, F.col(FAULT).isNotNull())
+    return told.select(*ordered.columns)
 
 
 def measure_events(ordered: DataFrame) -> LogStats:

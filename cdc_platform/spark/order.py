@@ -214,7 +214,9 @@ def sound_changes(ordered: DataFrame, tick: int, columns: list[str]) -> DataFram
 def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
     """Return the rows of quarantine of one tick: whole transactions, since the log holds no part of one."""
     reason = F.coalesce(F.col(FAULT), F.lit("another record of its transaction is in quarantine"))
-    payload = F.to_json(F.struct("change_kind", "keys", "new_values", "old_values", "is_whole_row"))
+    payload = F.to_json(
+        F.struct("change_kind", "keys", "new_values", "old_values", "is_whole_row", "order_key")
+    )
     return ordered.where(F.col(UNSOUND)).select(
         F.lit(tick).cast("bigint").alias("tick"),
         reason.alias("reason"),

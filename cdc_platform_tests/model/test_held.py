@@ -39,6 +39,21 @@ def test_a_record_is_called_by_what_is_its_own() -> None:
     assert [in_transaction.sequence, held("a/b#3").sequence] == ["a", "a/b#3"]
 
 
+def test_halves_of_a_key_change_are_replayed_together() -> None:
+    """They come from one place of the source's log: one was refused by itself, the other one with it."""
+    refused = replace(held("a", "t"), record='{"record_order": "01 05 0002 1 09"}')
+    beside = replace(held("b", "t"), record='{"order_key": "01 05 0001 0 08"}')
+    others = [
+        replace(held("c", "t"), record='{"record_order": "01 06 0003 1 10"}'),
+        replace(held("d", "t"), record='{"record_order": ""}'),
+        replace(held("e", "t"), record=None),
+    ]
+    everything = [refused, beside, *others]
+    assert [refused, beside] == with_company([beside], everything, pairs_halves=True)
+    assert [others[1]] == with_company([others[1]], everything, pairs_halves=True)
+    assert [beside] == with_company([beside], everything)
+
+
 def test_files_and_copies_of_an_event_are_replayed_along() -> None:
     """A file brings all of its records, and each of these all files that it lies in; a topic does not."""
     one, other, again, far = held("a", "f"), held("b", "f"), held("b", "g", 2), held("c", "g", 2)

@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,19 +14,22 @@ import pytest
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.markers import list_markers, markers_of
 from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.held import HeldFilter
 from cdc_platform.model.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.event_checks import check_values
 from cdc_platform.pipeline.log_checks import check_nothing_lost
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.replay import replay_records
 from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.pipeline.status import read_status
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.pipeline.verdict import EVERYTHING, Scope
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings import FilesInput
+from cdc_platform.sources.debezium.settings import FilesInput, NullPolicy
+from cdc_platform.spark.event_order import HALF_FAULT
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
-from cdc_platform_tests.pipelines import log_rows, rows_of
+from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, Truth, settings_for, truth_of
 from cdc_platform_tests.sources.debezium.test_empty_tables import ITEMS, items
 from cdc_platform_tests.sources.debezium.test_redelivery import WAL_BEFORE, Connector
@@ -265,6 +269,55 @@ def test_changes_that_ticks_part(spark: "SparkSession", session_lake: LakeSettin
     assert {('{"n":2,"big":null}', "big"), ('{"n":3,"big":null}', "big")} == {
         (row["new_values"], *row["unavailable_columns"]) for row in marked
     }
+
+
+def test_a_row_whose_key_changes_is_never_gone(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Without transactions told, both halves enter the log or neither, and a half that stays alone is named.
+
+    Under REPLICA IDENTITY FULL the row has its nulls under the new key.
+    """
+    columns = {TABLE: {"id": "integer", "n": "numeric(5,2)", "v": "bit varying"}, ITEMS: COLUMNS[TABLE]}
+    told = settings_with(input=FilesInput(str(tmp_path)), columns=columns, full_identity=(TABLE,))
+    pipeline = open_pipeline(PipelineSettings(f"debezium_{next(_serial)}", told, session_lake))
+    five, large = "AfQ=", "D0JA"
+    sent = Connector()
+    sent.insert(7, 7, xs=[7])
+    sent.move(7, 17, n=7, xs=None)
+    doubtful, sent.lines = items(sent.lines), []
+    for key in (1, 2, 3, 4):
+        sent.insert(key, five, v="BQ==")
+    sent.move(1, 11, n=five, v=None)
+    sent.move(2, 12, n="no decimal", v=None)
+    sent.move(3, 13, n=large, v=None)
+    sent.move(4, 14, n=five, v=None)
+    lost = sent.lines.pop()
+    sent.insert(5, five)
+    append(tmp_path / "events.jsonl", [f"{line}\n" for line in (*doubtful, *sent.lines)])
+    pipeline = sync(pipeline, spark)
+    found = {row["id"]: (str(row["n"]), row["v"]) for row in rows_of(pipeline, TABLE)}
+    assert found == {11: ("5.00", None), 2: ("5.00", "101"), 3: ("5.00", "101"), 5: ("5.00", None)}
+    assert [row["id"] for row in rows_of(pipeline, ITEMS)] == [7]
+    reasons = Counter(row["reason"] for row in quarantined_rows(pipeline))
+    assert reasons[HALF_FAULT] == 3
+    assert len(reasons) == 4
+    told = replace(told, null_policies={"smallint[]": NullPolicy.NULL})
+    pipeline = open_pipeline(replace(pipeline.settings, source=told))
+    replay_records(pipeline, HeldFilter(reason="`null_policies`"))
+    sent = Connector(lsn=10**6)
+    sent.insert(6, five)
+    append(tmp_path / "events.jsonl", [f"{line}\n" for line in sent.lines])
+    pipeline = sync(pipeline, spark)
+    assert [(row["id"], row["xs"]) for row in rows_of(pipeline, ITEMS)] == [(17, None)]
+    warned = failed_checks(pipeline, spark)
+    assert warned.keys() == {"values_resolved"}
+    assert "1 rows gave up their keys" in warned["values_resolved"]
+    assert f'`{TABLE}` {{"id":4}} became {{"id":14}}' in warned["values_resolved"]
+    append(tmp_path / "events.jsonl", [f"{lost}\n"])
+    pipeline = sync(pipeline, spark)
+    assert sorted(row["id"] for row in rows_of(pipeline, TABLE)) == [2, 3, 5, 6, 11, 14]
+    assert "gave up" not in check_values(pipeline, spark, EVERYTHING).summary
 
 
 def test_what_a_connector_should_be_told(

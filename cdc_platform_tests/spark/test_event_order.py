@@ -16,7 +16,13 @@ from cdc_platform.model.slices import Slice
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.sources.event_batches import EventBatches, Released
 from cdc_platform.spark import event_order
-from cdc_platform.spark.event_order import measure_events, order_events, with_whole_transactions
+from cdc_platform.spark.event_order import (
+    HALF_FAULT,
+    measure_events,
+    order_events,
+    with_whole_key_changes,
+    with_whole_transactions,
+)
 from cdc_platform.spark.faults import SHAPE_FAULT
 from cdc_platform.spark.order import SINGLE_TASK_RECORDS
 from cdc_platform.spark.ordered_rows import measure_event_rows
@@ -176,3 +182,34 @@ def test_what_the_log_has_does_not_come_again(
     forgetful = without_repeated(records, log, replace(EVENTS, repeats_within_s=-1.0), is_small=is_small)
 
     assert [left, 3] == [found.count(), forgetful.count()]
+
+
+def test_halves_of_a_key_change_are_sound_or_unsound_together(spark: "SparkSession") -> None:
+    """They come from one place of the log; other rows of that place, as COPY writes them, stay sound."""
+
+    def half(name: str, place: str, kind: ModType, previous: str | None = None) -> SourceEvent:
+        plain = event(1, "7")._replace(order_key=f"{place} 0 0", event_id=name, mod_type=kind)
+        return plain._replace(previous_keys=previous)
+
+    broken = FaultyEvent("`v` is null", "{}", 0, order_key="01 05 1 1")
+    events: list[SourceEvent | FaultyEvent] = [
+        half("left with its insert", "01 05", ModType.DELETE),
+        broken,
+        half("left", "01 06", ModType.DELETE),
+        half("taken", "01 06", ModType.INSERT, '{"id":"1"}'),
+        half("left with its key", "01 07", ModType.DELETE),
+        half("unfit", "01 07", ModType.INSERT, '{"id":"1"}')._replace(keys="no JSON"),
+        half("copied", "01 08", ModType.INSERT),
+        half("unfit copy", "01 08", ModType.INSERT)._replace(keys="no JSON"),
+        FaultyEvent("no place is known", "{}", 1),
+    ]
+    alone = replace(EVENTS, keeps_transactions=False)
+    ordered = order_events(records_of(spark, events), 0, len(events), (), alone).persist()
+
+    whole = with_whole_key_changes(ordered).collect()
+
+    faults = {row["record_id"].removeprefix("7/"): row["fault"] for row in whole if row["unsound"]}
+    assert {"left with its insert", "left with its key", "unfit", "unfit copy"} < faults.keys()
+    assert [faults[f"left with its {half}"] for half in ("insert", "key")] == [HALF_FAULT, HALF_FAULT]
+    assert faults["unfit"] == SHAPE_FAULT
+    assert {"left", "taken", "copied"} == {row["record_id"][2:] for row in whole if not row["unsound"]}

@@ -4,8 +4,9 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.model.keyless import is_keyless
@@ -24,13 +25,14 @@ from cdc_platform.sources.debezium.envelope import (
     Unreadable,
     read_envelope,
 )
+from cdc_platform.sources.debezium.event_faults import BAD, fault_of
 from cdc_platform.sources.debezium.flattened import ADVICE as FLAT_ADVICE
 from cdc_platform.sources.debezium.flattened import read_flattened
 from cdc_platform.sources.debezium.identity import ADVICE as IDENTITY_ADVICE
-from cdc_platform.sources.debezium.identity import check_key, learn_identity
+from cdc_platform.sources.debezium.identity import check_key, learn_identity, names_key_alone
 from cdc_platform.sources.debezium.messages import Message, RawMessage, parse_line, parse_raw
-from cdc_platform.sources.debezium.pairing import key_text
-from cdc_platform.sources.debezium.plans import Planner, check_masks
+from cdc_platform.sources.debezium.pairing import Identity, identity_of, key_text
+from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, check_masks
 from cdc_platform.sources.debezium.positions import is_snapshot, order_key
 from cdc_platform.sources.debezium.rows import RowDecoder
 from cdc_platform.sources.debezium.settings import DebeziumSettings, SnapshotPolicy
@@ -81,9 +83,6 @@ _DECODERS: Final[Mapping[BinaryMode, Callable[[str], bytes]]] = {
 }
 
 
-BAD: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
-"""What an event that is not as documented makes of the code that reads it; `Unreadable` is one of them."""
-
 Control = Tombstone | TransactionBegin | TransactionEnd | Checkpoint | Heartbeat | Signal | Notification
 Decoded = SourceEvent | FaultyEvent | Control
 
@@ -101,6 +100,7 @@ class Decoder:
         self.state = state or DecoderState()
         self.rows = RowDecoder(settings, Planner(settings), self.state)
         self._names: dict[tuple[str, str, str], str] = {}
+        self._bare: set[Identity | None] = set()
         self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
 
     def decode_lines(self, lines: Iterable[str], first_position: int = 0) -> Iterator[Decoded]:
@@ -125,7 +125,15 @@ class Decoder:
         try:
             return self._decode_told(told, message)
         except BAD as error:
-            return [fault_of(message, error, told if isinstance(told, DataEvent) else None)]
+            return [self._fault_of(message, error, told)]
+
+    def _fault_of(self, message: Message, error: Exception, told: Told) -> FaultyEvent:
+        if not isinstance(told, DataEvent):
+            return fault_of(message, error)
+        with suppress(Unreadable):
+            floor = self.state.floors.get(told.source.server, 0)
+            return fault_of(message, error, told, order_key(told, floor))
+        return fault_of(message, error, told)
 
     def _decode_told(self, told: Told, message: Message) -> list[Decoded]:
         if isinstance(told, DataEvent):
@@ -213,7 +221,11 @@ class Decoder:
         return name
 
     def _is_full(self, event: DataEvent, table: str) -> bool:
-        return event.source.name in self.state.full or table in self.settings.full_identity
+        """Whether an event is one of FULL: by the settings, else by what was seen, also of its other half."""
+        if table in self.settings.full_identity:
+            return True
+        is_bare = event.op is Op.CREATE and identity_of(event) in self._bare
+        return event.source.name in self.state.full and not is_bare
 
     def _check_identity(self, event: DataEvent, table: str) -> None:
         """Learn the replica identity of the event's table.
@@ -222,7 +234,13 @@ class Decoder:
             Unreadable: it is one that nothing can be done with, or nothing tells the type of a column.
         """
         name = event.source.name
-        learn_identity(self.state, event, lambda: self.rows.planner.plan(event, table).columns)
+
+        def columns() -> Mapping[str, ColumnPlan]:
+            return self.rows.planner.plan(event, table).columns
+
+        learn_identity(self.state, event, columns)
+        if name in self.state.full and event.op is Op.DELETE and names_key_alone(event, columns()):
+            self._bare.add(identity_of(event))
         if name in self.state.full or self._names_full(event):
             return
         if name in self.state.unusable and event.op is not Op.TRUNCATE:
@@ -264,30 +282,3 @@ class Decoder:
 def _quoted(schema: str, table: str) -> str:
     """Return what no other table is called: dots may be parts of names."""
     return f'"{schema}".{table}' if "." in schema else f"{schema}.{table}"
-
-
-def fault_of(message: Message, error: Exception, event: DataEvent | None = None) -> FaultyEvent:
-    """Return what goes to quarantine of a message that cannot be used, with its reason."""
-    known = isinstance(error, Unreadable)
-    reason = str(error) if known else f"The event is not what Debezium documents: {error!r}."
-    metadata = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
-    return FaultyEvent(
-        reason,
-        message.text or _as_text(message),
-        message.position,
-        None if event is None else event.source.name,
-        None,
-        json.dumps(metadata, ensure_ascii=False),
-        "" if event is None or _is_alone(event) else event.transaction_id,
-        None if event is None or event.total_order is None else f"{event.source.name}#{event.total_order}",
-    )
-
-
-def _is_alone(event: DataEvent) -> bool:
-    """Whether no END counts the event: that of a snapshot, or of a time without transaction metadata."""
-    return is_snapshot(event.source) or (event.total_order is None and not event.is_flat)
-
-
-def _as_text(message: Message) -> str:
-    parts: Mapping[str, Any] = {"topic": message.topic, "key": message.key, "value": message.value}
-    return json.dumps(parts, ensure_ascii=False, default=str)

@@ -20,7 +20,10 @@ MILLIS: Final = 3
 MICROS: Final = 6
 NANOS: Final = 9
 UNBOUNDED: Final = 2**31 - 1
-"""Length of a `bit varying` without one."""
+"""Length of a `bit varying`, whose values have each their own."""
+_SHORT_BITS: Final = 152
+"""So many bits, with the 5 octets before them, take no more than 24 octets: PostgreSQL moves only longer
+values out of their row."""
 _SOURCE_TYPE: Final = "__debezium.source.column.type"
 _SOURCE_LENGTH: Final = "__debezium.source.column.length"
 _SOURCE_SCALE: Final = "__debezium.source.column.scale"
@@ -178,7 +181,13 @@ def _told_decimal(parameters: Mapping[str, Any]) -> Encoding:
 
 def _told_bits(parameters: Mapping[str, Any]) -> Encoding:
     length = int(parameters.get("length") or UNBOUNDED)
-    return Encoding(Kind.BITS, ColumnType("STRING"), "bit" if length < UNBOUNDED else "varbit", length)
+    return _bits("bit" if length < UNBOUNDED else "varbit", length, length)
+
+
+def _bits(source: str, limit: int, length: int) -> Encoding:
+    """Return the encoding of bits: at most so many, and so many in each value."""
+    shape = "short bits" if limit <= _SHORT_BITS else source
+    return Encoding(Kind.BITS, ColumnType("STRING"), shape, length)
 
 
 _VARIABLE: Final = Encoding(Kind.SCALED, ColumnType("NUMERIC", annotation=PG_NUMERIC), "numeric")
@@ -299,10 +308,11 @@ def _declared_interval(_declared: PostgresType, modes: ConnectorModes) -> Encodi
 
 
 def _declared_bits(declared: PostgresType, _modes: ConnectorModes) -> Encoding:
-    length = declared.sizes[0] if declared.sizes else (1 if declared.name == "bit" else UNBOUNDED)
-    if length == 1:
+    is_fixed = declared.name == "bit"
+    limit = declared.sizes[0] if declared.sizes else (1 if is_fixed else UNBOUNDED)
+    if limit == 1:
         return Encoding(Kind.BOOL, ColumnType("BOOL"), "boolean")
-    return Encoding(Kind.BITS, ColumnType("STRING"), declared.name, length)
+    return _bits(declared.name, limit, limit if is_fixed else UNBOUNDED)
 
 
 def _declared_hstore(declared: PostgresType, modes: ConnectorModes) -> Encoding:
@@ -341,7 +351,7 @@ def agreed_encoding(told: Encoding, declared: Encoding) -> Encoding:
         return replace(told, column_type=declared.column_type, is_lenient=True)
     if told.kind is Kind.FLOAT and declared.kind in _DECIMALS:
         return replace(declared, kind=Kind.DECIMAL_TEXT)
-    digits = declared.digits if declared.source == "varbit" else told.digits
+    digits = declared.digits if declared.kind is Kind.BITS else told.digits
     return replace(declared, kind=told.kind, digits=digits, element=told.element)
 
 

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from cdc_platform.model.events import SourceEvent
 from cdc_platform.sources.debezium.envelope import DataEvent, Unreadable
 from cdc_platform.sources.debezium.plans import ColumnPlan, TablePlan
 from cdc_platform.sources.debezium.positions import is_snapshot
 from cdc_platform.sources.debezium.unavailable import Verdict
 from cdc_platform.sources.json_codec import write
+
+NEW_KEYS: Final = "new_keys"
+"""Member of a delete's metadata: the key that its row has from then on."""
 
 
 @dataclass(slots=True)
@@ -21,16 +25,18 @@ class Findings:
     lossy_nulls: list[str] = field(default_factory=list)
 
 
-def is_unavailable(
-    column: ColumnPlan, value: Any, before: Mapping[str, Any] | None, findings: Findings
-) -> bool:
+def is_unsent_under_full(column: ColumnPlan, value: Any, before: Mapping[str, Any] | None) -> bool:
+    """Whether a value is the marker of an array, which connectors before 2.5 send under FULL, too."""
+    is_same = before is not None and column.name in before and value == before[column.name]
+    return column.detector.is_marker(value) and not is_same
+
+
+def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
     """Whether a value was not sent.
 
     Raises:
         Unreadable: nobody has said what null means here, or the marker is masked.
     """
-    if before is not None and column.name in before and (value is None or value == before[column.name]):
-        return False  # the whole row before the change is known, so a value that is the same was sent
     verdict = column.detector.judge(value)
     if verdict is Verdict.UNDECIDED:
         raise Unreadable(
@@ -38,7 +44,8 @@ def is_unavailable(
             f"large value of the type {column.encoding.source}, under the settings of this connector, so the "
             "value may be there. Say what null means in `null_policies` (unavailable, null or error), by "
             "column or by type; name the PostgreSQL type in `columns` where the stream does not tell it; or "
-            "run ALTER TABLE ... REPLICA IDENTITY FULL."
+            "run ALTER TABLE ... REPLICA IDENTITY FULL, and name a table that has it already in "
+            "`full_identity`."
         )
     if verdict is Verdict.MASKED:
         raise Unreadable(
@@ -51,9 +58,7 @@ def is_unavailable(
     return verdict is Verdict.UNAVAILABLE
 
 
-def completed(
-    plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any], findings: Findings
-) -> dict[str, Any]:
+def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row with what was not sent of it taken from the whole row before.
 
     Some connectors send markers of arrays although the row before has the values.
@@ -63,11 +68,16 @@ def completed(
     """
     values = dict(row)
     for name, column in plan.columns.items():
-        if name in row and is_unavailable(column, row[name], before, findings):
+        if name in row and is_unsent_under_full(column, row[name], before):
             if name not in before:
                 raise Unreadable(f"The column `{name}` was not sent, and is not in the row before either.")
             values[name] = before[name]
     return values
+
+
+def gives_key_up(event: object) -> bool:
+    """Whether an event is the delete of a key change whose headers were kept: it names the new key."""
+    return isinstance(event, SourceEvent) and f'"{NEW_KEYS}":' in (event.metadata or "")
 
 
 def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = None) -> str:
@@ -82,7 +92,7 @@ def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = Non
         "total_order": event.total_order,
         "snapshot": source.snapshot if is_snapshot(source) else None,
         "run_id": (event.message.headers or {}).get("__debezium.context.runId"),
-        "new_keys": new_keys,
+        NEW_KEYS: new_keys,
         "literal_markers": findings.literal_markers,
         "null_or_default": findings.null_or_default,
         "lossy_nulls": findings.lossy_nulls,

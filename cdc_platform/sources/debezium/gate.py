@@ -14,6 +14,7 @@ from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.sources.debezium.arrivals import Arrival, Passed, PassedUntil, Waiting
 from cdc_platform.sources.debezium.decoder import Checkpoint
 from cdc_platform.sources.debezium.envelope import Signal, TransactionBegin, TransactionEnd
+from cdc_platform.sources.debezium.findings import gives_key_up
 from cdc_platform.sources.debezium.snapshots import is_held_snapshot
 from cdc_platform.sources.debezium.transactions import Boundaries, Transaction
 from cdc_platform.sources.event_batches import Released
@@ -47,6 +48,7 @@ class TransactionGate:
         self._free_notes: list[tuple[SourceMessage, str, int]] = []
         self._current = ""
         self._taken = 0
+        self._newest: tuple[SourceEvent | FaultyEvent, str, int] | None = None
 
     def take(self, arrivals: Iterable[Arrival]) -> None:
         """Take what has arrived."""
@@ -83,6 +85,7 @@ class TransactionGate:
             self._current = ""
 
     def _take_note(self, told: Checkpoint, arrival: Arrival) -> None:
+        self._newest = None
         note = told.as_message()
         if not note.transaction_id:
             self._free_notes.append((note, arrival.origin, arrival.position))
@@ -91,6 +94,7 @@ class TransactionGate:
         self._of(note.transaction_id).notes.append((note, arrival.origin))
 
     def _take_event(self, event: SourceEvent | FaultyEvent, arrival: Arrival) -> None:
+        self._newest = event, arrival.origin, arrival.position
         if isinstance(event, SourceEvent):
             transaction, order_key = event.transaction_id, event.order_key
         else:
@@ -128,13 +132,20 @@ class TransactionGate:
         return bool(self._free) or any(found.is_whole for found in self._transactions.values())
 
     def let_pass(self) -> Passed:
-        """Return everything, each event by itself: nothing tells which transactions are whole."""
+        """Return everything, each event by itself: nothing tells which transactions are whole.
+
+        In one stream the halves of a key change follow each other, so that the first one waits at its end.
+        """
         members = [member for found in self._transactions.values() for member in found.members]
         events = [*members, *((event, origin) for event, origin, _ in self._free)]
+        resume: dict[str, int] = {}
+        if self._is_one_stream and self._newest is not None and gives_key_up(self._newest[0]):
+            newest, origin, position = self._newest
+            events, resume = [member for member in events if member[0] is not newest], {origin: position}
         notes = [note for found in self._transactions.values() for note in found.notes]
         notes += [(note, origin) for note, origin, _ in self._free_notes]
         released = tuple((Released(event, "", 1), origin) for event, origin in events)
-        return Passed(released, {}, self._passed_until, tuple(notes))
+        return Passed(released, resume, self._passed_until, tuple(notes))
 
     def open_up(self) -> Passed:
         """Return what may pass, in no particular order, and from where on the rest is to be read again."""

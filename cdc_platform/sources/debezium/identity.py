@@ -89,8 +89,13 @@ def shows_full(event: DataEvent, columns: Columns) -> bool:
     """Whether only FULL gives such an event: an update with the row before it, under the same key.
 
     An index over the key and more gives one, too, with null or zeros for all columns that are not its own.
+    Every delete has a row before it; a value in a column that may be NULL is in no index.
     """
-    if event.op is not Op.UPDATE or event.before is None or event.is_flat:
+    if event.before is None or event.is_flat:
+        return False
+    if event.op is Op.DELETE:
+        return any(columns[name].is_nullable for name in _names_with_content(event, columns))
+    if event.op is not Op.UPDATE:
         return False
     if not event.key:
         return True
@@ -119,6 +124,12 @@ def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
     """Whether a column cannot be one of a replica identity's index: these are NOT NULL, and have an order."""
     is_null = (event.after or {}).get(column.name, _MISSING) is None
     return is_null or column.is_nullable or column.encoding.source in _WITHOUT_ORDER
+
+
+def names_key_alone(event: DataEvent, columns: Columns) -> bool:
+    """Whether a deleted row is told by its key alone, as under DEFAULT, unless it had nothing else."""
+    is_delete = event.op is Op.DELETE and event.before is not None and not event.is_flat
+    return is_delete and not tells_more_than_key(event, columns)
 
 
 def shows_key(event: DataEvent, columns: Columns) -> bool:

@@ -1,25 +1,30 @@
 """Rows of events: keys, values and what was not sent, as one change each."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any, Final
 
 from cdc_platform.model.events import SourceEvent
 from cdc_platform.model.keyless import keyless_keys
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.envelope import DataEvent, Op, Unreadable
-from cdc_platform.sources.debezium.findings import Findings, completed, is_unavailable, metadata_of
+from cdc_platform.sources.debezium.findings import (
+    Findings,
+    completed,
+    is_unavailable,
+    is_unsent_under_full,
+    metadata_of,
+)
 from cdc_platform.sources.debezium.identity import check_key_types
 from cdc_platform.sources.debezium.pairing import Identity, identity_of
 from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, TablePlan
 from cdc_platform.sources.debezium.positions import event_id, is_snapshot, order_key
+from cdc_platform.sources.debezium.row_keys import header_key, key_json, read_value
 from cdc_platform.sources.debezium.settings import DebeziumSettings, Strategy
 from cdc_platform.sources.debezium.state import DecoderState
 from cdc_platform.sources.debezium.unavailable import Verdict
-from cdc_platform.sources.debezium.values import ValueRefused
 from cdc_platform.sources.json_codec import write
 
 _MOD_TYPES: Final[Mapping[Op, ModType]] = {
@@ -30,20 +35,22 @@ _MOD_TYPES: Final[Mapping[Op, ModType]] = {
     Op.TRUNCATE: ModType.TRUNCATE,
 }
 _NO_KEY: Final = "{}"
-_KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+IsUnsent = Callable[[ColumnPlan, Any], bool]
+"""Whether the value of a column was not sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unpaired:
     """An inserted row that may have had another key, which only a message that is yet to come tells.
 
-    ``event`` is None where that key says nothing about the row's values.
+    ``event`` is None where that key says nothing about the row's values; ``is_full`` is as for `decode`.
     """
 
     change: SourceEvent
     plan: TablePlan
     identity: Identity | None
     event: DataEvent | None
+    is_full: bool
 
 
 @dataclass(slots=True)
@@ -66,7 +73,8 @@ class RowDecoder:
         Args:
             event: the event.
             table: its table's name in the lake.
-            is_full: whether the image before a change is the whole row.
+            is_full: whether the table's replica identity is FULL: the image before a change is the whole row,
+                and every value is sent.
 
         Raises:
             Unreadable: a value or the key cannot be used, or the key has another type than before.
@@ -94,9 +102,9 @@ class RowDecoder:
         """
         previous = None if one.identity is None else self.state.pairer.deleted_at(one.identity)
         if one.event is None:
-            keys = _header_key(one.plan, previous)
+            keys = header_key(one.plan, previous)
             return one.change if keys == one.change.keys else one.change._replace(previous_keys=keys)
-        return self._with_key(one.event, one.plan, one.change, is_full=False)
+        return self._with_key(one.event, one.plan, one.change, is_full=one.is_full)
 
     def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
         """Return the change without its row and metadata."""
@@ -117,36 +125,44 @@ class RowDecoder:
     def _with_key(
         self, event: DataEvent, plan: TablePlan, change: SourceEvent, *, is_full: bool
     ) -> SourceEvent:
-        keys, findings = _key_json(plan, event.key or {}), Findings()
+        keys, findings = key_json(plan, event.key or {}), Findings()
         before = event.before if is_full and event.before is not None and not event.is_flat else None
         old_values = None if before is None else _values_json(plan, before)
         if before is None and event.before is not None and not event.is_flat:
             self._remember(change, plan, event.before)
         if event.op is Op.DELETE:
-            metadata = metadata_of(event, findings, _header_key(plan, event.new_key))
+            metadata = metadata_of(event, findings, header_key(plan, event.new_key))
             return change._replace(keys=keys, old_values=old_values, metadata=metadata)
         previous = self.state.pairer.old_key(event)
-        new_values = self._new_values(event, plan, previous, findings, before)
+        # An update without a row before is none of FULL, whatever the settings say.
+        sends_all = is_full and (event.op is not Op.UPDATE or event.before is not None or event.is_flat)
+
+        def is_unsent(column: ColumnPlan, value: Any) -> bool:
+            if sends_all:
+                return is_unsent_under_full(column, value, before)
+            return is_unavailable(column, value, findings)
+
+        new_values = self._new_values(event, plan, previous, findings, is_unsent)
         told = change._replace(
             keys=keys,
             new_values=new_values,
             old_values=old_values,
-            previous_keys=_header_key(plan, previous),
+            previous_keys=header_key(plan, previous),
             unavailable_columns=tuple(findings.unavailable),
             metadata=metadata_of(event, findings),
         )
         if event.op is Op.CREATE and previous is None and not self.state.pairer.is_new(event):
-            self._take_note(event, plan, told)
+            self._take_note(event, plan, told, is_full=is_full)
         return told
 
-    def _take_note(self, event: DataEvent, plan: TablePlan, told: SourceEvent) -> None:
+    def _take_note(self, event: DataEvent, plan: TablePlan, told: SourceEvent, *, is_full: bool) -> None:
         values = [(plan.columns.get(name), value) for name, value in (event.after or {}).items()]
         is_doubtful = any(
             column is not None and column.detector.judge(value) is not Verdict.VALUE
             for column, value in values
         )
         kept = event if is_doubtful else None
-        self.unpaired[told.event_id] = Unpaired(told, plan, identity_of(event), kept)
+        self.unpaired[told.event_id] = Unpaired(told, plan, identity_of(event), kept, is_full)
 
     def _remember(self, change: SourceEvent, plan: TablePlan, before: Mapping[str, Any]) -> None:
         """Remember what tells the row before a change from others, which is nothing in most images."""
@@ -180,7 +196,7 @@ class RowDecoder:
         plan: TablePlan,
         previous: Mapping[str, Any] | None,
         findings: Findings,
-        before: Mapping[str, Any] | None,
+        is_unsent: IsUnsent,
     ) -> str:
         """Return the row after the change; INSERT always ships all values, unless a row got another key.
 
@@ -195,8 +211,8 @@ class RowDecoder:
             column = plan.columns.get(name)
             if column is None or name in plan.keys:
                 continue
-            is_unsent = may_move and not may_lack and column.detector.is_marker(value)
-            if is_unsent or (may_lack and is_unavailable(column, value, before, findings)):
+            may_be_marker = may_move and not may_lack and column.detector.is_marker(value)
+            if may_be_marker or (may_lack and is_unsent(column, value)):
                 findings.unavailable.append(name)
                 if self.settings.strategy == Strategy.VETO:
                     values[name] = None
@@ -205,7 +221,7 @@ class RowDecoder:
                 findings.literal_markers.append(name)
             if column.may_be_null(value):
                 findings.null_or_default.append(name)
-            values[name] = _read(column, value)
+            values[name] = read_value(column, value)
         return write(values)
 
     def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
@@ -227,8 +243,9 @@ class RowDecoder:
             return
         findings, after, is_update = Findings(), event.after, event.op is Op.UPDATE
         if is_update and after is not None and event.before is not None:
-            after = completed(plan, after, event.before, findings)
-        gained = self._new_values(replace(event, op=Op.CREATE, after=after), plan, None, findings, None)
+            after = completed(plan, after, event.before)
+        inserted = replace(event, op=Op.CREATE, after=after)
+        gained = self._new_values(inserted, plan, None, findings, lambda _column, _value: False)
         told = _second(change) if is_update else change
         yield told._replace(
             mod_type=ModType.INSERT if is_update else change.mod_type,
@@ -261,53 +278,7 @@ def _old_key(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str
     return old_key if is_told and old_key != dict(event.key) else None
 
 
-def _header_key(plan: TablePlan, key: Mapping[str, Any] | None) -> str | None:
-    return None if key is None else _key_json(plan, key)
-
-
-def _key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
-    """Return a key as the log has it: one text for all keys that are equal in the lake's types.
-
-    Rows are followed by it, so that it must tell the same rows apart as the merge, which compares values.
-
-    Raises:
-        Unreadable: a column of the key is missing, null or not sent, or its type cannot hold the value.
-    """
-    missing = [name for name in plan.keys if key.get(name) is None]
-    if missing:
-        raise Unreadable(f"The key's column `{missing[0]}` is missing or null.")
-    unsent = next((name for name in plan.keys if plan.columns[name].detector.is_marker(key[name])), None)
-    if unsent is not None:
-        raise Unreadable(
-            f"The key's column `{unsent}` was not sent: it has the marker of a large value, so that nothing "
-            "tells which row this is. Choose columns as the key that are always sent, or run ALTER TABLE ... "
-            "REPLICA IDENTITY FULL."
-        )
-    values = {name: _key_value(plan.columns[name], key[name]) for name in plan.key_types}
-    return _KEY_ENCODER.encode(values) if float in map(type, values.values()) else write(values)
-
-
-def _key_value(column: ColumnPlan, value: Any) -> Any:
-    found, scale = _read(column, value), column.scale
-    if isinstance(found, float):
-        return found + 0.0  # there are two zeros, which are equal
-    if scale is None:
-        return found
-    text = f"{Decimal(found):.{scale}f}"
-    if Decimal(text) != Decimal(found):
-        kind = column.encoding.column_type.text
-        raise Unreadable(f"The key's column `{column.name}` is {kind}, which cannot hold: {found}")
-    return text.removeprefix("-") if Decimal(text) == 0 else text
-
-
 def _values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
     """Return the values of an image before a change."""
     names = [name for name in row if name in plan.columns and name not in plan.keys]
-    return write({name: _read(plan.columns[name], row[name]) for name in names})
-
-
-def _read(column: ColumnPlan, value: Any) -> Any:
-    try:
-        return None if value is None else column.read(value)
-    except ValueRefused as error:
-        raise Unreadable(f"The value of the column `{column.name}` {error}.") from error
+    return write({name: read_value(plan.columns[name], row[name]) for name in names})

@@ -136,7 +136,8 @@ class DebeziumSettings:
         input: where the events are.
         connector: how the connector was set up.
         columns: PostgreSQL types of columns, by table; needed where events carry no schema block.
-        keys: key columns by table; needed where events are stored without their keys.
+        keys: key columns by table, none for a table without a key; needed where events are stored without
+            their keys.
         ignored_columns: columns by table that stay out of the lake, such as generated ones.
         column_placeholders: what an unavailable value looks like where the connector masks the column: the
             text itself, `truncate:LENGTH`, or `hash:ALGORITHM:SALT[:LENGTH]`.

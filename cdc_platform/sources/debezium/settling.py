@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from cdc_platform.model.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.arrivals import Passed
-from cdc_platform.sources.debezium.decoder import BAD, Decoder, fault_of
+from cdc_platform.sources.debezium.decoder import Decoder
+from cdc_platform.sources.debezium.event_faults import BAD, fault_of
 from cdc_platform.sources.debezium.key_turns import in_turn
 from cdc_platform.sources.debezium.rows import RowDecoder, Unpaired
 from cdc_platform.sources.event_batches import Released
@@ -34,7 +35,7 @@ def _settled(rows: RowDecoder, one: Unpaired) -> SourceEvent | FaultyEvent:
     except BAD as error:
         if one.event is None:
             raise
-        return fault_of(one.event.message, error, one.event)
+        return fault_of(one.event.message, error, one.event, one.change.order_key)
 
 
 def _replaced(released: Released, others: dict[str, SourceEvent | FaultyEvent]) -> Released:

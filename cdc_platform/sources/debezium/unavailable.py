@@ -88,6 +88,7 @@ IN_LINE: Final = _types(
     *("boolean", "smallint", "integer", "bigint", "oid", "real", "double precision", "small numeric"),
     *("date", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "enum", "money"),
     *("point", "line", "lseg", "box", "circle", "inet", "cidr", "macaddr", "macaddr8", "pg_lsn"),
+    *("short bits", "isbn", "isbn13", "ismn", "ismn13", "issn", "issn13", "upc", "ean13"),
 )
 RULES: Final[tuple[ShapeRule, ...]] = (
     # The first rule that holds counts. Versions are those of the connector's changelog.

@@ -105,8 +105,7 @@ PLAIN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "inet": lambda text: str(text).removesuffix("/32").removesuffix("/128"),
 }
 LESS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    # what the connector says more: zeros before a value that the database has without, blanks after it
-    "bit varying(20)": lambda text: text.lstrip("0"),
+    # what the connector says more: blanks after a value that the database has without
     "character(6)": lambda text: text.rstrip(),
 }
 

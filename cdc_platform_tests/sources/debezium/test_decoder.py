@@ -7,6 +7,7 @@ import pytest
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.keyless import is_keyless
 from cdc_platform.model.records import ModType
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.decoder import Checkpoint, Decoder
@@ -76,8 +77,19 @@ def test_the_event_of_the_article() -> None:
 
 
 def test_a_value_alone_needs_its_keys_declared() -> None:
-    """Nothing in an event says which columns are the key, but its own key."""
-    assert "`keys`" in only_fault(json.dumps(envelope("u", after=ROW))).reason
+    """Nothing in an event says which columns are the key, but its own key; a table may have none."""
+    alone = json.dumps(envelope("u", before=ROW, after={**ROW, "n": 3}))
+    reason = only_fault(alone).reason
+    assert f"`keys: {{{TABLE}: [COLUMN, ...]}}`" in reason
+    assert f"`keys: {{{TABLE}: []}}`" in reason
+    (changed,) = decode_all(alone, keys={TABLE: ("id",)}, full_identity=(TABLE,))
+    assert isinstance(changed, SourceEvent)
+    assert changed.keys == '{"id":1}'
+    lost, gained = decode_all(alone, keys={TABLE: ()})
+    assert isinstance(lost, SourceEvent)
+    assert isinstance(gained, SourceEvent)
+    assert is_keyless(lost.keys)
+    assert (lost.mod_type, gained.mod_type) == (ModType.DELETE, ModType.INSERT)
 
 
 def test_a_marker_is_one_only_where_a_value_can_be_unavailable() -> None:

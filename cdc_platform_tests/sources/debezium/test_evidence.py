@@ -113,3 +113,39 @@ def test_the_policy_of_a_domain_is_found_by_its_name_and_by_what_it_is() -> None
     assert "`big`" in only_fault(update, columns={}).reason
     for policies in ({"integer[]": "unavailable"}, {"ints": "unavailable", "integer[]": "null"}):
         assert only_event(update, columns={}, null_policies=policies).unavailable_columns == ("big",)
+
+
+BITS: Final = {**told("bytes", "io.debezium.data.Bits"), "parameters": {"length": "11"}}
+IN_LINE: Final[list[tuple[str, Mapping[str, Any] | None]]] = [
+    # a declared type, and what a block tells of it
+    ("bit(11)", None),
+    ("bit(152)", None),
+    ("bit varying(20)", None),
+    ("bit(11)", BITS),
+    ("varbit(11)", BITS),
+    ("isbn", None),
+    ("isbn", told("string")),
+    ("ean13", told("bytes")),
+]
+
+
+@pytest.mark.parametrize(("declared", "field"), IN_LINE)
+def test_null_is_null_in_a_type_that_is_always_sent(declared: str, field: Mapping[str, Any] | None) -> None:
+    """PostgreSQL moves nothing out of its row that is no longer than the pointer to it, 24 octets."""
+    columns = {TABLE: {"id": "bigint", "big": declared}}
+    value = envelope("u", after={"id": 1, "big": None})
+    if field is not None:
+        block = {"fields": [{"field": "after", "fields": [{**told("int64"), "field": "id"}, field]}]}
+        value = {"schema": block, "payload": value}
+    policies = {"*": "unavailable"}
+    updated = only_event(line(value, {"id": 1}), columns=columns, null_policies=policies)
+    assert updated.unavailable_columns == ()
+    assert updated.new_values == '{"big":null}'
+
+
+@pytest.mark.parametrize("declared", ["bit(153)", "bit varying(153)", "bit varying", "bit(3)[]"])
+def test_null_in_long_bits_is_in_doubt(declared: str) -> None:
+    """Longer ones may lie out of line, and arrays of any length arrive as null at all times."""
+    columns = {TABLE: {"id": "bigint", "big": declared}}
+    update = line(envelope("u", after={"id": 1, "big": None}), {"id": 1})
+    assert "`null_policies`" in only_fault(update, columns=columns).reason

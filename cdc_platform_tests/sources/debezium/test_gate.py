@@ -6,6 +6,7 @@ from pathlib import Path
 from cdc_platform.model.records import AGAIN_SINCE, RecordKind
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.progress import STATE
+from cdc_platform.sources.debezium.settings import FilesInput
 from cdc_platform_tests.sources.debezium.test_redelivery import (
     Connector,
     faults_of,
@@ -13,7 +14,7 @@ from cdc_platform_tests.sources.debezium.test_redelivery import (
     keys_of,
     ticks_over,
 )
-from cdc_platform_tests.sources.debezium.ticks import append
+from cdc_platform_tests.sources.debezium.ticks import Ticks, append
 from cdc_platform_tests.sources.debezium.topic_logs import TopicLogs
 from cdc_platform_tests.sources.debezium.written_events import settings_with
 
@@ -41,6 +42,23 @@ def test_an_end_that_is_lost(tmp_path: Path) -> None:
     sent.whole(4)
     feed(ticks, sent.lines[first:])
     assert [row["event"]["fault"] is None for row in ticks.log] == [False, True, False, True]
+
+
+def test_the_last_event_waits_for_its_other_half(tmp_path: Path) -> None:
+    """A delete that names a new key, at the end of a file, enters the log with what comes next."""
+    sent = Connector()
+    sent.insert(1)
+    sent.move(1, 2)
+    sent.move(2, 3)
+    left = len(sent.lines) - 1
+    sent.insert(4)
+    ticks = feed(Ticks(settings_with(input=FilesInput(str(tmp_path)))), sent.lines[:2])
+    assert keys_of(ticks) == [1]
+    feed(ticks, sent.lines[2:left])
+    assert keys_of(ticks) == [1, 1, 2]
+    feed(ticks, sent.lines[left + 1 :])
+    assert keys_of(ticks) == [1, 1, 2, 2, 4]
+    assert faults_of(ticks) == []
 
 
 def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Connector:
         self.order = 0
         self._boundary("BEGIN")
 
-    def insert(self, key: int | None, n: int = 0, *, lsn: int | None = None, **row: Any) -> None:
+    def insert(self, key: int | None, n: int | str = 0, *, lsn: int | None = None, **row: Any) -> None:
         """Insert a row; without an lsn of its own it has the next position."""
         named = {"id": key, "n": n} if key is not None else {"n": n}
         self._data("c", {"id": key} if key is not None else None, named | row, lsn)

@@ -17,6 +17,28 @@ def settings(declared: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    ("declared", "sent", "expected"),
+    [
+        ("bit varying(20)", "BQ==", "101"),
+        ("varbit(1000)", "BQ==", "101"),
+        ("bit varying", "BQ==", "101"),
+        ("bit varying(20)", "", ""),
+        ("bit varying(1)", True, True),
+        ("bit(11)", "BQ==", "00000000101"),
+        ("bit(11)", "", "00000000000"),
+        ("bit", True, True),
+        ("char(6)", "ab    ", "ab    "),
+        ("varchar(6)", "ab ", "ab "),
+    ],
+)
+def test_a_length_is_that_of_each_value_in_fixed_types_only(declared: str, sent: Any, expected: Any) -> None:
+    """Zeros at the beginning belong to `bit(n)`; nothing tells how many a `bit varying` had."""
+    columns = {TABLE: {"id": "integer", "n": declared}}
+    row = line(envelope("c", after={"id": 1, "n": sent}), {"id": 1})
+    assert json.loads(only_event(row, columns=columns).new_values or "") == {"n": expected}
+
+
+@pytest.mark.parametrize(
     ("sent", "expected"),
     [("NAN", "NaN"), ("POSITIVE_INFINITY", "Infinity"), ("NEGATIVE_INFINITY", "-Infinity")],
 )

@@ -33,7 +33,7 @@ SETUP: Final = (
     "ALTER TABLE lines ALTER big SET STORAGE EXTERNAL",
     "CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL)",
     "INSERT INTO accounts SELECT i, 1000 FROM generate_series(1, 8) i",
-    "CREATE TABLE whole (id int PRIMARY KEY, n int, big text)",
+    "CREATE TABLE whole (id int PRIMARY KEY, n int, big text, amount numeric)",
     "ALTER TABLE whole ALTER big SET STORAGE EXTERNAL, REPLICA IDENTITY FULL",
 )
 TABLES: Final = ("items", "lines", "accounts", "whole")
@@ -259,8 +259,12 @@ class Workload:
 
     def _whole(self, cursor: Any) -> None:
         cursor.execute(
-            "INSERT INTO whole VALUES (%s, 0, %s) ON CONFLICT (id) DO UPDATE SET n = whole.n + 1",
-            (self._key(), self._text()),
+            "INSERT INTO whole VALUES (%s, 0, %s, %s) ON CONFLICT (id) DO UPDATE SET n = whole.n + 1",
+            (self._key(), self._text(), self._random.choice((None, "1.5"))),
+        )
+        free = 1000 + self._random.randint(0, 10**6)
+        cursor.execute(
+            "UPDATE whole SET id = %s, amount = nullif(amount, 1.5) WHERE id = %s", (free, self._key())
         )
 
     def _change_tables(self) -> None:

@@ -1,0 +1,43 @@
+"""What goes to quarantine of a message that cannot be used."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cdc_platform.model.events import FaultyEvent
+from cdc_platform.sources.debezium.envelope import DataEvent, Unreadable
+from cdc_platform.sources.debezium.messages import Message
+from cdc_platform.sources.debezium.positions import is_snapshot
+
+BAD: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
+"""What an event that is not as documented makes of the code that reads it; `Unreadable` is one of them."""
+
+
+def fault_of(
+    message: Message, error: Exception, event: DataEvent | None = None, order_key: str = ""
+) -> FaultyEvent:
+    """Return what goes to quarantine of a message that cannot be used, with its reason."""
+    known = isinstance(error, Unreadable)
+    reason = str(error) if known else f"The event is not what Debezium documents: {error!r}."
+    metadata = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
+    return FaultyEvent(
+        reason,
+        message.text or _as_text(message),
+        message.position,
+        None if event is None else event.source.name,
+        None,
+        json.dumps(metadata, ensure_ascii=False),
+        "" if event is None or _is_alone(event) else event.transaction_id,
+        None if event is None or event.total_order is None else f"{event.source.name}#{event.total_order}",
+        order_key=order_key,
+    )
+
+
+def _is_alone(event: DataEvent) -> bool:
+    """Whether no END counts the event: that of a snapshot, or of a time without transaction metadata."""
+    return is_snapshot(event.source) or (event.total_order is None and not event.is_flat)
+
+
+def _as_text(message: Message) -> str:
+    parts: Mapping[str, Any] = {"topic": message.topic, "key": message.key, "value": message.value}
+    return json.dumps(parts, ensure_ascii=False, default=str)

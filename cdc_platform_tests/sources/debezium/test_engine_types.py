@@ -1,0 +1,114 @@
+"""Types that the engine sends always, sometimes, as base64 of their texts, or not at all."""
+
+import json
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cdc_platform.model.events import SourceEvent
+from cdc_platform.model.records import ModType
+from cdc_platform.sources.debezium.decoder import Decoder
+from cdc_platform.sources.debezium.engine_process import capture_until_caught_up
+from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput, NullPolicy
+from cdc_platform.sources.debezium.spool import Spool
+from cdc_platform_tests.servers.postgresql import Cluster
+from cdc_platform_tests.sources.debezium.databases import database, play, settings_for
+
+pytestmark = pytest.mark.integration
+
+WITHIN_S: Final = 60.0
+SENT: Final[dict[str, tuple[str, str]]] = {
+    # column: type, value
+    "bits": ("bit(11)", "B'00000000101'"),
+    "longest_in_line": ("bit(152)", "repeat('01', 76)::bit(152)"),
+    "varying": ("bit varying(20)", "B'101'"),
+    "longest_varying": ("bit varying(152)", "repeat('1', 152)::varbit"),
+    "book": ("isbn", "'978-0-393-04002-9'"),
+}
+OUT_OF_LINE: Final[dict[str, tuple[str, str]]] = {
+    "long_bits": ("bit(153)", "repeat('1', 153)::bit(153)"),
+    "long_varying": ("bit varying", "repeat('1', 153)::varbit"),
+}
+UNKNOWN: Final[dict[str, tuple[str, str, str]]] = {
+    # column: type, value, the text that base64 stands for
+    "a_lseg": ("lseg", "'[(1,2),(3,4)]'", "[(1.0,2.0),(3.0,4.0)]"),
+    "a_path": ("path", "'[(1,2)]'", "[(1.0,2.0)]"),
+    "a_polygon": ("polygon", "'((1,2),(3,4))'", "((1.0,2.0),(3.0,4.0))"),
+    "a_box": ("box", "'(2,2),(1,1)'", "(2.0,2.0),(1.0,1.0)"),
+    "a_line": ("line", "'{1,2,3}'", "{1.0,2.0,3.0}"),
+    "a_circle": ("circle", "'<(1,2),3>'", "<(1.0,2.0),3.0>"),
+    "a_pair": ("pair", "ROW(1, 'x')::pair", "(1,x)"),
+    "a_multirange": ("int4multirange", "'{[1,3)}'", "{[1,3)}"),
+    "an_ean": ("ean13", "'978-0-393-04002-9'", "978-0-393-04002-9"),
+}
+ABSENT: Final[dict[str, tuple[str, str]]] = {
+    "xmls": ("xml[]", "ARRAY['<a/>'::xml]"),
+    "points": ("point[]", "ARRAY[point(1, 2)]"),
+    "monies": ("money[]", "ARRAY['1.50'::money]"),
+    "intervals": ("interval[]", "ARRAY['1 day'::interval]"),
+    "varyings": ("bit varying(20)[]", "ARRAY[B'101'::varbit(20)]"),
+}
+COLUMNS: Final = {
+    name: (kind, value) for name, (kind, value, *_) in (SENT | OUT_OF_LINE | UNKNOWN | ABSENT).items()
+}
+
+
+def changes(server: Cluster, name: str, spool: Path, properties: Mapping[str, str]) -> list[SourceEvent]:
+    """Return the changes of two rows that are updated, one with values and one of nulls."""
+    columns = ", ".join(f"{column} {kind}" for column, (kind, _) in COLUMNS.items())
+    external = ", ".join(
+        f"ALTER {column} SET STORAGE EXTERNAL" for column in SENT | OUT_OF_LINE if column != "book"
+    )
+    values = ", ".join(value for _, value in COLUMNS.values())
+    settings = replace(settings_for(server, name, spool, **properties), with_schemas=True)
+    with database(server, name):
+        play(
+            server,
+            name,
+            [
+                "CREATE EXTENSION isn",
+                "CREATE TYPE pair AS (a int, b text)",
+                # A text that stays in its row makes this so long that whatever can be moved out of it is.
+                f"CREATE TABLE t (id int PRIMARY KEY, n int, {columns})",
+                "ALTER TABLE t ADD filler text DEFAULT repeat('x', 3000)",
+                f"ALTER TABLE t ALTER filler SET STORAGE PLAIN, {external}",
+            ],
+        )
+        capture_until_caught_up(settings, WITHIN_S)
+        play(
+            server,
+            name,
+            [f"INSERT INTO t SELECT 1, 0, {values}", "INSERT INTO t VALUES (2)", "UPDATE t SET n = 1"],
+        )
+        capture_until_caught_up(settings, WITHIN_S)
+    policies = {"*": NullPolicy.UNAVAILABLE}
+    decoder = Decoder(DebeziumSettings(FilesInput("unused"), null_policies=policies))
+    lines = (line for file in Spool(spool).files() for line in file.lines())
+    return [one for one in decoder.decode_lines(lines) if isinstance(one, SourceEvent)]
+
+
+@pytest.mark.parametrize("includes_unknown", [False, True])
+def test_what_is_sent_of_types_that_the_connector_hardly_knows(
+    capturing: Cluster, tmp_path: Path, *, includes_unknown: bool
+) -> None:
+    """Nothing without `include.unknown.datatypes`, and base64 with it; a short value is always sent."""
+    name = f"unknown_{includes_unknown}".lower()
+    properties = {"include.unknown.datatypes": str(includes_unknown).lower()}
+    inserted, _, updated, nulls = changes(capturing, name, tmp_path / "spool", properties)
+    assert (updated.mod_type, nulls.mod_type) == (ModType.UPDATE, ModType.UPDATE)
+    row = json.loads(inserted.new_values or "")
+    known = [*SENT, *OUT_OF_LINE, *(UNKNOWN if includes_unknown else ())]
+    assert sorted(["n", "filler", *known]) == sorted(row)
+    assert [row[column] for column in ("bits", "varying", "book")] == ["00000000101", "101", "0-393-04002-X"]
+    if includes_unknown:
+        texts = {column: b64decode(row[column]).decode() for column in UNKNOWN}
+        assert {column: text for column, (_, _, text) in UNKNOWN.items()} == texts
+    marked = {"a_path", "a_polygon", "a_pair"} if includes_unknown else set()
+    assert marked | {*OUT_OF_LINE} == {*updated.unavailable_columns}
+    assert {*OUT_OF_LINE} == {*nulls.unavailable_columns}
+    assert json.loads(updated.new_values or "").items() <= (row | {"n": 1}).items()
+    assert {json.loads(nulls.new_values or "")[column] for column in SENT} == {None}
