@@ -85,7 +85,7 @@ def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
     lone = left.select(*halves, new_keys, "record_order").join(taken.select(*halves), halves, "left_anti")
     if lone.isEmpty():
         return []
-    log = spark.table(pipeline.lake.spark_system_table(LOG))
+    log = read_log(pipeline, spark)
     is_delete = F.col("change_kind") == ChangeKind.DELETE.value
     deleted = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
     written = log.where(~is_delete).selectExpr("table_name as named", "keys as known", "order_key")
