@@ -9,6 +9,7 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import BRANCH, head
 from cdc_platform.lake.copies import load_plans
 from cdc_platform.lake.declared_keys import declare_key
+from cdc_platform.lake.metadata_files import keep_by_time
 from cdc_platform.model.column_versions import Bound, ColumnHistory, ColumnVersion, Conversion
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import (
@@ -70,7 +71,7 @@ def _ensure(
         raise
     if statements:
         found = load_table(pipeline, whole.name)
-    declared = declare_key(found, [column.name for column in whole.key_columns])
+    declared = declare_key(keep_by_time(found), [column.name for column in whole.key_columns])
     return _with_snapshot(pipeline, spark, declared, whole.name)
 
 
