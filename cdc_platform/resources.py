@@ -194,30 +194,39 @@ def _start_error(settings: PipelineSettings, error: Exception, lines: list[str])
 
 @dataclass(frozen=True)
 class PipelineRun:
-    """A pipeline within one run; its Spark session starts when a step first needs it."""
+    """A pipeline within one run.
 
-    pipeline: Pipeline
-    resource: LazyPySparkResource
+    Creating it does nothing: Dagster creates the resources of a run more often than it runs the steps. Its
+    command line does so once more after the end, to look at the results.
+    """
+
+    settings: PipelineSettings
+    claim: Callable[[], None]
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The pipeline, opened when the run has its turn: the first step that asks waits for that."""
+        self.claim()
+        return open_pipeline(self.settings)
 
     @cached_property
     def spark(self) -> "SparkSession":
-        """The session that all steps of the run share."""
-        return start_session(self.resource, self.pipeline.settings)
+        """The session that all steps of the run share, started when a step first needs it."""
+        return start_session(spark_resource(self.settings), self.pipeline.settings)
 
     def close(self) -> None:
-        """Give back what a server holds for us; a session of our own ends with the process."""
-        self.pipeline.source.close()
-        if self.pipeline.settings.spark.remote is not None and "spark" in self.__dict__:
+        """Release what a server holds for this run; a local session ends with the process."""
+        if "pipeline" in self.__dict__:
+            self.pipeline.source.close()
+        if self.settings.spark.remote is not None and "spark" in self.__dict__:
             self.spark.stop()
 
 
 def run_resource(settings: PipelineSettings) -> dg.ResourceDefinition:
-    """Return the resource of a pipeline's assets and checks: it waits for its turn, and claims the run."""
+    """Return the resource of a pipeline's assets and checks."""
 
     def open_run(context: dg.InitResourceContext) -> Iterator[PipelineRun]:
-        if context.instance is not None and context.run is not None and context.log is not None:
-            claim_run(context.instance, context.run.run_id, settings.name, context.log.info)
-        run = PipelineRun(open_pipeline(settings), spark_resource(settings))
+        run = PipelineRun(settings, lambda: _claim(context, settings.name))
         try:
             yield run
         finally:
@@ -225,6 +234,11 @@ def run_resource(settings: PipelineSettings) -> dg.ResourceDefinition:
 
     description = f"The pipeline `{settings.name}` within a run: its source, its lake and its Spark session."
     return dg.ResourceDefinition(open_run, description=description)
+
+
+def _claim(context: dg.InitResourceContext, pipeline: str) -> None:
+    if context.instance is not None and context.run is not None and context.log is not None:
+        claim_run(context.instance, context.run.run_id, pipeline, context.log.info)
 
 
 def find_run(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, key: str) -> PipelineRun:

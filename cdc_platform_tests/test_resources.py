@@ -3,8 +3,15 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
-from cdc_platform.resources import _kept_interrupts
+import dagster as dg
+import pytest
+
+from cdc_platform import resources
+from cdc_platform.components.loading import load_settings
+from cdc_platform.resources import _kept_interrupts, run_resource
+from cdc_platform_tests.yaml_files import write_defs
 
 SCRIPT = """
 import os, sys, time
@@ -48,3 +55,18 @@ def test_a_new_session_does_not_take_the_interrupts() -> None:
     with _kept_interrupts():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert before == signal.getsignal(signal.SIGINT)
+
+
+def test_a_run_that_no_step_uses_claims_and_opens_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster may create the resources of a run again after its end: only a step claims and opens it."""
+
+    def refuse(*_arguments: object) -> None:
+        raise AssertionError
+
+    for name in ("claim_run", "open_pipeline", "start_session"):
+        monkeypatch.setattr(resources, name, refuse)
+    made = run_resource(load_settings(write_defs(tmp_path)))
+    with dg.DagsterInstance.ephemeral() as instance, dg.build_resources({"run": made}, instance) as opened:
+        assert isinstance(opened.run, resources.PipelineRun)

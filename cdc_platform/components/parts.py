@@ -103,6 +103,13 @@ class Maintenance(dg.Model, dg.Resolvable):
         float, says("Seconds for which a cut can stay readable; a promised one stays for ever.")
     ] = 24 * 3600.0
     keep_snapshots: Annotated[int, says("Number of the newest snapshots that stay whatever their age.")] = 50
+    keep_metadata_s: Annotated[
+        float,
+        says(
+            "Seconds for which a metadata file of a table stays after the next one has replaced it, so that "
+            "an engine that was given its path can finish."
+        ),
+    ] = 3600.0
     major_deleted_fraction: Annotated[
         float, says("Share of deleted rows above which a table's large files are rewritten.")
     ] = 0.2

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from cdc_platform.errors import LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.access import reaching
 from cdc_platform.lake.files import LakeFiles
-from cdc_platform.lake.settings import CATALOG, LakeSettings, local_folder
+from cdc_platform.lake.settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
 from cdc_platform.model.names import lake_table_name, quote_spark
 from cdc_platform.model.schemas import (
     CHANGE_LOG,
@@ -75,7 +75,7 @@ def own_tables(*, hands_out_events: bool) -> Mapping[str, pa.Schema]:
 FORMAT_PROPERTY: Final = "cdc.format-version"
 
 SMALL_COMMITS: Final = {
-    # Every tick is a commit; without this its metadata files would stay for ever.
+    # Without this the metadata files of all commits would stay for ever.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
@@ -106,6 +106,9 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
     LOG: ("order_key", "record_id", "new_values", "old_values"),
 }
 """Long texts that no filter is on: for bounds each would be compared with the least and the greatest."""
+
+SELDOM: Final = (QUARANTINED, SCHEMA, COPIED)
+"""Own tables that few ticks write and no maintenance looks after: Iceberg bounds their metadata files."""
 
 # A commit that finds another one before it must fail, since what it was made from is outdated.
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
@@ -241,7 +244,10 @@ def _listed(catalog: Catalog) -> str:
 
 
 def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
-    wanted = COMPARE_AND_SET if identifier.endswith(COMPARED) else {}
+    wanted = {
+        **(COMPARE_AND_SET if identifier.endswith(COMPARED) else {}),
+        **({} if identifier.endswith(SELDOM) else KEPT_BY_TIME),
+    }
     try:
         found = _load(catalog, identifier)
     except NoSuchTableError:

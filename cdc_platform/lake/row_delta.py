@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import write_file
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction, WriteTask
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import (
     Operation,
     Snapshot,
@@ -29,7 +29,6 @@ from pyiceberg.table.update import (
     UpdatesAndRequirements,
     UpdateTableMetadata,
 )
-from pyiceberg.typedef import IcebergBaseModel
 from pyroaring import BitMap64
 
 from cdc_platform.errors import CommitConflict
@@ -51,9 +50,6 @@ ROWS_PER_FILE: Final = 250_000
 TRIES: Final = 4
 NO_BOUNDS: Final = {"write.metadata.metrics.default": "counts"}
 ENGINE: Final = "cdc_platform"
-
-# pyiceberg 0.12 reads all that Spark writes into the metadata of version 3, and refuses to write it again.
-TableMetadataV3.model_dump_json = IcebergBaseModel.model_dump_json  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)

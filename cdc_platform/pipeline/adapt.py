@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits import BRANCH, head
 from cdc_platform.lake.copies import load_plans
+from cdc_platform.lake.declared_keys import declare_key
+from cdc_platform.lake.metadata_files import keep_by_time
 from cdc_platform.model.column_versions import Bound, ColumnHistory, ColumnVersion, Conversion
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import (
@@ -56,10 +58,8 @@ def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema)
 def _ensure(
     pipeline: Pipeline, spark: SparkSession, known: ColumnHistory, whole: TableSchema, create: CreateSql
 ) -> Table:
-    found = make_table(pipeline, spark, whole, create)
+    found = _find_or_create(pipeline, spark, whole, create)
     statements = _missing_steps(pipeline, spark, found, known, whole)
-    if not statements:
-        return found
     try:
         for statement in statements:
             spark.sql(statement)
@@ -70,23 +70,37 @@ def _ensure(
                 f"Another run changed the columns of `{whole.name}` at the same time; run the tick again."
             ) from error
         raise
-    return load_table(pipeline, whole.name)
+    if statements:
+        found = load_table(pipeline, whole.name)
+    declared = declare_key(keep_by_time(found), [column.name for column in whole.key_columns])
+    return _with_snapshot(pipeline, spark, declared, whole.name)
 
 
-def make_table(
-    pipeline: Pipeline, spark: SparkSession, whole: TableSchema, create: CreateSql = create_table_sql
-) -> Table:
-    """Return a table of the lake, made where it is missing, with a first snapshot."""
-    target = pipeline.lake.spark_table(whole.name)
+def make_table(pipeline: Pipeline, spark: SparkSession, whole: TableSchema) -> Table:
+    """Return the table for an initial copy, made where it is missing, with a first snapshot.
+
+    Its key is declared once the copy is complete: until then nobody knows whether the copy has NULLs in it.
+    """
+    found = _find_or_create(pipeline, spark, whole, create_table_sql)
+    return _with_snapshot(pipeline, spark, found, whole.name)
+
+
+def _find_or_create(pipeline: Pipeline, spark: SparkSession, whole: TableSchema, create: CreateSql) -> Table:
     found = pipeline.lake.table(whole.name)
     if found is None:
+        target = pipeline.lake.spark_table(whole.name)
         spark.sql(create(target, whole, pipeline.settings.lake.table_format_version))
         found = load_table(pipeline, whole.name)
-    if head(found) is None:
-        # A branch can only be reset to a snapshot.
-        read_current(spark, target).limit(0).writeTo(target).append()
-        found = load_table(pipeline, whole.name)
     return found
+
+
+def _with_snapshot(pipeline: Pipeline, spark: SparkSession, found: Table, table: str) -> Table:
+    if head(found) is not None:
+        return found
+    # A branch can only be reset to a snapshot.
+    target = pipeline.lake.spark_table(table)
+    read_current(spark, target).limit(0).writeTo(target).append()
+    return load_table(pipeline, table)
 
 
 def _known_columns(pipeline: Pipeline, schema: TableSchema) -> ColumnHistory:

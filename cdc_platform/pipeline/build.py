@@ -8,6 +8,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.lake.commits import BRANCH
+from cdc_platform.lake.declared_keys import allow_null_keys
 from cdc_platform.model.column_versions import Conversion
 from cdc_platform.model.table_options import keeps_deleted, source_schema
 from cdc_platform.model.table_schema import TableSchema
@@ -165,6 +166,8 @@ def _plan_here(near: NearTable, build: Build, patch: DataFrame, *, believes: boo
 
 def _build_here(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, merge: NearMerge) -> MergeOutcome:
     reset_branch(pipeline, spark, attempt)
+    if merge.patch.has_null_keys:
+        allow_null_keys(load_table(pipeline, attempt.table))
     table = load_table(pipeline, attempt.table)
     commit_merge(table, merge, attempt.properties() | attempt.completion(commits=1))
     return _as_outcome(attempt, verify_attempt(pipeline, attempt, commits=1), count_actions(merge.patch))
@@ -175,7 +178,7 @@ def _build_apart(
 ) -> MergeOutcome | None:
     stats, target = patch.stats, pipeline.lake.spark_table(attempt.table, BRANCH)
     appends, merges = stats.appended > 0 or stats.existing == 0, stats.existing > 0
-    commits = _begin(pipeline, spark, attempt, build) + int(appends) + int(merges)
+    commits = _begin(pipeline, spark, attempt, build, stats) + int(appends) + int(merges)
     if appends:
         completion = {} if merges else attempt.completion(commits)
         append_born(patch.frame, target, patch.schema, attempt.properties() | completion)
@@ -191,15 +194,17 @@ def _build_together(
     pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, patch: Patch
 ) -> MergeOutcome:
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
-    commits = _begin(pipeline, spark, attempt, build) + 1
+    commits = _begin(pipeline, spark, attempt, build, patch.stats) + 1
     with marked_commits(spark, attempt.completion(commits)):
         merge_everything(spark, patch.view, target, patch.schema, patch.stats, has_patches=patch.has_patches)
     return _as_outcome(attempt, verify_attempt(pipeline, attempt, commits), patch.stats)
 
 
-def _begin(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build) -> int:
+def _begin(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: Build, stats: PatchStats) -> int:
     """Bring the branch to the base, convert what is to be converted, and return the number of commits."""
     reset_branch(pipeline, spark, attempt)
+    if stats.has_null_keys:
+        allow_null_keys(load_table(pipeline, attempt.table))
     marked = mark_living(pipeline, spark, attempt.table) if build.marks_living else 0
     return marked + convert_stored(pipeline, spark, attempt.table, build.conversions)
 

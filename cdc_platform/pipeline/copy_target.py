@@ -1,5 +1,7 @@
 """The lake's table that a copy is written into: until the stream takes over, it has the copy's columns."""
 
+import time
+
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
@@ -7,6 +9,7 @@ from cdc_platform.errors import LakeError
 from cdc_platform.lake.commits import count_rows, head
 from cdc_platform.lake.copies import COPY_BRANCH, CopyPlan, load_plans
 from cdc_platform.lake.cuts import Cut, newest_cut
+from cdc_platform.lake.metadata_files import delete_old_metadata
 from cdc_platform.model.table_options import stored_schema
 from cdc_platform.model.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.adapt import make_table
@@ -64,6 +67,10 @@ def _is_orphan(found: Table | None, name: str, cut: Cut | None) -> bool:
 
 def _remove(pipeline: Pipeline, spark: SparkSession, table: str) -> None:
     """Remove a table that no cut has named, with its files."""
+    found = pipeline.lake.table(table)
+    if found is not None:
+        # Spark deletes only those that the newest one names.
+        delete_old_metadata(found, time.time_ns() // 1000)
     spark.sql(f"DROP TABLE IF EXISTS {pipeline.lake.spark_table(table)} PURGE")
 
 

@@ -17,6 +17,7 @@ from cdc_platform.lake.commits import BRANCH, TICK, ancestors_of, count_rows, fa
 from cdc_platform.lake.cuts import Cut
 from cdc_platform.lake.lake import BURIED, CUT, LINEAGE, LOG, RAW, READ
 from cdc_platform.lake.maintenance import compact_all_files, compact_small_files
+from cdc_platform.lake.metadata_files import delete_old_metadata
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.pipeline.branch import load_table
 from cdc_platform.pipeline.expire import (
@@ -43,7 +44,10 @@ ROLLING_PATIENCE: Final = 4
 
 @dataclass(frozen=True)
 class MaintenanceOutcome:
-    """How many files were rewritten by each kind of compaction, and deleted by expiry."""
+    """How many files were rewritten by each kind of compaction, and deleted by expiry.
+
+    Old metadata files count among those that expiry has deleted.
+    """
 
     minor_files: int = 0
     major_files: int = 0
@@ -71,6 +75,11 @@ class Upkeep:
     def kept_cuts(self) -> tuple[Cut, ...]:
         """The cuts whose snapshots stay."""
         return kept_cuts(self.pipeline, self.now_micros)
+
+    def delete_metadata(self, table: Table) -> int:
+        """Delete a table's old metadata files, and return how many."""
+        keep_micros = int(self.pipeline.settings.maintenance.keep_metadata_s * 1_000_000)
+        return delete_old_metadata(table, self.now_micros - keep_micros)
 
     def at_least(self, enough: int) -> int:
         """Return how many old snapshots are expired, where so many pay for it."""
@@ -181,18 +190,10 @@ def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
     pipeline, spark, settings = upkeep.pipeline, upkeep.spark, upkeep.pipeline.settings.maintenance
     minor = compact_small_files(spark, _spark_name(pipeline, table), settings.small_file_bytes)
     _compare_rows(pipeline, table)
-    return MaintenanceOutcome(
-        minor_files=minor,
-        major_files=_compact_deleted(pipeline, spark, table, thorough=upkeep.is_thorough),
-        expired_files=expire_merged(
-            pipeline,
-            spark,
-            table,
-            upkeep.kept_cuts,
-            upkeep.now_micros,
-            at_least=upkeep.at_least(settings.expire_every_ticks),
-        ),
-    )
+    major = _compact_deleted(pipeline, spark, table, thorough=upkeep.is_thorough)
+    at_least = upkeep.at_least(settings.expire_every_ticks)
+    expired = expire_merged(pipeline, spark, table, upkeep.kept_cuts, upkeep.now_micros, at_least=at_least)
+    return MaintenanceOutcome(minor, major, expired + upkeep.delete_metadata(load_table(pipeline, table)))
 
 
 def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
@@ -207,6 +208,7 @@ def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
         minor = compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", small_file_bytes)
     at_least = upkeep.at_least(worth_expiring(pipeline, name))
     expired = expire_own(pipeline, spark, name, upkeep.now_micros, at_least=at_least)
+    expired += upkeep.delete_metadata(pipeline.lake.system_table(name))
     return MaintenanceOutcome(minor_files=minor, expired_files=expired)
 
 

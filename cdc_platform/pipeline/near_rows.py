@@ -44,6 +44,11 @@ class NearPatch:
         return self.asked.select([column.name for column in self.schema.key_columns])
 
     @property
+    def has_null_keys(self) -> bool:
+        """Whether a key column of a row is NULL."""
+        return any(self.rows[column.name].null_count for column in self.schema.key_columns)
+
+    @property
     def needed(self) -> Sequence[str]:
         """The columns of which the old values matter."""
         if self.has_patches:

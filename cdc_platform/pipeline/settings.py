@@ -29,6 +29,7 @@ class MaintenanceSettings:
             beyond an hour one each quarter of an hour.
         keep_snapshots_s: how long any cut stays readable.
         keep_snapshots: how many of the newest snapshots stay whatever their age.
+        keep_metadata_s: how long a metadata file stays after the next one has replaced it.
         major_deleted_fraction: share of a table's rows that may be deleted ones before the
             large files are rewritten too.
     """
@@ -39,6 +40,7 @@ class MaintenanceSettings:
     keep_every_cut_s: float = 600
     keep_snapshots_s: float = 24 * 3600
     keep_snapshots: int = 50
+    keep_metadata_s: float = 3600
     major_deleted_fraction: float = 0.2
 
     def __post_init__(self) -> None:

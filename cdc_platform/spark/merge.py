@@ -3,6 +3,7 @@
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
+from cdc_platform.lake.settings import KEPT_BY_TIME
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.table_options import ORDER_KEY, keeps_order
 from cdc_platform.model.table_schema import PRIMARY_KEY, TableSchema, spark_type
@@ -29,8 +30,7 @@ def create_table_sql(target: str, table: TableSchema, format_version: int) -> st
         # A conflict with compaction is retried by Iceberg; one with another tick is found by the branch.
         "write.merge.isolation-level": "snapshot",
         "write.parquet.compression-codec": "zstd",
-        "write.metadata.delete-after-commit.enabled": "true",
-        "write.metadata.previous-versions-max": "20",
+        **KEPT_BY_TIME,
     }
     listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
     return f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING iceberg TBLPROPERTIES ({listed})"

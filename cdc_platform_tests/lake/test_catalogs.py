@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.lake.settings import KEPT_BY_TIME, LakeSettings
 from cdc_platform.pipeline.maintain import maintain_lake
 from cdc_platform.spark.config import CATALOG_PREFIX, spark_config
 from cdc_platform_tests.lake.services import rest_catalog
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_tick
-from cdc_platform_tests.pipelines import run_steps
+from cdc_platform_tests.pipelines import found_table, run_steps
 from cdc_platform_tests.servers.postgresql import postgresql, require_postgresql
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
 
@@ -42,6 +42,9 @@ def run_ticks(spark: "SparkSession", folder: Path, catalog: Mapping[str, str]) -
         feed_tick(pipeline, number)
         run_steps(pipeline, session)
     maintain_lake(pipeline, session, thorough=True)
+    accounts = found_table(pipeline, "accounts")
+    assert accounts.schema().identifier_field_names() == {"id"}
+    assert KEPT_BY_TIME.items() <= accounts.properties.items()
     return balances(pipeline)
 
 

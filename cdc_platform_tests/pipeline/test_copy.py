@@ -149,6 +149,7 @@ def test_the_stream_takes_over_right_after_the_copy(
     assert balances(pipeline) == {1: 90, 2: 110}
     maintain_lake(pipeline, spark, thorough=True)
     assert copied_ids(pipeline) == [1, 2, 3]
+    assert found_table(pipeline, "accounts").schema().identifier_field_names() == {"id"}
 
 
 def test_a_table_waits_for_its_copy_and_for_the_log(

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import le
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.commits import fact, head, read_mark
 from cdc_platform.lake.cut_states import cut_states
 from cdc_platform.lake.cuts import list_cuts
-from cdc_platform.lake.lake import LOG, RAW
+from cdc_platform.lake.lake import CUT, LOG, RAW
 from cdc_platform.lake.maintenance import compact_small_files
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.pipeline import maintain
@@ -45,6 +49,12 @@ def with_maintenance(pipeline: Pipeline, **changes: float) -> Pipeline:
 def files_of(pipeline: Pipeline, table: str) -> int:
     """Return how many data files a table's newest snapshot has."""
     return len(list(found_table(pipeline, table).scan().plan_files()))
+
+
+def metadata_files_of(table: Table) -> list[Path]:
+    """Return the metadata files of a table that are there."""
+    newest = Path(unquote(table.metadata_location.removeprefix("file://")))
+    return [*newest.parent.glob("*.metadata.json")]
 
 
 def found_snapshot(pipeline: Pipeline, table: str) -> Snapshot:
@@ -137,6 +147,25 @@ def test_expiry_forgets_old_cuts_and_no_progress(spark: "SparkSession", session_
     assert len(rows_of(shortest, "transfers")) == 13
     records = [(row["record_id"], row["mod_ordinal"]) for row in log_rows(shortest)]
     assert sorted(set(records)) == sorted(records)
+
+
+@pytest.mark.integration
+def test_maintenance_deletes_old_metadata_files(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Of merged tables and of the platform's own only those stay that the log names, or that are young."""
+    pipeline = bank_pipeline(session_lake)
+    for number in (1, 2):
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+    accounts, cuts = found_table(pipeline, "accounts"), pipeline.lake.system_table(CUT)
+    for found in (accounts, cuts):
+        with found.transaction() as transaction:
+            transaction.set_properties({"write.metadata.previous-versions-max": "2"})
+    before = [len(metadata_files_of(found)) for found in (accounts, cuts)]
+    maintain_lake(pipeline, spark, thorough=True)
+    assert all(map(le, before, [len(metadata_files_of(found)) for found in (accounts, cuts)]))
+    maintain_lake(with_maintenance(pipeline, keep_metadata_s=0), spark, thorough=True)
+    assert [len(metadata_files_of(found)) for found in (accounts, cuts)] == [3, 3]
+    assert expected_balances(2) == balances(pipeline)
 
 
 @pytest.mark.parametrize(

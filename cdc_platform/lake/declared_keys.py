@@ -1,0 +1,150 @@
+"""The key of a merged table as Iceberg knows it: required columns, and the table's identifier fields."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.types import DoubleType, FloatType, NestedField
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.commits import ancestors_of, head
+from cdc_platform.lake.manifests import read_entries, read_manifests
+
+DECLARED: Final = "cdc.key"
+"""Table property that says why a key is not declared; a table whose key is declared has none."""
+HAS_NULLS: Final = "has-nulls"
+"""Value of the property once a NULL has come for a key column: the key is never declared again."""
+NOT_COMPACTED: Final = "0"
+"""Value where data files lack a key column, and none have been compacted yet; else the compaction's id."""
+
+
+@dataclass(frozen=True)
+class _Key:
+    """Names of the required columns and of the identifier fields."""
+
+    required: frozenset[str]
+    identifier: frozenset[str]
+
+
+NO_KEY: Final = _Key(frozenset(), frozenset())
+
+
+def declare_key(table: Table, columns: Collection[str]) -> Table:
+    """Declare the key of a table, and return the table as it is then.
+
+    Key columns become required. They become the identifier fields as well, unless one is a floating-point
+    number, which Iceberg forbids. A column that already has data is required only if no data file has a NULL
+    in it, or lacks it: after a change of the key that is so once the files have been compacted. All other
+    columns become optional. Doing it again changes nothing.
+
+    Args:
+        table: the table; what its branches hold counts, too.
+        columns: names of the key columns; none for a table without a key, such as a history.
+
+    Raises:
+        CommitConflict: another run has changed the table's columns at the same time.
+    """
+    names = {name.casefold() for name in columns}
+    fields = [field for field in table.schema().fields if field.name.casefold() in names]
+    now, wanted = _declared(table), _declarable(fields)
+    reason = table.properties.get(DECLARED)
+    if now == wanted:
+        return table
+    compaction = _newest_compaction(table)
+    if reason in (HAS_NULLS, compaction):
+        wanted = NO_KEY
+    elif not _has_all_values(table, [field for field in fields if not field.required]):
+        wanted, reason = NO_KEY, compaction
+    else:
+        reason = None
+    return (
+        table
+        if now == wanted and reason == table.properties.get(DECLARED)
+        else _commit(table, wanted, reason)
+    )
+
+
+def allow_null_keys(table: Table) -> None:
+    """Take back the declaration of a key, since a NULL is about to be written into one of its columns.
+
+    Raises:
+        CommitConflict: another run has changed the table's columns at the same time.
+    """
+    if table.properties.get(DECLARED) != HAS_NULLS:
+        _commit(table, NO_KEY, HAS_NULLS)
+
+
+def _declared(table: Table) -> _Key:
+    schema = table.schema()
+    required = frozenset(field.name for field in schema.fields if field.required)
+    return _Key(required, frozenset(schema.identifier_field_names()))
+
+
+def _declarable(fields: Collection[NestedField]) -> _Key:
+    names = frozenset(field.name for field in fields)
+    is_forbidden = any(
+        isinstance(field.field_type, (FloatType, DoubleType)) or not field.field_type.is_primitive
+        for field in fields
+    )
+    return _Key(names, frozenset() if is_forbidden else names)
+
+
+def _newest_compaction(table: Table) -> str:
+    """Return the newest snapshot that is a compaction: the next one may rewrite what lacks a column."""
+    for snapshot in ancestors_of(table, head(table)):
+        if snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE:
+            return str(snapshot.snapshot_id)
+    return NOT_COMPACTED
+
+
+def _has_all_values(table: Table, fields: Collection[NestedField]) -> bool:
+    """Whether every data file of every branch says that it has a value in each row for these columns."""
+    return all(
+        (file.null_value_counts or {}).get(field.field_id) == 0 for file in _files(table) for field in fields
+    )
+
+
+def _files(table: Table) -> Iterator[DataFile]:
+    """Yield the data files of all branches, those without living rows, too: readers open them."""
+    listed = (read_manifests(table.io, snapshot) for snapshot in _branch_heads(table))
+    manifests = {manifest.manifest_path: manifest for found in listed for manifest in found}
+    for manifest in manifests.values():
+        if manifest.content == ManifestContent.DATA:
+            yield from (entry.data_file for entry in read_entries(table.io, manifest))
+
+
+def _branch_heads(table: Table) -> Iterator[Snapshot]:
+    """Yield the newest snapshots of `main` and of branches that hold what `main` was not built upon."""
+    main = head(table)
+    behind = {snapshot.snapshot_id for snapshot in ancestors_of(table, main)}
+    if main is not None:
+        yield main
+    for ref in table.metadata.refs.values():
+        snapshot = table.snapshot_by_id(ref.snapshot_id)
+        is_branch = ref.snapshot_ref_type is SnapshotRefType.BRANCH
+        if is_branch and snapshot is not None and snapshot.snapshot_id not in behind:
+            yield snapshot
+
+
+def _commit(table: Table, key: _Key, reason: str | None) -> Table:
+    try:
+        with table.transaction() as transaction:
+            with transaction.update_schema(allow_incompatible_changes=True) as update:
+                update.set_identifier_fields(*key.identifier)
+                for field in table.schema().fields:
+                    if field.required != (field.name in key.required):
+                        update.update_column((field.name,), required=not field.required)
+            if reason is not None:
+                transaction.set_properties({DECLARED: reason})
+            elif DECLARED in table.properties:
+                transaction.remove_properties(DECLARED)
+    except CommitFailedException as error:
+        raise CommitConflict(
+            f"Another run changed the columns of `{'.'.join(table.name())}` at the same time; run it again."
+        ) from error
+    return table.refresh()
