@@ -1,22 +1,30 @@
-"""What the commands have in common: DEFS and `--name`, numbers, examples in their help, a Spark session."""
+"""Shared parts of the commands: DEFS and `--name`, numbers, examples in their help, a Spark session.
+
+A file may declare several pipelines. `sync` and the commands that report (`status`, `check`, `cuts`,
+`quarantine list`) cover all of them; what acts on one pipeline, or asks for one thing of it, needs `--name`.
+All settings are validated before anything runs.
+"""
 
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cdc_platform.errors import CdcError
+from cdc_platform.errors import CdcError, PipelineNotFound, SettingError
 from cdc_platform.lake.damage import find_damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cdc_platform.pipeline.pipeline import Pipeline
     from cdc_platform.pipeline.settings import PipelineSettings
 
 DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-NAME = click.option("--name", help="Which pipeline, where DEFS declares several.")
+NAME = click.option("--name", help="Which pipeline; needed where DEFS declares several.")
+EVERY_NAME = click.option("--name", help="Only this pipeline, where DEFS declares several.")
 
 
 class FiniteRange(click.FloatRange):
@@ -50,6 +58,51 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
     session = spark_session(settings, report)
     click.echo(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
     return session
+
+
+def require_one_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> None:
+    """Make sure that one Spark can serve all pipelines: a process has one, with the catalog of one lake.
+
+    Raises:
+        SettingError: two of them have different settings for `lake` or `spark`.
+    """
+    sessions = [{"lake": (one.lake.path, one.lake.catalog), "spark": one.spark} for one in chosen]
+    first = chosen[0]
+    for other, session in zip(chosen, sessions, strict=True):
+        differing = [part for part, told in session.items() if told != sessions[0][part]]
+        if differing:
+            raise SettingError(
+                f"{defs}: {differing[0]}",
+                f"differs between `{first.name}` and `{other.name}`, and one process has one Spark with one "
+                "lake; nothing was run. Give them the same settings, or choose one with `--name`",
+            )
+
+
+def print_name(name: str, chosen: "Sequence[PipelineSettings]") -> None:
+    """Print the name of a pipeline above what follows, where several are covered."""
+    if len(chosen) > 1:
+        click.echo(f"pipeline {name}")
+
+
+def open_found(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
+    """Open the pipelines that have run, and report the others; a command that misses one exits with 1.
+
+    Raises:
+        PipelineNotFound: none of them has run, or there is no lake at the place.
+    """
+    from cdc_platform.pipeline.pipeline import open_existing
+
+    found, missing = [], []
+    for settings in chosen:
+        try:
+            found.append(open_existing(settings))
+        except PipelineNotFound as error:
+            missing.append(error)
+    if not found:
+        raise missing[0]
+    for error in missing:
+        click.secho(f"{type(error).__name__}: {error}", fg="red", err=True)
+    return found
 
 
 def as_known(error: Exception) -> CdcError | None:

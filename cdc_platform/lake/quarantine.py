@@ -42,6 +42,17 @@ def count_quarantined(lake: Lake, table: str | None = None) -> int:
     return len(_record_ids(lake, all_of(_OPEN, of_table)))
 
 
+def describe_next_step(lake: Lake) -> str:
+    """Return what keeps a pipeline from having tables, and what to do, to users who find none."""
+    held = count_quarantined(lake)
+    if held and count_rows(head(lake.system_table(LOG))) == 0:
+        return (
+            f"everything read so far is in quarantine ({held} records); `cdc-platform quarantine list` shows "
+            "the reasons"
+        )
+    return "run a cycle first"
+
+
 def may_lack_changes(lake: Lake, table: str) -> bool:
     """Whether a change of a source table lies or lay in quarantine: a record can lack its table's name."""
     return bool(_record_ids(lake, Or(equals("table_name", table), equals("table_name", None))))

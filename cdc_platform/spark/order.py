@@ -39,7 +39,15 @@ COMPANY = "another record of its transaction is in quarantine"
 """Reason of a record that could enter the log by itself."""
 BEGINS = "begins_transaction"
 
-_OF_RECORD = (FAULT, "partition_token", "commit_timestamp", "transaction_id", "table_name", "record", "origin")
+_OF_RECORD = (
+    FAULT,
+    "partition_token",
+    "commit_timestamp",
+    "transaction_id",
+    "table_name",
+    "record",
+    "origin",
+)
 _MOD_PARTS = ("mod_ordinal", "change_kind", "keys", "new_values", "old_values", "is_whole_row")
 
 _WHOLE_ROW_UPDATES = ", ".join(f"'{capture}'" for capture in WHOLE_ROW_UPDATES)

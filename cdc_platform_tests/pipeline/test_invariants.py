@@ -194,7 +194,7 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
             verdict = check.run(pipeline, spark, scope)
             assert verdict.passed is (check.name != QUARANTINE_EMPTY), f"{check.name}: {verdict.summary}"
     held = check_named(QUARANTINE_EMPTY).run(pipeline, spark, EVERYTHING)
-    assert {"quarantined": 1} == held.facts
+    assert held.facts == {"quarantined": 1}
     assert "quarantine holds 1 records that are in no table (accounts: 1); 1 times: the rec" in held.summary
     facts = check_named("nothing_lost").run(pipeline, spark, EVERYTHING).facts
     expected = {"records_read": 6, "records_in_log": 4, "duplicates": 1, "quarantined": 1, "lost": 0}
@@ -218,4 +218,4 @@ def test_before_the_first_tick_no_promise_is_broken_and_none_about_tables_is_kep
     verdicts = {check.name: check.run(pipeline, spark, newest_scope(pipeline)) for check in CHECKS}
     asking = {name for name, verdict in verdicts.items() if not verdict.passed}
     assert {"tables_equal_log", "tables_equal_source", "keys_unique"} == asking
-    assert all("run a tick first" in verdicts[name].summary for name in asking)
+    assert all("run a cycle first" in verdicts[name].summary for name in asking)

@@ -184,7 +184,7 @@ def test_an_unsound_record_takes_its_transaction_into_quarantine(
 def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """One row tells why a record of several mods is in quarantine, whichever mod is unsound, and holds all."""
+    """A record of several mods is one row of quarantine, with all of them and what is wrong with any."""
     pipeline = bank_pipeline(session_lake)
     bad = insert("bad", 2, records=2, mods=3)
     bad["mods"][2]["new_values"] = "[1]"
@@ -192,8 +192,8 @@ def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
     feed(pipeline, START + SECOND, bad, beside, opening(1, 100, START + 1))
     assert order_changes(pipeline, spark).quarantined == 2
     guilty, innocent = load_held(pipeline.lake)
-    assert ("bad/00000000", SHAPE_FAULT) == (guilty.record_id, guilty.reason)
-    assert ("bad/00000001", COMPANY) == (innocent.record_id, innocent.reason)
+    assert (guilty.record_id, guilty.reason) == ("bad/00000000", SHAPE_FAULT)
+    assert (innocent.record_id, innocent.reason) == ("bad/00000001", COMPANY)
     assert [len(json.loads(held.record or "")["mods"]) for held in (guilty, innocent)] == [3, 2]
     assert len(quarantined_rows(pipeline)) == 2
 
