@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from cdc_platform.components.loading import load_settings
+from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.lake import QUARANTINED, Lake
 from cdc_platform.lake.ledger import read_ledger, waiting_texts
 from cdc_platform.lake.quarantine import untaken_records
 from cdc_platform.model.files import READ_AGAIN
 from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.read import open_tables
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.lake.held_rows import held_row, hold, note_read
 from cdc_platform_tests.yaml_files import write_defs
@@ -71,6 +73,16 @@ def test_a_record_is_shown_whole(defs: Path) -> None:
     assert "no order key" in run("quarantine", "show", defs, "a")[1]
     code, _, errors = run("quarantine", "show", defs, "z")
     assert (code, "quarantine list" in errors) == (1, True)
+
+
+@pytest.mark.parametrize("command", ["cuts DEFS", "explain DEFS users 1"])
+def test_where_all_is_in_quarantine_no_cycle_is_asked_for(defs: Path, command: str) -> None:
+    """Users who find no cut and no table learn why, and where to look, and are not sent to run a cycle."""
+    _, output, errors = run(*(str(defs) if word == "DEFS" else word for word in command.split()))
+    told = "everything read so far is in quarantine (3 records); `cdc-platform quarantine list` shows"
+    assert told in output + errors
+    with pytest.raises(CutNotFound, match="not published a cut yet; everything read so far is in quarantine"):
+        open_tables(defs).at()
 
 
 def test_a_replay_is_asked_for(defs: Path) -> None:
