@@ -17,7 +17,7 @@ from cdc_platform.commands.common import (
     examples,
     open_found,
     print_name,
-    require_one_spark,
+    share_spark,
     start_spark,
 )
 from cdc_platform.errors import SettingError
@@ -52,8 +52,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     from cdc_platform.pipeline.invariants import checks_of
     from cdc_platform.resources import SPARK_IS_QUIET
 
-    chosen = load_each(defs, name)
-    require_one_spark(defs, chosen)
+    chosen = share_spark(defs, load_each(defs, name))
     pipelines = open_found(chosen)
     if junit is not None:
         # A place that takes no file shows before the checks take their time; one that broke off leaves a

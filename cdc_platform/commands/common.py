@@ -8,6 +8,7 @@ All settings are validated before anything runs.
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,22 +61,30 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
     return session
 
 
-def require_one_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> None:
-    """Make sure that one Spark can serve all pipelines: a process has one, with the catalog of one lake.
+def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[PipelineSettings]":
+    """Return the settings of pipelines with one Spark for all, since a process has one, with one lake.
+
+    Spark gets the packages of all of them, since a source may add its own.
 
     Raises:
         SettingError: two of them have different settings for `lake` or `spark`.
     """
-    sessions = [{"lake": (one.lake.path, one.lake.catalog), "spark": one.spark} for one in chosen]
-    first = chosen[0]
-    for other, session in zip(chosen, sessions, strict=True):
-        differing = [part for part, told in session.items() if told != sessions[0][part]]
+    packages = tuple(dict.fromkeys(name for one in chosen for name in one.spark.packages))
+    shared = [replace(one, spark=replace(one.spark, packages=packages)) for one in chosen]
+    first = shared[0]
+    for other in shared[1:]:
+        is_same = {
+            "lake": (first.lake.path, first.lake.catalog) == (other.lake.path, other.lake.catalog),
+            "spark": first.spark == other.spark,
+        }
+        differing = [part for part, same in is_same.items() if not same]
         if differing:
             raise SettingError(
                 f"{defs}: {differing[0]}",
                 f"differs between `{first.name}` and `{other.name}`, and one process has one Spark with one "
                 "lake; nothing was run. Give them the same settings, or choose one with `--name`",
             )
+    return shared
 
 
 def print_name(name: str, chosen: "Sequence[PipelineSettings]") -> None:

@@ -58,7 +58,7 @@ def describe_status(found: "Status") -> str:
         *(f"            {key}" for key in found.live_partitions),
         *(f"            {stuck.describe()}" for stuck in found.stuck_partitions),
         f"cut         {cut}",
-        f"quarantine  {found.quarantined} records open",
+        f"quarantine  {found.quarantined} open",
         *([f"unread      {len(found.unread_files)} files"] if found.unread_files else []),
         *(f"            {file.describe()}" for file in found.unread_files[:SHOWN_FILES]),
         "tables",

@@ -14,7 +14,7 @@ from cdc_platform.commands.common import (
     EVERY_NAME,
     examples,
     print_name,
-    require_one_spark,
+    share_spark,
     start_spark,
 )
 from cdc_platform.errors import CdcError
@@ -74,9 +74,8 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
     if continuous and len(chosen) > 1:
         names = ", ".join(settings.name for settings in chosen)
         raise click.UsageError(f"--continuous runs one pipeline; choose it with --name: {names}.")
-    require_one_spark(defs, chosen)
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        for settings in chosen:
+        for settings in share_spark(defs, chosen):
             print_name(settings.name, chosen)
             if not run_cycles(settings, stop.is_not_asked, Until(cycles, continuous)):
                 stop.say("Stopped; the next start goes on from here.")
@@ -96,10 +95,9 @@ def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], unt
     # What is wrong with the source or the settings shows before Spark takes its time to start.
     trace_lineage(pipeline)
     _ = pipeline.tables
-    try:
-        return _follow(pipeline, wants_more, until, target_micros)
-    finally:
-        _warn_of_quarantine(pipeline)
+    has_ended = _follow(pipeline, wants_more, until, target_micros)
+    _warn_of_quarantine(pipeline)
+    return has_ended
 
 
 def _follow(pipeline: "Pipeline", wants_more: Callable[[], bool], until: Until, target_micros: int) -> bool:
@@ -129,8 +127,8 @@ def _warn_of_quarantine(pipeline: "Pipeline") -> None:
     held = count_quarantined(pipeline.lake)
     if held:
         text = (
-            f"Warning: {held} records of `{pipeline.name}` are in quarantine, so its tables lack their "
-            "changes. `cdc-platform quarantine list` shows them."
+            f"Warning: records of `{pipeline.name}` in quarantine: {held}; its tables lack their changes. "
+            "`cdc-platform quarantine list` shows them."
         )
         click.secho(text, fg="yellow", err=True)
 

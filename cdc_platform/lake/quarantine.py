@@ -47,8 +47,8 @@ def describe_next_step(lake: Lake) -> str:
     held = count_quarantined(lake)
     if held and count_rows(head(lake.system_table(LOG))) == 0:
         return (
-            f"everything read so far is in quarantine ({held} records); `cdc-platform quarantine list` shows "
-            "the reasons"
+            f"all records read so far are in quarantine ({held}); `cdc-platform quarantine list` shows the "
+            "reasons"
         )
     return "run a cycle first"
 

@@ -22,11 +22,11 @@ def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) ->
         return Verdict(passed=True, summary="no record is in quarantine", facts=facts)
     tables, reasons = Counter[str](), Counter[str]()
     for (table, reason), number in counts.items():
-        tables[table or "of no known table"] += number
+        tables[table or "unknown table"] += number
         reasons[reason[:REASON_LENGTH]] += number
     told = [
-        f"quarantine holds {counts.total()} records that are in no table ({_listed(tables, SHOWN_TABLES)})",
-        *(f"{number} times: {reason}" for reason, number in reasons.most_common(SHOWN_REASONS)),
+        f"records in quarantine: {counts.total()} ({_listed(tables, SHOWN_TABLES)})",
+        *(f"{number} with the reason: {reason}" for reason, number in reasons.most_common(SHOWN_REASONS)),
         "`cdc-platform quarantine list` shows them",
     ]
     return Verdict(passed=False, summary="; ".join(told), facts=facts)

@@ -79,9 +79,9 @@ def test_a_record_is_shown_whole(defs: Path) -> None:
 def test_where_all_is_in_quarantine_no_cycle_is_asked_for(defs: Path, command: str) -> None:
     """Users who find no cut and no table learn why, and where to look, and are not sent to run a cycle."""
     _, output, errors = run(*(str(defs) if word == "DEFS" else word for word in command.split()))
-    told = "everything read so far is in quarantine (3 records); `cdc-platform quarantine list` shows"
+    told = "all records read so far are in quarantine (3); `cdc-platform quarantine list` shows"
     assert told in output + errors
-    with pytest.raises(CutNotFound, match="not published a cut yet; everything read so far is in quarantine"):
+    with pytest.raises(CutNotFound, match="a cut yet; all records read so far are in quarantine"):
         open_tables(defs).at()
 
 
@@ -97,7 +97,7 @@ def test_a_replay_is_asked_for(defs: Path) -> None:
     waiting = waiting_texts(lake)
     assert waiting is not None
     assert [held.name for held in waiting[1]] == ["b"]
-    assert "quarantine  1 records open" in run("status", defs)[1]
+    assert "quarantine  1 open" in run("status", defs)[1]
     assert run("quarantine", "list", defs, "--all")[1].count("  replayed ") == 2
     # Nothing has been read since: what waits for its file still does, and the rest is as it was.
     again = json.loads(run("quarantine", "replay", defs, "--json")[1])

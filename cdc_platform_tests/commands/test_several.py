@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.components.loading import load_settings
+from cdc_platform.commands.common import share_spark
+from cdc_platform.components.loading import load_each, load_settings
 from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.spark.settings import DEFAULT_PACKAGES
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.lake.held_rows import held_row, hold
 from cdc_platform_tests.yaml_files import bank_attributes, write_two
@@ -77,3 +79,11 @@ def test_a_mistake_in_any_document_is_found_before_anything_runs(tmp_path: Path,
     code, output, errors = run(*command.split(), defs)
     assert (code, output) == (1, "")
     assert "read_tasks` must be at least 1: 0" in errors
+
+
+def test_one_spark_has_the_packages_of_all_pipelines(tmp_path: Path) -> None:
+    """What one source adds to Spark, such as Kafka's connector, does not part the pipelines."""
+    defs = write_two(tmp_path, bank_attributes(name="shop", spark={"packages": ["org.example:own:1"]}))
+    first, second = share_spark(defs, load_each(defs))
+    assert first.spark == second.spark
+    assert first.spark.packages == (*DEFAULT_PACKAGES, "org.example:own:1")

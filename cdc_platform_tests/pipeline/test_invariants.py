@@ -195,7 +195,7 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
             assert verdict.passed is (check.name != QUARANTINE_EMPTY), f"{check.name}: {verdict.summary}"
     held = check_named(QUARANTINE_EMPTY).run(pipeline, spark, EVERYTHING)
     assert held.facts == {"quarantined": 1}
-    assert "quarantine holds 1 records that are in no table (accounts: 1); 1 times: the rec" in held.summary
+    assert "records in quarantine: 1 (accounts: 1); 1 with the reason: the rec" in held.summary
     facts = check_named("nothing_lost").run(pipeline, spark, EVERYTHING).facts
     expected = {"records_read": 6, "records_in_log": 4, "duplicates": 1, "quarantined": 1, "lost": 0}
     assert expected == facts

@@ -93,7 +93,7 @@ def test_a_value_whose_type_its_record_does_not_tell_is_judged_by_the_table(
     # There is no cut, and another tick would make none: the checks of tables say so.
     for name in ("tables_equal_log", "keys_unique", "tables_equal_source"):
         found = verdict(pipeline, spark, name)
-        assert (found.passed, "everything read so far is in quarantine (1 record" in found.summary) == (
+        assert (found.passed, "all records read so far are in quarantine (1)" in found.summary) == (
             (False, True)
         )
 
