@@ -73,11 +73,11 @@ def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[Pipel
     shared = [replace(one, spark=replace(one.spark, packages=packages)) for one in chosen]
     first = shared[0]
     for other in shared[1:]:
-        is_same = {
+        equalities = {
             "lake": (first.lake.path, first.lake.catalog) == (other.lake.path, other.lake.catalog),
             "spark": first.spark == other.spark,
         }
-        differing = [part for part, same in is_same.items() if not same]
+        differing = [part for part, is_equal in equalities.items() if not is_equal]
         if differing:
             raise SettingError(
                 f"{defs}: {differing[0]}",
@@ -109,8 +109,8 @@ def open_found(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
             missing.append(error)
     if not found:
         raise missing[0]
-    for error in missing:
-        click.secho(f"{type(error).__name__}: {error}", fg="red", err=True)
+    for reason in missing:
+        click.secho(f"{type(reason).__name__}: {reason}", fg="red", err=True)
     return found
 
 

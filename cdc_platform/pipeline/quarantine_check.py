@@ -23,13 +23,13 @@ def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) ->
     tables, reasons = Counter[str](), Counter[str]()
     for (table, reason), number in counts.items():
         tables[table or "unknown table"] += number
-        reasons[reason[:REASON_LENGTH]] += number
-    told = [
+        reasons[reason.partition("\n")[0][:REASON_LENGTH]] += number
+    parts = [
         f"records in quarantine: {counts.total()} ({_listed(tables, SHOWN_TABLES)})",
         *(f"{number} with the reason: {reason}" for reason, number in reasons.most_common(SHOWN_REASONS)),
         "`cdc-platform quarantine list` shows them",
     ]
-    return Verdict(passed=False, summary="; ".join(told), facts=facts)
+    return Verdict(passed=False, summary="; ".join(parts), facts=facts)
 
 
 def _listed(counts: Counter[str], most: int) -> str:
