@@ -40,13 +40,8 @@ COMPANY = "another record of its transaction is in quarantine"
 BEGINS = "begins_transaction"
 
 _OF_RECORD = (
-    FAULT,
-    "partition_token",
-    "commit_timestamp",
-    "transaction_id",
-    "table_name",
-    "record",
-    "origin",
+    *(FAULT, "partition_token", "commit_timestamp", "transaction_id", "table_name", "record", "origin"),
+    "order_key",
 )
 _MOD_PARTS = ("mod_ordinal", "change_kind", "keys", "new_values", "old_values", "is_whole_row")
 
@@ -287,7 +282,7 @@ def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
         "transaction_id",
         "record_id",
         "table_name",
-        F.coalesce("record", F.to_json(F.struct("mods"))).alias("record"),
+        F.coalesce("record", F.to_json(F.struct("order_key", "mods"))).alias("record"),
         "origin",
         F.lit(None).cast("timestamp").alias("replayed_at"),
         F.lit(None).cast("bigint").alias("replayed_tick"),

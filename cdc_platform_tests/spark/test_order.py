@@ -195,6 +195,7 @@ def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
     assert (guilty.record_id, guilty.reason) == ("bad/00000000", SHAPE_FAULT)
     assert (innocent.record_id, innocent.reason) == ("bad/00000001", COMPANY)
     assert [len(json.loads(held.record or "")["mods"]) for held in (guilty, innocent)] == [3, 2]
+    assert json.loads(innocent.record or "")["order_key"].startswith("001800000000000002 bad ")
     assert len(quarantined_rows(pipeline)) == 2
 
 
