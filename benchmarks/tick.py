@@ -25,7 +25,7 @@ def measure_ticks(
     """Return the seconds of each tick, whole and by step; the first ones warm the session up."""
     dice = random.Random(options.seed)  # noqa: S311  a benchmark's input, not a secret
     seconds: dict[str, list[float]] = defaultdict(list)
-    for number in range(1, options.warm_up + options.ticks + 1):
+    for number in range(1, options.warm_up + options.cycles + 1):
         book_transfers(database, options.changes // CHANGES_PER_TRANSFER, dice)
         begin = time.perf_counter()
         outcome = run_tick(pipeline, spark)
@@ -55,8 +55,8 @@ def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--changes", type=int, default=1000, help="changes before each tick")
-    parser.add_argument("--ticks", type=int, default=30, help="ticks that count")
-    parser.add_argument("--warm-up", type=int, default=5, help="ticks before them")
+    parser.add_argument("--cycles", type=int, default=30, help="cycles that count")
+    parser.add_argument("--warm-up", type=int, default=5, help="cycles before them")
     options = parser.parse_args()
     report = Report("tick", options)
     with (

@@ -34,6 +34,7 @@ from cdc_platform.errors import CutNotFound, LibraryMissing, SettingError, Table
 from cdc_platform.lake.cut_states import CutState, cut_state, cut_states, require_readable
 from cdc_platform.lake.cuts import Cut, find_cut, newest_cut
 from cdc_platform.lake.lake import Lake
+from cdc_platform.lake.quarantine import describe_next_step
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.names import quote_spark
 from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
@@ -101,7 +102,8 @@ class PublishedTables:
         if moment_micros is None:
             newest = newest_cut(self.lake)
             if newest is None:
-                raise CutNotFound(f"Pipeline `{self.lake.pipeline}` has not published a cut yet; run a tick.")
+                step = describe_next_step(self.lake)
+                raise CutNotFound(f"Pipeline `{self.lake.pipeline}` has not published a cut yet; {step}.")
             return newest
         before = [state for state in cut_states(self.lake) if state.cut.position_micros <= moment_micros]
         if not before:

@@ -11,8 +11,12 @@ import dagster as dg
 import pytest
 
 from cdc_platform import definitions
+from cdc_platform.assets.layers import PipelineAssets
+from cdc_platform.assets.verdicts import describe_verdict
+from cdc_platform.components.loading import load_definitions, load_settings
 from cdc_platform.errors import SettingError
-from cdc_platform.pipeline.invariants import CHECKS
+from cdc_platform.pipeline.invariants import CHECKS, QUARANTINE_EMPTY, checks_of
+from cdc_platform.pipeline.verdict import Verdict
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 ROOT = Path(__file__).parents[1]
@@ -87,6 +91,28 @@ def test_every_check_but_a_warning_is_blocking(example: dg.Definitions) -> None:
     graph = example.resolve_asset_graph()
     warning = {key.name for key in graph.asset_check_keys if not graph.get_check_spec(key).blocking}
     assert {check.name for check in CHECKS if check.is_warning} == warning
+    assert QUARANTINE_EMPTY in warning
+
+
+@pytest.mark.parametrize(
+    ("settings", "severity"),
+    [({}, dg.AssetCheckSeverity.WARN), ({"fail_on_quarantine": True}, dg.AssetCheckSeverity.ERROR)],
+    ids=["by default", "fail_on_quarantine"],
+)
+def test_quarantine_warns_or_fails_and_never_blocks(
+    tmp_path: Path, settings: dict[str, bool], severity: dg.AssetCheckSeverity
+) -> None:
+    """The setting makes the warning an error; the rest of the pipeline is published either way."""
+    path = write_defs(tmp_path, bank_attributes(**settings))
+    loaded = load_settings(path)
+    checks = checks_of(loaded.traits, fail_on_quarantine=loaded.fail_on_quarantine)
+    check = next(check for check in checks if check.name == QUARANTINE_EMPTY)
+    found = describe_verdict(PipelineAssets("bank", ()), check, Verdict(False, "one is held", {}), 1)
+    assert (severity, False) == (found.severity, found.blocking)
+    (built,) = load_definitions(path).values()
+    graph = built.resolve_asset_graph()
+    (key,) = (key for key in graph.asset_check_keys if key.name == QUARANTINE_EMPTY)
+    assert not graph.get_check_spec(key).blocking
 
 
 def test_two_pipelines_live_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def stop_at_random(declared: Declared, chance: random.Random) -> None:
         assert program.ends_with(WITHIN_S) in {0, 128 + signal.SIGTERM}
         first, *others = program.said().removeprefix(before).splitlines()
     assert first == "Ending as soon as what is running is done; a second signal ends at once."
-    assert all(line.startswith(("tick ", "Stopped")) for line in others), others
+    assert all(line.startswith(("cycle ", "Stopped")) for line in others), others
 
 
 @contextmanager

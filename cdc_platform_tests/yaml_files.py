@@ -33,6 +33,14 @@ def write_defs(folder: Path, attributes: dict[str, Any] | None = None, type_name
     return path
 
 
+def write_two(folder: Path, second: dict[str, Any] | None = None) -> Path:
+    """Write a file with the bank and a second pipeline, as `dg scaffold` leaves it when it appends one."""
+    first = write_defs(folder).read_text(encoding="utf-8")
+    path = write_defs(folder, second if second is not None else bank_attributes(name="shop"))
+    path.write_text(f"{first}---\n{path.read_text(encoding='utf-8')}", encoding="utf-8")
+    return path
+
+
 def change_stream_of(settings: PipelineSettings) -> SpannerSettings:
     """Return what a pipeline is told of its change stream."""
     assert isinstance(settings.source, SpannerSettings)

@@ -42,6 +42,8 @@ class PipelineAssets:
     """What the source promises."""
     upstream: tuple[dg.AssetKey, ...] = ()
     """What of the source itself stands before the raw layer."""
+    fail_on_quarantine: bool = False
+    """Whether records in quarantine fail a check, instead of a warning."""
 
     @property
     def run_key(self) -> str:

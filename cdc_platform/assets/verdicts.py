@@ -33,7 +33,7 @@ def describe_verdict(
         severity=dg.AssetCheckSeverity.WARN if check.is_warning else dg.AssetCheckSeverity.ERROR,
         description=verdict.summary,
         metadata={**verdict.facts, THROUGH_TICK: tick},
-        blocking=not check.is_warning,
+        blocking=check.is_blocking,
     )
 
 
@@ -45,10 +45,10 @@ def look_at_log(
     What an earlier run refused to publish is not published by one that leaves the log and its checks out.
 
     Raises:
-        CheckFailed: one that does not only warn has failed.
+        CheckFailed: one that blocks has failed.
     """
     layer = context.job_def.asset_layer
-    due = [check for check in checks_of(run.pipeline.traits) if check.every_tick and not check.is_warning]
+    due = [check for check in checks_of(run.pipeline.traits) if check.every_tick and check.is_blocking]
     # It has checks as well as assets, though it says assets only.
     if all(layer.has(check_key(assets, check)) for check in due):  # type: ignore[arg-type]
         return

@@ -1,4 +1,4 @@
-"""The platform's invariants as asset checks; all of them block, but those that only warn."""
+"""The platform's invariants as asset checks; their severity decides which of them block."""
 
 from typing import Final
 
@@ -21,8 +21,11 @@ MOST_EVALUATIONS: Final = 20
 
 
 def build_checks(assets: PipelineAssets) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of a pipeline; one that fails stops everything downstream, and the run."""
-    return [_build_check(assets, check) for check in checks_of(assets.traits)]
+    """Return the checks of a pipeline; a blocking one that fails stops everything downstream, and the run."""
+    return [
+        _build_check(assets, check)
+        for check in checks_of(assets.traits, fail_on_quarantine=assets.fail_on_quarantine)
+    ]
 
 
 def tick_checks(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
@@ -42,7 +45,7 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
         asset=key.asset_key,
         name=check.name,
         description=check.description,
-        blocking=not check.is_warning,
+        blocking=check.is_blocking,
         required_resource_keys={assets.run_key},
     )
     def invariant(context: AssetCheckExecutionContext) -> AssetCheckResult:

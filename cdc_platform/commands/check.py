@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,16 @@ from xml.etree import ElementTree as ET
 
 import click
 
-from cdc_platform.commands.common import DEFS, NAME, as_known, examples, start_spark
+from cdc_platform.commands.common import (
+    DEFS,
+    EVERY_NAME,
+    as_known,
+    examples,
+    open_found,
+    print_name,
+    share_spark,
+    start_spark,
+)
 from cdc_platform.errors import SettingError
 from cdc_platform.stopping import stop_signals
 
@@ -20,44 +29,51 @@ if TYPE_CHECKING:
     from cdc_platform.pipeline.pipeline import Pipeline
     from cdc_platform.pipeline.verdict import Check, Verdict
 
+    Results = list[tuple[Check, Verdict, float]]
+
 
 @click.command(
     epilog=examples("check examples/my_bank/defs.yaml", "check examples/my_bank/defs.yaml --junit checks.xml")
 )
 @DEFS
-@NAME
+@EVERY_NAME
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JUnit XML, for CI."
 )
 def check(defs: Path, name: str | None, junit: Path | None) -> None:
-    """Check the lake as it is: the same checks as Dagster's, over the whole log.
+    """Check the lake as it is: the same checks as Dagster's, over the whole log of each pipeline in DEFS.
 
-    Where the source can be asked for its rows at a cut, as Spanner can, they are compared with it, too.
+    Where the source can return its rows at a cut, as Spanner can, the tables are also compared with it.
 
-    Prints a line for each check; the exit code is 1 if one fails.
+    Prints a line for each check. The exit code is 1 if a check fails, or if one of the pipelines has never
+    run. A warning does not change it; the setting `fail_on_quarantine` makes records in quarantine a failure.
     """
-    from cdc_platform.components.loading import load_settings
+    from cdc_platform.components.loading import load_each
     from cdc_platform.pipeline.invariants import checks_of
-    from cdc_platform.pipeline.pipeline import open_existing
     from cdc_platform.resources import SPARK_IS_QUIET
 
-    settings = load_settings(defs, name)
-    pipeline = open_existing(settings)
+    chosen = share_spark(defs, load_each(defs, name))
+    pipelines = open_found(chosen)
     if junit is not None:
         # A place that takes no file shows before the checks take their time; one that broke off leaves a
         # file that no reader takes for a success.
         write_report(junit, "")
+    found: dict[str, Results] = {}
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        checks = checks_of(pipeline.traits)
-        results = run_checks(checks, pipeline, start_spark(settings), stop.is_not_asked)
+        session = start_spark(chosen[0])
+        for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
+            print_name(pipeline.name, chosen)
+            fails = pipeline.settings.fail_on_quarantine
+            checks = checks_of(pipeline.traits, fail_on_quarantine=fails)
+            found[pipeline.name] = run_checks(checks, pipeline, session, stop.is_not_asked)
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
     if junit is not None:
-        write_report(junit, as_junit(settings.name, results))
-    sys.exit(0 if all_passed(results) else 1)
+        write_report(junit, as_junit(found))
+    sys.exit(0 if len(found) == len(chosen) and all(map(all_passed, found.values())) else 1)
 
 
-def all_passed(results: "list[tuple[Check, Verdict, float]]") -> bool:
+def all_passed(results: "Results") -> bool:
     """Return whether all checks passed, but for those that only warn."""
     return all(verdict.passed or promise.is_warning for promise, verdict, _ in results)
 
@@ -67,7 +83,7 @@ def run_checks(
     pipeline: "Pipeline",
     spark: "SparkSession",
     wants_more: Callable[[], bool] = lambda: True,
-) -> "list[tuple[Check, Verdict, float]]":
+) -> "Results":
     """Run every check while more is wanted, print a line for each, and return it with verdict and seconds."""
     from cdc_platform.pipeline.verdict import EVERYTHING, Verdict, checking
 
@@ -111,23 +127,28 @@ def write_report(path: Path, text: str) -> None:
         raise SettingError("--junit", f"names a file that cannot be written: {error}") from error
 
 
-def as_junit(pipeline: str, results: "list[tuple[Check, Verdict, float]]") -> str:
-    """Return the results of checks as JUnit XML."""
-    failures = sum(not (verdict.passed or promise.is_warning) for promise, verdict, _ in results)
-    suite = ET.Element(
-        "testsuite",
-        {"name": f"cdc-platform check {pipeline}", "tests": str(len(results)), "failures": str(failures)},
-    )
-    for promise, verdict, seconds in results:
-        attributes = {
-            "classname": f"{pipeline}.{promise.asset}",
-            "name": promise.name,
-            "time": f"{seconds:.3f}",
-        }
-        case = ET.SubElement(suite, "testcase", attributes)
-        if not verdict.passed and not promise.is_warning:
-            ET.SubElement(case, "failure", {"message": verdict.summary}).text = promise.description
-        facts = "\n".join(f"{name}={fact}" for name, fact in verdict.facts.items())
-        told = [f"warning={verdict.summary}"] if promise.is_warning and not verdict.passed else []
-        ET.SubElement(case, "system-out").text = "\n".join([*told, facts])
-    return ET.tostring(suite, encoding="unicode", xml_declaration=True)
+def as_junit(found: "Mapping[str, Results]") -> str:
+    """Return the results of the checks of each pipeline, by its name, as JUnit XML."""
+    suites = ET.Element("testsuites")
+    for pipeline, results in found.items():
+        failures = sum(not (verdict.passed or promise.is_warning) for promise, verdict, _ in results)
+        name = f"cdc-platform check {pipeline}"
+        counts = {"tests": str(len(results)), "failures": str(failures)}
+        suite = ET.SubElement(suites, "testsuite", {"name": name, **counts})
+        for promise, verdict, seconds in results:
+            _add_case(suite, pipeline, promise, verdict, seconds)
+    return ET.tostring(suites, encoding="unicode", xml_declaration=True)
+
+
+def _add_case(suite: ET.Element, pipeline: str, promise: "Check", verdict: "Verdict", seconds: float) -> None:
+    attributes = {
+        "classname": f"{pipeline}.{promise.asset}",
+        "name": promise.name,
+        "time": f"{seconds:.3f}",
+    }
+    case = ET.SubElement(suite, "testcase", attributes)
+    if not verdict.passed and not promise.is_warning:
+        ET.SubElement(case, "failure", {"message": verdict.summary}).text = promise.description
+    facts = "\n".join(f"{name}={fact}" for name, fact in verdict.facts.items())
+    told = [f"warning={verdict.summary}"] if promise.is_warning and not verdict.passed else []
+    ET.SubElement(case, "system-out").text = "\n".join([*told, facts])

@@ -1,22 +1,31 @@
-"""What the commands have in common: DEFS and `--name`, numbers, examples in their help, a Spark session."""
+"""Shared parts of the commands: DEFS and `--name`, numbers, examples in their help, a Spark session.
+
+A file may declare several pipelines. `sync` and the commands that report (`status`, `check`, `cuts`,
+`quarantine list`) cover all of them; what acts on one pipeline, or asks for one thing of it, needs `--name`.
+All settings are validated before anything runs.
+"""
 
 import math
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cdc_platform.errors import CdcError
+from cdc_platform.errors import CdcError, PipelineNotFound, SettingError
 from cdc_platform.lake.damage import find_damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cdc_platform.pipeline.pipeline import Pipeline
     from cdc_platform.pipeline.settings import PipelineSettings
 
 DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-NAME = click.option("--name", help="Which pipeline, where DEFS declares several.")
+NAME = click.option("--name", help="Which pipeline; needed where DEFS declares several.")
+EVERY_NAME = click.option("--name", help="Only this pipeline, where DEFS declares several.")
 
 
 class FiniteRange(click.FloatRange):
@@ -50,6 +59,59 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
     session = spark_session(settings, report)
     click.echo(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
     return session
+
+
+def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[PipelineSettings]":
+    """Return the settings of pipelines with one Spark for all, since a process has one, with one lake.
+
+    Spark gets the packages of all of them, since a source may add its own.
+
+    Raises:
+        SettingError: two of them have different settings for `lake` or `spark`.
+    """
+    packages = tuple(dict.fromkeys(name for one in chosen for name in one.spark.packages))
+    shared = [replace(one, spark=replace(one.spark, packages=packages)) for one in chosen]
+    first = shared[0]
+    for other in shared[1:]:
+        equalities = {
+            "lake": (first.lake.path, first.lake.catalog) == (other.lake.path, other.lake.catalog),
+            "spark": first.spark == other.spark,
+        }
+        differing = [part for part, is_equal in equalities.items() if not is_equal]
+        if differing:
+            raise SettingError(
+                f"{defs}: {differing[0]}",
+                f"differs between `{first.name}` and `{other.name}`, and one process has one Spark with one "
+                "lake; nothing was run. Give them the same settings, or choose one with `--name`",
+            )
+    return shared
+
+
+def print_name(name: str, chosen: "Sequence[PipelineSettings]") -> None:
+    """Print the name of a pipeline above what follows, where several are covered."""
+    if len(chosen) > 1:
+        click.echo(f"pipeline {name}")
+
+
+def open_found(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
+    """Open the pipelines that have run, and report the others; a command that misses one exits with 1.
+
+    Raises:
+        PipelineNotFound: none of them has run, or there is no lake at the place.
+    """
+    from cdc_platform.pipeline.pipeline import open_existing
+
+    found, missing = [], []
+    for settings in chosen:
+        try:
+            found.append(open_existing(settings))
+        except PipelineNotFound as error:
+            missing.append(error)
+    if not found:
+        raise missing[0]
+    for reason in missing:
+        click.secho(f"{type(reason).__name__}: {reason}", fg="red", err=True)
+    return found
 
 
 def as_known(error: Exception) -> CdcError | None:

@@ -1,6 +1,7 @@
 """`cdc-platform cuts`: the moments of the past that can be read, and which are promised to stay."""
 
 import json
+import sys
 import time
 from pathlib import Path
 from types import MappingProxyType
@@ -8,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cdc_platform.commands.common import DEFS, NAME, examples, start_spark
+from cdc_platform.commands.common import DEFS, EVERY_NAME, examples, open_found, print_name, start_spark
 from cdc_platform.model.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cdc_platform.lake.cut_states import CutState
-    from cdc_platform.lake.lake import Lake
     from cdc_platform.lake.markers import Marker
+    from cdc_platform.pipeline.pipeline import Pipeline
     from cdc_platform.pipeline.settings import PipelineSettings
 
     MarkersOfCuts = Mapping[int, tuple[Marker, ...]]
@@ -36,7 +37,7 @@ _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
     )
 )
 @DEFS
-@NAME
+@EVERY_NAME
 @click.option("--promise", type=int, metavar="N", help="Keep cut N readable until it is released.")
 @click.option("--release", type=int, metavar="N", help="Let cut N expire like any other.")
 @click.option("--all", "shows_all", is_flag=True, help=f"List all cuts; else the {SHOWN} newest ones.")
@@ -44,7 +45,7 @@ _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 def cuts(
     defs: Path, name: str | None, promise: int | None, release: int | None, shows_all: bool, as_json: bool
 ) -> None:
-    """List the cuts of the pipeline that DEFS declares: moments at which all its tables can be read.
+    """List the cuts of the pipelines that DEFS declares: moments at which all tables of one can be read.
 
     Every cut stays readable for `maintenance.keep_every_cut_s`, and ever fewer of those before, until
     `maintenance.keep_snapshots_s`. A promised one stays until it is released: every table of it gets the tag
@@ -53,48 +54,64 @@ def cuts(
     Under each cut are the messages of the source's log, if it hands out any, that lie in it and not in the
     cut before: each was written after all changes that the cut before has, and before any that it has not.
 
-    Listing reads metadata only; promising and releasing start Spark.
+    Listing reads metadata only; promising and releasing start Spark, and need --name where DEFS declares
+    several pipelines.
     """
-    from cdc_platform.components.loading import load_settings
-    from cdc_platform.lake.cut_states import cut_states
-    from cdc_platform.lake.lake import Lake
-    from cdc_platform.lake.markers import list_markers, markers_of
+    from cdc_platform.components.loading import load_each, load_settings
+    from cdc_platform.lake.quarantine import describe_next_step
 
     if promise is not None and release is not None:
         raise click.UsageError("Choose one of --promise and --release.")
-    settings = load_settings(defs, name)
-    lake = Lake(settings.lake, settings.name, is_reader=True)
     if promise is not None:
-        _promise(settings, lake, promise)
+        _promise(load_settings(defs, name), promise)
     if release is not None:
-        _release(settings, lake, release)
-    states = cut_states(lake)
+        _release(load_settings(defs, name), release)
+    chosen, listed = load_each(defs, name), []
+    pipelines = open_found(chosen)
+    for pipeline in pipelines:
+        states, markers = _list(pipeline, shows_all=shows_all)
+        listed += [{"pipeline": pipeline.name, **as_dict(state, markers)} for state in states]
+        if not as_json:
+            print_name(pipeline.name, chosen)
+            nothing = f"no cut yet; {describe_next_step(pipeline.lake)}"
+            click.echo(describe_cuts(states, markers=markers) if states else nothing)
+    if as_json:
+        click.echo(json.dumps(listed, indent=2))
+    if len(pipelines) < len(chosen):
+        sys.exit(1)
+
+
+def _list(pipeline: "Pipeline", *, shows_all: bool) -> "tuple[Sequence[CutState], MarkersOfCuts]":
+    from cdc_platform.lake.cut_states import cut_states
+    from cdc_platform.lake.markers import list_markers, markers_of
+
+    states = cut_states(pipeline.lake)
     # Only sources that hand out events have such messages.
-    listed = list_markers(lake) if settings.traits.hands_out_events else ()
-    markers = markers_of(tuple(state.cut for state in states), listed)
+    markers = list_markers(pipeline.lake) if pipeline.traits.hands_out_events else ()
+    of_cuts = markers_of(tuple(state.cut for state in states), markers)
     if not shows_all:
         states = (*(state for state in states[:-SHOWN] if state.is_promised), *states[-SHOWN:])
-    click.echo(
-        json.dumps([as_dict(state, markers) for state in states], indent=2)
-        if as_json
-        else describe_cuts(states, markers=markers)
-    )
+    return states, of_cuts
 
 
-def _promise(settings: "PipelineSettings", lake: "Lake", number: int) -> None:
+def _promise(settings: "PipelineSettings", number: int) -> None:
     from cdc_platform.lake.cut_states import cut_state, require_readable
     from cdc_platform.lake.cuts import find_cut
     from cdc_platform.lake.promises import promise_cut
+    from cdc_platform.pipeline.pipeline import open_existing
 
+    lake = open_existing(settings).lake
     # What is wrong with the number shows before Spark takes its time to start.
     if not require_readable(cut_state(lake, find_cut(lake, number))).is_promised:
         promise_cut(lake, start_spark(settings), number)
 
 
-def _release(settings: "PipelineSettings", lake: "Lake", number: int) -> None:
+def _release(settings: "PipelineSettings", number: int) -> None:
     from cdc_platform.lake.cuts import find_cut
     from cdc_platform.lake.promises import release_cut
+    from cdc_platform.pipeline.pipeline import open_existing
 
+    lake = open_existing(settings).lake
     find_cut(lake, number)
     release_cut(lake, start_spark(settings), number)
 
@@ -132,7 +149,7 @@ def describe_cuts(
             f"{len(cut.tables):>6}  {_yes(state.is_readable):<8}  {_yes(state.is_promised)}"
         )
         lines += [f"{'':>8}  {marker.prefix}: {marker.content}" for marker in markers.get(cut.cut, ())]
-    return "\n".join(lines) if states else "no cut yet; run a tick first"
+    return "\n".join(lines)
 
 
 def _yes(value: bool) -> str:

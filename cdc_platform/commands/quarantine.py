@@ -1,6 +1,7 @@
 """`cdc-platform quarantine`: what could not enter the log, and its replay."""
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cdc_platform.commands.common import DEFS, NAME, examples
+from cdc_platform.commands.common import DEFS, EVERY_NAME, NAME, examples, open_found, print_name
 from cdc_platform.model.held import HeldFilter
 from cdc_platform.model.timestamps import to_rfc3339
 
@@ -32,7 +33,7 @@ def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
         command(wanted=HeldFilter(table, reason, tick), **others)
 
     options = (
-        click.option("--tick", type=int, metavar="N", help="Only what tick N put there."),
+        click.option("--cycle", "tick", type=int, metavar="N", help="Only what cycle N put there."),
         click.option("--reason", metavar="TEXT", help="Only what has TEXT in its reason."),
         click.option("--table", metavar="TABLE", help="Only records of the source table TABLE."),
     )
@@ -55,17 +56,28 @@ def quarantine() -> None:
 
 @quarantine.command("list")
 @DEFS
-@NAME
+@EVERY_NAME
 @_narrowed
 @click.option("--all", "shows_all", is_flag=True, help="Replayed records, too.")
 @_AS_JSON
 def list_records(defs: Path, name: str | None, wanted: HeldFilter, *, shows_all: bool, as_json: bool) -> None:
     """List what lies in quarantine, the oldest first; JSON has all of it but the records themselves."""
+    from cdc_platform.components.loading import load_each
     from cdc_platform.lake.quarantine import load_held
 
-    held = load_held(_open(defs, name).lake, with_replayed=shows_all)
-    found = [one for one in held if wanted.matches(one)]
-    click.echo(json.dumps([as_dict(one) for one in found], indent=2) if as_json else describe_held(found))
+    chosen, listed = load_each(defs, name), []
+    pipelines = open_found(chosen)
+    for pipeline in pipelines:
+        held = load_held(pipeline.lake, with_replayed=shows_all)
+        found = [one for one in held if wanted.matches(one)]
+        listed += [{"pipeline": pipeline.name, **as_dict(one)} for one in found]
+        if not as_json:
+            print_name(pipeline.name, chosen)
+            click.echo(describe_held(found))
+    if as_json:
+        click.echo(json.dumps(listed, indent=2))
+    if len(pipelines) < len(chosen):
+        sys.exit(1)
 
 
 @quarantine.command()
@@ -74,7 +86,7 @@ def list_records(defs: Path, name: str | None, wanted: HeldFilter, *, shows_all:
 @NAME
 @_AS_JSON
 def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
-    """Print the record RECORD as it came, and why it lies in quarantine, each time that it came there.
+    """Print the record RECORD as it came, and why it is in quarantine, each time that it came there.
 
     RECORD is its identity, as `list` prints it.
     """
@@ -99,7 +111,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
 @click.option("--record", metavar="RECORD", help="Only this record, with what it cannot be parted from.")
 @_AS_JSON
 def replay(defs: Path, name: str | None, wanted: HeldFilter, *, record: str | None, as_json: bool) -> None:
-    """Have records judged anew by the next tick: all of them, or those that the options name.
+    """Have records judged again by the next cycle: all of them, or those that the options name.
 
     Files are read again, whole, so all that lies in quarantine of a file is replayed along; what the log has
     already is recognised. Of a file that is gone, and of a topic, the text of each event is enough. Where the
@@ -141,8 +153,8 @@ def as_dict(held: "HeldRecord") -> dict[str, Any]:
 def describe_held(found: "Sequence[HeldRecord]") -> str:
     """Return a table of records for people, and how many there are of each reason."""
     if not found:
-        return "nothing lies in quarantine"
-    lines = [f"{'tick':>6}  {'state':<8}  {'table':<24}  record and reason"]
+        return "no record found in quarantine"
+    lines = [f"{'cycle':>6}  {'state':<8}  {'table':<24}  record and reason"]
     for held in found[-SHOWN:]:
         state = "open" if held.is_open else "replayed"
         lines.append(f"{held.tick:>6}  {state:<8}  {held.table or '-':<24}  {held.name}")
@@ -158,13 +170,14 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
     """Return what a replay has asked for, for people."""
     lines = []
     if outcome.from_files:
-        count, files = len(outcome.from_files), len(outcome.files)
-        lines.append(f"{_count(count, 'record')} of {_count(files, 'file')}, which the next tick reads again")
+        records, files = _count(len(outcome.from_files), "record"), _count(len(outcome.files), "file")
+        lines.append(f"{records} of {files}, which the next cycle reads again")
     if outcome.from_texts:
-        lines.append(f"{_count(len(outcome.from_texts), 'record')}, which a next tick judges by their texts")
+        records = _count(len(outcome.from_texts), "record")
+        lines.append(f"{records}, which a later cycle judges by their texts")
     if outcome.from_records:
         lines.append(
-            f"{_count(len(outcome.from_records), 'record')}, whose transactions the next tick judges anew"
+            f"{_count(len(outcome.from_records), 'record')}, whose transactions the next cycle judges again"
         )
     lines += [
         f"not replayed: {held.origin} is gone, and nothing of it was kept ({_short(held.reason)})"
@@ -173,7 +186,7 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
     if not lines:
         return "nothing to replay"
     if len(lines) > len(outcome.lost):
-        lines.append(f"Run a tick now: cdc-platform sync {defs}")
+        lines.append(f"Run a cycle now: cdc-platform sync {defs}")
     return "\n".join(lines)
 
 

@@ -1,11 +1,13 @@
 """`cdc-platform status`: where a pipeline stands."""
 
+import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from cdc_platform.commands.common import DEFS, NAME, examples
+from cdc_platform.commands.common import DEFS, EVERY_NAME, examples, open_found
 from cdc_platform.model.timestamps import to_rfc3339
 
 if TYPE_CHECKING:
@@ -18,21 +20,26 @@ SHOWN_FILES: Final = 20
     epilog=examples("status examples/my_bank/defs.yaml", "status examples/my_bank/defs.yaml --json")
 )
 @DEFS
-@NAME
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+@EVERY_NAME
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of the pipelines, for scripts.")
 def status(defs: Path, name: str | None, as_json: bool) -> None:
-    """Tell where the pipeline that DEFS declares stands: watermark, partitions, tables, newest cut.
+    """Show where the pipelines that DEFS declares stand: watermark, partitions, tables, cut, quarantine.
 
     It reads the lake's metadata only: no Spark is started, and the source may be down. The lag is therefore
-    the watermark's, beside the clock of this machine; of a source of files or topics it is told how long ago
-    it last had something to read.
+    the watermark's, compared with the clock of this machine; of a source of files or topics, `silence` is
+    the time since it last had something to read.
+
+    The exit code is 1 if one of the pipelines has never run.
     """
-    from cdc_platform.components.loading import load_settings
-    from cdc_platform.pipeline.pipeline import open_existing
+    from cdc_platform.components.loading import load_each
     from cdc_platform.pipeline.status import read_status
 
-    found = read_status(open_existing(load_settings(defs, name)))
-    click.echo(found.to_json() if as_json else describe_status(found))
+    chosen = load_each(defs, name)
+    found = [read_status(pipeline) for pipeline in open_found(chosen)]
+    as_objects = [one.to_dict() for one in found]
+    click.echo(json.dumps(as_objects, indent=2) if as_json else "\n\n".join(map(describe_status, found)))
+    if len(found) < len(chosen):
+        sys.exit(1)
 
 
 def describe_status(found: "Status") -> str:
@@ -44,14 +51,14 @@ def describe_status(found: "Status") -> str:
         f"{found.finished_partitions} finished"
     )
     lines = [
-        f"pipeline    {found.pipeline}, tick {found.tick}",
+        f"pipeline    {found.pipeline}, {f'cycle {found.tick}' if found.has_begun else 'no cycle yet'}",
         f"watermark   {told['watermark'] or 'none yet'}",
         _describe_lag(found),
         partitions,
         *(f"            {key}" for key in found.live_partitions),
         *(f"            {stuck.describe()}" for stuck in found.stuck_partitions),
         f"cut         {cut}",
-        f"quarantine  {found.quarantined} records",
+        f"quarantine  {found.quarantined} open",
         *([f"unread      {len(found.unread_files)} files"] if found.unread_files else []),
         *(f"            {file.describe()}" for file in found.unread_files[:SHOWN_FILES]),
         "tables",

@@ -1,20 +1,29 @@
-"""`cdc-platform sync`: the ticks of a pipeline in one warm process."""
+"""`cdc-platform sync`: the cycles of a pipeline in one warm process."""
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from cdc_platform.commands.common import DEFS, NAME, examples, start_spark
+from cdc_platform.commands.common import (
+    DEFS,
+    EVERY_NAME,
+    examples,
+    print_name,
+    share_spark,
+    start_spark,
+)
 from cdc_platform.errors import CdcError
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
+    from cdc_platform.pipeline.pipeline import Pipeline
     from cdc_platform.pipeline.settings import PipelineSettings
     from cdc_platform.pipeline.tick import TickOutcome
 
@@ -22,54 +31,60 @@ MOST_FAILURES: Final = 5
 """So often a tick is tried where an end is wanted: another run, or the network, is in the way for seconds."""
 
 
+@dataclass(frozen=True)
+class Until:
+    """When the cycles of a pipeline end: after so many, never, or else once it has caught up."""
+
+    cycles: int | None = None
+    is_endless: bool = False
+
+
 @click.command(
     epilog=examples(
         "sync examples/my_bank/defs.yaml",
-        "sync examples/my_bank/defs.yaml --ticks 3",
+        "sync examples/my_bank/defs.yaml --cycles 3",
         "sync examples/my_bank/defs.yaml --continuous",
     )
 )
 @DEFS
-@NAME
+@EVERY_NAME
 @click.option(
     "--until-caught-up", is_flag=True, help="End when everything of now is published (the default)."
 )
-@click.option("--ticks", type=click.IntRange(min=1), help="End after so many ticks.")
-@click.option("--continuous", is_flag=True, help="Go on until interrupted; ends after the tick at hand.")
-def sync(defs: Path, name: str | None, until_caught_up: bool, ticks: int | None, continuous: bool) -> None:
-    """Run the ticks of the pipeline that DEFS declares, in one warm process and without Dagster.
+@click.option("--cycles", type=click.IntRange(min=1), metavar="N", help="End after N cycles.")
+@click.option("--continuous", is_flag=True, help="Go on until interrupted; ends after the current cycle.")
+def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None, continuous: bool) -> None:
+    """Run cycles of the pipelines that DEFS declares, in one warm process and without Dagster.
 
-    A tick reads what the source has up to now, orders and merges the changes, and publishes a cut. Whatever
-    interrupts it, the next start goes on where it was; a second one at the same time is safe. Where DEFS
-    declares several pipelines and --name chooses none, they run one after the other.
+    A cycle reads what the source has up to now, orders and merges the changes, and publishes a cut. After an
+    interruption the next start continues where it stopped; a second one at the same time is safe. Several
+    pipelines run one after the other.
 
-    Prints a line for each tick. Its lag is that of the newest cut, beside the source's clock when the tick
-    read it; the clock of files and topics is this machine's.
+    Prints a line for each cycle. Its number is the pipeline's: the lake counts all cycles since the first.
+    Its lag is that of the newest cut, compared with the source's clock when the cycle read it; the clock of
+    files and topics is this machine's. Records in quarantine are counted: new in this cycle, and open in
+    total.
     """
     from cdc_platform.components.loading import load_each
     from cdc_platform.resources import SPARK_IS_QUIET
 
-    if until_caught_up + continuous + (ticks is not None) > 1:
-        raise click.UsageError("Choose one of --until-caught-up, --ticks and --continuous.")
+    if until_caught_up + continuous + (cycles is not None) > 1:
+        raise click.UsageError("Choose one of --until-caught-up, --cycles and --continuous.")
     chosen = load_each(defs, name)
     if continuous and len(chosen) > 1:
         names = ", ".join(settings.name for settings in chosen)
         raise click.UsageError(f"--continuous runs one pipeline; choose it with --name: {names}.")
     with stop_signals(SPARK_IS_QUIET.set) as stop:
-        for settings in chosen:
-            if len(chosen) > 1:
-                click.echo(f"pipeline {settings.name}")
-            if not run_ticks(settings, stop.is_not_asked, ticks, is_endless=continuous):
+        for settings in share_spark(defs, chosen):
+            print_name(settings.name, chosen)
+            if not run_cycles(settings, stop.is_not_asked, Until(cycles, continuous)):
                 stop.say("Stopped; the next start goes on from here.")
                 sys.exit(0 if continuous else stop.exit_code)
 
 
-def run_ticks(
-    settings: "PipelineSettings", wants_more: Callable[[], bool], ticks: int | None, *, is_endless: bool
-) -> bool:
-    """Run so many ticks of a pipeline, else until it has caught up; return whether it came to that."""
+def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], until: Until) -> bool:
+    """Run cycles of a pipeline until their end, and return whether it was reached."""
     from cdc_platform.pipeline.evolve import find_exclusions
-    from cdc_platform.pipeline.follow import follow_source
     from cdc_platform.pipeline.pipeline import open_pipeline
     from cdc_platform.pipeline.trace import trace_lineage
 
@@ -80,19 +95,42 @@ def run_ticks(
     # What is wrong with the source or the settings shows before Spark takes its time to start.
     trace_lineage(pipeline)
     _ = pipeline.tables
-    most_failures = None if is_endless else MOST_FAILURES
-    outcomes = follow_source(pipeline, start_spark(settings), wants_more, _tell_error, most_failures)
-    is_to_end = ticks is None and not is_endless
+    has_ended = _follow(pipeline, wants_more, until, target_micros)
+    _warn_of_quarantine(pipeline)
+    return has_ended
+
+
+def _follow(pipeline: "Pipeline", wants_more: Callable[[], bool], until: Until, target_micros: int) -> bool:
+    from cdc_platform.lake.quarantine import count_quarantined
+    from cdc_platform.pipeline.follow import follow_source
+
+    most_failures = None if until.is_endless else MOST_FAILURES
+    session = start_spark(pipeline.settings)
+    outcomes = follow_source(pipeline, session, wants_more, _tell_error, most_failures)
+    is_to_end = until.cycles is None and not until.is_endless
     is_level = partial(
         _is_caught_up, target_micros=target_micros, hands_out_events=pipeline.traits.hands_out_events
     )
     for done, outcome in enumerate(outcomes, start=1):
-        if done == 1 or has_done_something(outcome):
-            for line in (*describe_copies(outcome), describe_tick(outcome)):
-                click.echo(line)
-        if done == ticks or (is_to_end and is_level(outcome)):
+        if done == 1 or until.cycles is not None or has_done_something(outcome):
+            turn = (done, until.cycles) if until.cycles is not None else None
+            line = describe_cycle(outcome, count_quarantined(pipeline.lake), turn)
+            click.echo("\n".join((*describe_copies(outcome), line)))
+        if done == until.cycles or (is_to_end and is_level(outcome)):
             return True
     return False
+
+
+def _warn_of_quarantine(pipeline: "Pipeline") -> None:
+    from cdc_platform.lake.quarantine import count_quarantined
+
+    held = count_quarantined(pipeline.lake)
+    if held:
+        text = (
+            f"Warning: records of `{pipeline.name}` in quarantine: {held}; its tables lack their changes. "
+            "`cdc-platform quarantine list` shows them."
+        )
+        click.secho(text, fg="yellow", err=True)
 
 
 def _tell_error(error: CdcError) -> None:
@@ -112,12 +150,13 @@ def _is_caught_up(outcome: "TickOutcome", target_micros: int, *, hands_out_event
 
 
 def has_done_something(outcome: "TickOutcome") -> bool:
-    """Whether a tick is worth a line: with files and topics, most looks find nothing to read."""
-    return outcome.read.committed or bool(outcome.copy.copies) or outcome.order.changes > 0
+    """Whether a cycle is worth a line: with files and topics, most looks find nothing to read."""
+    logged = outcome.order.changes + outcome.order.quarantined
+    return outcome.read.committed or bool(outcome.copy.copies) or logged > 0
 
 
 def describe_copies(outcome: "TickOutcome") -> list[str]:
-    """Return a line for each initial copy that a tick went on with, and what it has to say of them."""
+    """Return a line for each initial copy that a cycle continued, and its notes."""
     return [
         *outcome.copy.notes,
         *(
@@ -128,12 +167,21 @@ def describe_copies(outcome: "TickOutcome") -> list[str]:
     ]
 
 
-def describe_tick(outcome: "TickOutcome") -> str:
-    """Return the line that tells of a tick."""
+def describe_cycle(outcome: "TickOutcome", quarantined: int, turn: tuple[int, int] | None = None) -> str:
+    """Return the line of a cycle.
+
+    Args:
+        outcome: what it did.
+        quarantined: how many records are open in quarantine now.
+        turn: the how-manieth it is of how many that were asked for.
+    """
     watermark, lag_s = outcome.order.watermark_micros, outcome.lag_s
+    of = f" ({turn[0]} of {turn[1]})" if turn is not None else ""
     return (
-        f"tick {outcome.tick:<6} watermark {to_rfc3339(watermark) if watermark is not None else '-':<27} "
+        f"cycle {f'{outcome.tick}{of}':<6} "
+        f"watermark {to_rfc3339(watermark) if watermark is not None else '-':<27} "
         f"lag {f'{lag_s:.1f}' if lag_s is not None else '-':>6} s  "
         f"records {sum(outcome.read.records.values()):>7}  changes {outcome.order.changes:>7}  "
+        f"quarantine {outcome.order.quarantined} new, {quarantined} open  "
         f"cut {outcome.cut.cut if outcome.cut is not None else '-':<6} {sum(outcome.seconds.values()):.1f} s"
     )

@@ -53,6 +53,7 @@ def build_pipeline(
         histories,
         settings.source.traits,
         upstream.keys,
+        settings.fail_on_quarantine,
     )
     wanted = Wanted(assets, (*upstream.check_keys, *tick_checks(assets)), proofs(assets))
     job = dg.define_asset_job(

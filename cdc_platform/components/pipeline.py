@@ -73,6 +73,13 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
             "log; one that fails ends them. Empty means none."
         ),
     ] = 60.0
+    fail_on_quarantine: Annotated[
+        bool,
+        says(
+            "Whether records in quarantine fail the check `quarantine_empty`, and with it `cdc-platform "
+            "check`; otherwise it warns. The pipeline goes on either way."
+        ),
+    ] = False
     maintenance: Annotated[Maintenance, says("How the lake is kept fast.")] = Field(
         default_factory=Maintenance
     )
@@ -116,6 +123,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
             merge_here_bytes=self.merge_here_bytes,
             idle_interval_s=self.idle_interval_s,
             check_every_s=self.check_every_s,
+            fail_on_quarantine=self.fail_on_quarantine,
             maintenance=MaintenanceSettings(**self.maintenance.model_dump()),
             **self.own_settings(),
         )

@@ -1,5 +1,6 @@
 """What lies in quarantine: records that could not enter the log, with their whole transactions."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -41,6 +42,17 @@ def count_quarantined(lake: Lake, table: str | None = None) -> int:
     return len(_record_ids(lake, all_of(_OPEN, of_table)))
 
 
+def describe_next_step(lake: Lake) -> str:
+    """Return what keeps a pipeline from having tables, and what to do, to users who find none."""
+    held = count_quarantined(lake)
+    if held and count_rows(head(lake.system_table(LOG))) == 0:
+        return (
+            f"all records read so far are in quarantine ({held}); `cdc-platform quarantine list` shows the "
+            "reasons"
+        )
+    return "run a cycle first"
+
+
 def may_lack_changes(lake: Lake, table: str) -> bool:
     """Whether a change of a source table lies or lay in quarantine: a record can lack its table's name."""
     return bool(_record_ids(lake, Or(equals("table_name", table), equals("table_name", None))))
@@ -51,7 +63,7 @@ def _record_ids(lake: Lake, condition: BooleanExpression) -> set[str]:
     # Every tick asks, and mostly nothing is there.
     if count_rows(head(quarantine)) == 0:
         return set()
-    # The table has a row for each mod of a record.
+    # A record that came again in a later tick, unusable again, is one record.
     rows = quarantine.scan(condition, selected_fields=("record_id",)).to_arrow()
     return set(rows["record_id"].to_pylist())
 
@@ -60,8 +72,18 @@ def load_held(lake: Lake, *, with_replayed: bool = False) -> list[HeldRecord]:
     """Return what lies in quarantine, one for each record and tick, oldest first."""
     condition = AlwaysTrue() if with_replayed else _OPEN
     rows = lake.system_table(QUARANTINED).scan(condition).to_arrow()
-    found = {held.identity: held for held in map(_as_held, reversed(rows.to_pylist()))}
-    return sorted(found.values(), key=lambda held: held.identity)
+    return sorted(map(_as_held, rows.to_pylist()), key=lambda held: held.identity)
+
+
+def count_by_reason(lake: Lake) -> Counter[tuple[str | None, str]]:
+    """Return how many records lie in quarantine, by source table and reason; replayed ones do not."""
+    quarantine = lake.system_table(QUARANTINED)
+    if count_rows(head(quarantine)) == 0:
+        return Counter()
+    columns = ("tick", "record_id", "table_name", "reason", "replayed_at")
+    rows = quarantine.scan(_OPEN, selected_fields=columns).to_arrow().sort_by("tick").to_pylist()
+    newest = {row["record_id"]: (row["table_name"], row["reason"]) for row in rows}
+    return Counter(newest.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from cdc_platform.lake.control import load_lineage
 from cdc_platform.lake.cuts import Cut, cuts_since
 from cdc_platform.lake.filters import all_of, between, equals, is_any
 from cdc_platform.lake.lake import LOG
-from cdc_platform.lake.quarantine import count_quarantined, has_replays
+from cdc_platform.lake.quarantine import count_quarantined, describe_next_step, has_replays
 from cdc_platform.model.changes import ChangeKind
 from cdc_platform.model.names import lake_table_name
 from cdc_platform.model.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
@@ -179,7 +179,7 @@ def _find_table(pipeline: Pipeline, table: str) -> Table:
     found = pipeline.lake.table(table)
     known = pipeline.present_tables
     if found is None or found.name()[-1] not in map(lake_table_name, known):
-        names = ", ".join(known) or "none yet; run a tick first"
+        names = ", ".join(known) or f"none yet; {describe_next_step(pipeline.lake)}"
         raise TableNotFound(f"The lake has no table `{table}` of pipeline `{pipeline.name}`. It has: {names}")
     return found
 

@@ -28,7 +28,9 @@ class Guard:
     def __init__(self, pipeline: Pipeline, spark: SparkSession, heard: Heard | None = None) -> None:
         self._pipeline, self._spark, self._heard = pipeline, spark, heard
         self._every_s = pipeline.settings.check_every_s
-        checks = tuple(check for check in checks_of(pipeline.traits) if check.every_tick)
+        fails = pipeline.settings.fail_on_quarantine
+        found = checks_of(pipeline.traits, fail_on_quarantine=fails)
+        checks = tuple(check for check in found if check.every_tick)
         before = EVERYTHING if self._every_s is None else _passed_before(pipeline, self._every_s)
         self._passed = dict.fromkeys(checks, before)
         self._due = dict.fromkeys(checks, time.monotonic())
@@ -37,7 +39,7 @@ class Guard:
         """Make the checks for which it is time.
 
         Raises:
-            CheckFailed: one that does not only warn has failed; all that were due have been made.
+            CheckFailed: one that blocks has failed; all that were due have been made.
         """
         due = [check for check, moment in self._due.items() if moment <= time.monotonic()]
         if self._every_s is None or not due:
@@ -45,7 +47,7 @@ class Guard:
         mark = read_mark(self._pipeline.lake.system_table(LOG))
         with checking(self._pipeline, self._spark):
             found = {check: self._make(check, mark.tick) for check in due if self._has_news(check, mark)}
-        failed = [check for check, verdict in found.items() if not (verdict.passed or check.is_warning)]
+        failed = [check for check, verdict in found.items() if check.is_blocking and not verdict.passed]
         if failed:
             raise CheckFailed({check.name: found[check].summary for check in failed})
         for turn, check in enumerate(due, 1):

@@ -1,18 +1,35 @@
 """The platform's promises, each a check that looks at the lake and can fail."""
 
+from dataclasses import replace
+from typing import Final
+
 from cdc_platform.model.traits import SourceTraits
 from cdc_platform.pipeline.event_checks import check_arrival, check_snapshots, check_values
 from cdc_platform.pipeline.file_checks import check_files
 from cdc_platform.pipeline.lineage_checks import check_alive, check_lineage, check_watermark
 from cdc_platform.pipeline.log_checks import check_exactly_once, check_nothing_lost, check_transactions
+from cdc_platform.pipeline.quarantine_check import check_quarantine
 from cdc_platform.pipeline.source_checks import check_schema, check_source
 from cdc_platform.pipeline.table_checks import check_fold, check_histories, check_keys
-from cdc_platform.pipeline.verdict import Check
+from cdc_platform.pipeline.verdict import Check, Severity
+
+QUARANTINE_EMPTY: Final = "quarantine_empty"
 
 
-def checks_of(traits: SourceTraits) -> tuple[Check, ...]:
-    """Return the checks that make sense for a source."""
-    return tuple(check for check in CHECKS if check.applies(traits))
+def checks_of(traits: SourceTraits, *, fail_on_quarantine: bool = False) -> tuple[Check, ...]:
+    """Return the checks that make sense for a source.
+
+    Args:
+        traits: what the source promises.
+        fail_on_quarantine: whether records in quarantine fail a check, instead of a warning.
+    """
+    checks = tuple(check for check in CHECKS if check.applies(traits))
+    if not fail_on_quarantine:
+        return checks
+    return tuple(
+        replace(check, severity=Severity.FAILURE) if check.name == QUARANTINE_EMPTY else check
+        for check in checks
+    )
 
 
 CHECKS: tuple[Check, ...] = (
@@ -22,6 +39,15 @@ CHECKS: tuple[Check, ...] = (
         "Records read = records in the log + recognised duplicates + quarantine.",
         every_tick=True,
         run=check_nothing_lost,
+    ),
+    Check(
+        QUARANTINE_EMPTY,
+        "change_log",
+        "No record is in quarantine. A warning counts those that are, by table and reason: their changes are "
+        "in no table. The setting `fail_on_quarantine` makes it a failure, which stops nothing.",
+        every_tick=True,
+        run=check_quarantine,
+        severity=Severity.WARNING,
     ),
     Check(
         "exactly_once",
@@ -46,7 +72,7 @@ CHECKS: tuple[Check, ...] = (
         every_tick=True,
         run=check_arrival,
         applies=lambda traits: traits.keeps_transactions and traits.hands_out_events,
-        is_warning=True,
+        severity=Severity.WARNING,
     ),
     Check(
         "values_resolved",
@@ -56,7 +82,7 @@ CHECKS: tuple[Check, ...] = (
         every_tick=False,
         run=check_values,
         applies=lambda traits: traits.leaves_values_out,
-        is_warning=True,
+        severity=Severity.WARNING,
     ),
     Check(
         "snapshots_agree",
@@ -66,7 +92,7 @@ CHECKS: tuple[Check, ...] = (
         every_tick=False,
         run=check_snapshots,
         applies=lambda traits: traits.leaves_values_out and traits.comes_in_order,
-        is_warning=True,
+        severity=Severity.WARNING,
     ),
     Check(
         "lineage_sound",
@@ -83,7 +109,7 @@ CHECKS: tuple[Check, ...] = (
         every_tick=True,
         run=check_files,
         applies=lambda traits: traits.hands_out_events,
-        is_warning=True,
+        severity=Severity.WARNING,
     ),
     Check(
         "partitions_alive",
@@ -94,7 +120,7 @@ CHECKS: tuple[Check, ...] = (
         every_tick=True,
         run=check_alive,
         applies=lambda traits: not traits.hands_out_events,
-        is_warning=True,
+        severity=Severity.WARNING,
     ),
     Check(
         "watermark_monotone",
@@ -139,6 +165,6 @@ CHECKS: tuple[Check, ...] = (
         "what changed, and what keeps tables from equalling the source.",
         every_tick=True,
         run=check_schema,
-        is_warning=True,
+        severity=Severity.WARNING,
     ),
 )

@@ -78,6 +78,7 @@ class PipelineSettings:
         idle_interval_s: pause of continuous running after a tick that found nothing.
         check_every_s: pause between two looks of the checks at what continuous running has logged since the
             last one; None means that there is none.
+        fail_on_quarantine: whether records in quarantine fail a check, instead of a warning.
         maintenance: how the lake is kept fast.
     """
 
@@ -96,6 +97,7 @@ class PipelineSettings:
     merge_here_bytes: int = 64 * 1024 * 1024
     idle_interval_s: float = 1.0
     check_every_s: float | None = 60.0
+    fail_on_quarantine: bool = False
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
 
     def __post_init__(self) -> None:

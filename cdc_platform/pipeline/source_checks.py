@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.copies import load_plans
 from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.lake.quarantine import count_quarantined
+from cdc_platform.lake.quarantine import count_quarantined, describe_next_step
 from cdc_platform.lake.schema_history import list_schema_events
 from cdc_platform.model.schema_events import describe_event
 from cdc_platform.pipeline.pipeline import Pipeline
@@ -42,11 +42,12 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ver
 
 
 def without_cut(pipeline: Pipeline) -> Verdict:
-    """Before the first cut there is nothing to compare: right while tables are copied, too early else."""
+    """Return the verdict before the first cut: it passes while tables are copied, and fails otherwise."""
     copying = len(load_plans(pipeline.lake))
     if copying:
         return Verdict(True, f"nothing is published yet, {copying} tables are being copied", {})
-    return Verdict(passed=False, summary="there is no cut yet to compare; run a tick first", facts={})
+    summary = f"there is no cut yet to compare: {describe_next_step(pipeline.lake)}"
+    return Verdict(passed=False, summary=summary, facts={})
 
 
 def describe_proof(proof: Proof) -> str:

@@ -1,6 +1,5 @@
 """Where a pipeline stands, told by the lake alone: no Spark, and the source may be down."""
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,6 +41,7 @@ class CopyStatus:
 class Status:
     """Where a pipeline stands.
 
+    ``watermark_micros`` and ``lag_s`` are None before the first tick.
     ``lag_s`` compares the watermark with this machine's clock. Of a source that hands out events this is no
     lag but a silence, ``is_silence``: what it may have that nobody has read, the lake does not know.
     """
@@ -65,9 +65,10 @@ class Status:
     unread_files: tuple[UnreadFile, ...] = ()
     """Files and folders that could not be read; they hold nothing."""
 
-    def to_json(self) -> str:
-        """Return the status as JSON, for scripts."""
-        return json.dumps(self.to_dict(), indent=2)
+    @property
+    def has_begun(self) -> bool:
+        """Whether a cycle has read anything."""
+        return self.tick > 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as plain values; moments are RFC 3339 texts."""
@@ -116,7 +117,8 @@ def read_status(pipeline: Pipeline) -> Status:
     lake = pipeline.lake
     lineage = load_lineage(lake)
     partitions = list(lineage.partitions.values()) if lineage is not None else []
-    watermark = watermark_micros(lineage) if lineage is not None else None
+    # A lineage is there before the first tick, and where it begins is no watermark yet.
+    watermark = watermark_micros(lineage) if lineage is not None and lineage.tick else None
     cut = newest_cut(lake)
     return Status(
         pipeline=pipeline.name,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -45,14 +46,24 @@ def _always(_traits: SourceTraits) -> bool:
     return True
 
 
+class Severity(Enum):
+    """What a check that does not pass brings about."""
+
+    WARNING = auto()
+    """It is shown: what it found may well be right, but users need to know it."""
+    FAILURE = auto()
+    """It fails `cdc-platform check` and is an error in Dagster, while the pipeline goes on."""
+    STOP = auto()
+    """It also ends the run before anything more is published."""
+
+
 @dataclass(frozen=True)
 class Check:
     """One promise.
 
     ``asset`` is the layer it belongs to. ``every_tick`` is False for what reads whole tables and
-    is meant for CI and schedules rather than for every tick. ``is_warning`` marks what may well be as it
-    should, but is to be known: it stops nothing, and fails no command. ``applies`` tells for which sources
-    it makes sense.
+    is meant for CI and schedules rather than for every tick. ``applies`` returns whether the check makes
+    sense for a source.
     """
 
     name: str
@@ -60,8 +71,18 @@ class Check:
     description: str
     every_tick: bool
     run: Callable[[Pipeline, SparkSession, Scope], Verdict]
-    is_warning: bool = False
+    severity: Severity = Severity.STOP
     applies: Callable[[SourceTraits], bool] = _always
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether it fails nothing and stops nothing."""
+        return self.severity is Severity.WARNING
+
+    @property
+    def is_blocking(self) -> bool:
+        """Whether nothing is published once it has failed."""
+        return self.severity is Severity.STOP
 
 
 def checking(pipeline: Pipeline, spark: SparkSession) -> AbstractContextManager[None]:

@@ -26,7 +26,15 @@ EVENT_PARTS = (
 )
 RECORD_PARTS = ("cast(null as string) as previous_keys", "cast(null as array<string>) as unavailable_columns")
 UNSOUND = "unsound"
+COMPANY = "another record of its transaction is in quarantine"
+"""Reason of a record that could enter the log by itself."""
 BEGINS = "begins_transaction"
+
+_OF_RECORD = (
+    *(FAULT, "partition_token", "commit_timestamp", "transaction_id", "table_name", "record", "origin"),
+    "order_key",
+)
+_MOD_PARTS = ("mod_ordinal", "change_kind", "keys", "new_values", "old_values", "is_whole_row")
 
 _WHOLE_ROW_UPDATES = ", ".join(f"'{capture}'" for capture in WHOLE_ROW_UPDATES)
 IS_WHOLE_ROW = (
@@ -212,20 +220,23 @@ def sound_changes(ordered: DataFrame, tick: int, columns: list[str]) -> DataFram
 
 
 def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
-    """Return the rows of quarantine of one tick: whole transactions, since the log holds no part of one."""
-    reason = F.coalesce(F.col(FAULT), F.lit("another record of its transaction is in quarantine"))
-    payload = F.to_json(
-        F.struct("change_kind", "keys", "new_values", "old_values", "is_whole_row", "order_key")
-    )
-    return ordered.where(F.col(UNSOUND)).select(
+    """Return the rows of quarantine of one tick: whole transactions, since the log holds no part of one.
+
+    A record is one row, with the reason of its first mod that has one.
+    """
+    by_mod = F.struct(F.col(FAULT).isNull(), "mod_ordinal")
+    parts = (F.min_by(name, by_mod).alias(name) for name in _OF_RECORD)
+    mods = F.array_sort(F.collect_list(F.struct(*_MOD_PARTS))).alias("mods")
+    records = ordered.where(F.col(UNSOUND)).groupBy("record_id").agg(*parts, mods)
+    return records.select(
         F.lit(tick).cast("bigint").alias("tick"),
-        reason.alias("reason"),
+        F.coalesce(F.col(FAULT), F.lit(COMPANY)).alias("reason"),
         "partition_token",
         F.col("commit_timestamp").alias("record_timestamp"),
         "transaction_id",
         "record_id",
         "table_name",
-        F.coalesce("record", payload).alias("record"),
+        F.coalesce("record", F.to_json(F.struct("order_key", "mods"))).alias("record"),
         "origin",
         F.lit(None).cast("timestamp").alias("replayed_at"),
         F.lit(None).cast("bigint").alias("replayed_tick"),

@@ -102,7 +102,7 @@ def test_a_pipeline_on_a_cluster(services: Services, tmp_path: Path) -> None:
         # Whatever the first machine knew is gone with it.
         shutil.rmtree(first.folder)
         said += second.status() + second.run("check", "--junit", second.folder / "checks.xml")
-        report = ET.parse(second.folder / "checks.xml").getroot()  # noqa: S314  our own file
+        (report,) = ET.parse(second.folder / "checks.xml").getroot()  # noqa: S314  our own file
         assert str(len(CHECKS)) == report.get("tests")
         assert {"defs.yaml", "check.log", "checks.xml"} == second.files()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from cdc_platform.cli import main
-from cdc_platform.components.loading import load_settings
+from cdc_platform.components.loading import load_each
 from cdc_platform.pipeline.pipeline import open_pipeline
 
 
@@ -15,7 +15,8 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def begin(defs: Path) -> Path:
-    """Make the pipeline's part of the lake, as the first step of its first tick does, and return its file."""
-    _ = open_pipeline(load_settings(defs)).lake.catalog
+def begin(defs: Path, name: str | None = None) -> Path:
+    """Make what each pipeline, or one, has in the lake before its first cycle, and return the file."""
+    for settings in load_each(defs, name):
+        _ = open_pipeline(settings).lake.catalog
     return defs

@@ -73,11 +73,12 @@ def test_what_breaks_after_a_signal_is_no_verdict(capsys: pytest.CaptureFixture[
 
 
 def test_junit_tells_what_failed() -> None:
-    """The JUnit file has a case for each check, and the summary of those that failed."""
+    """The JUnit file has a suite for each pipeline, a case for each check, and what those say that failed."""
     passed, failed = a_check("good", passes=True), a_check("bad", passes=False)
     results = [(check, check.run(None, None, None), 0.5) for check in (passed, failed)]  # type: ignore[arg-type]  # they look at nothing
-    suite = ET.fromstring(as_junit("bank", results))  # noqa: S314  our own text
-    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    suites = ET.fromstring(as_junit({"bank": results, "shop": results[:1]}))  # noqa: S314  our own text
+    assert [(suite.get("tests"), suite.get("failures")) for suite in suites] == [("2", "1"), ("1", "0")]
+    suite = suites[0]
     cases = {case.get("name"): case for case in suite}
     assert cases["good"].find("failure") is None
     failure = cases["bad"].find("failure")

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from cdc_platform.components.loading import load_settings
+from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.lake import QUARANTINED, Lake
 from cdc_platform.lake.ledger import read_ledger, waiting_texts
 from cdc_platform.lake.quarantine import untaken_records
 from cdc_platform.model.files import READ_AGAIN
 from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.read import open_tables
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.lake.held_rows import held_row, hold, note_read
 from cdc_platform_tests.yaml_files import write_defs
@@ -58,10 +60,10 @@ def test_records_are_listed(defs: Path) -> None:
     """Each with its reason, narrowed by the options; JSON has all facts."""
     code, output, _ = run("quarantine", "list", defs)
     assert (code, output.count("  open "), "     2  The event has no order key" in output) == (0, 3, True)
-    _, output, _ = run("quarantine", "list", defs, "--reason", "corrupt", "--tick", "1", "--json")
+    _, output, _ = run("quarantine", "list", defs, "--reason", "corrupt", "--cycle", "1", "--json")
     (found,) = json.loads(output)
     assert (found["record"], found["table"], found["replayed"]) == ("c", None, None)
-    assert run("quarantine", "list", defs, "--table", "orders")[1].strip() == "nothing lies in quarantine"
+    assert run("quarantine", "list", defs, "--table", "orders")[1].strip() == "no record found in quarantine"
 
 
 def test_a_record_is_shown_whole(defs: Path) -> None:
@@ -73,19 +75,29 @@ def test_a_record_is_shown_whole(defs: Path) -> None:
     assert (code, "quarantine list" in errors) == (1, True)
 
 
+@pytest.mark.parametrize("command", ["cuts DEFS", "explain DEFS users 1"])
+def test_where_all_is_in_quarantine_no_cycle_is_asked_for(defs: Path, command: str) -> None:
+    """Users who find no cut and no table learn why, and where to look, and are not sent to run a cycle."""
+    _, output, errors = run(*(str(defs) if word == "DEFS" else word for word in command.split()))
+    told = "all records read so far are in quarantine (3); `cdc-platform quarantine list` shows"
+    assert told in output + errors
+    with pytest.raises(CutNotFound, match="a cut yet; all records read so far are in quarantine"):
+        open_tables(defs).at()
+
+
 def test_a_replay_is_asked_for(defs: Path) -> None:
     """A file that is there is read again; of one that is gone texts are left, of a corrupt one nothing."""
     code, output, _ = run("quarantine", "replay", defs)
     assert code == 0
-    assert "1 record of 1 file, which the next tick reads again" in output
-    assert "1 record, which a next tick judges by their texts" in output
+    assert "1 record of 1 file, which the next cycle reads again" in output
+    assert "1 record, which a later cycle judges by their texts" in output
     assert "corrupt.avro is gone, and nothing of it was kept" in output
     lake = lake_of(defs)
     assert [version for path, version in read_ledger(lake).items() if "there" in path] == [READ_AGAIN]
     waiting = waiting_texts(lake)
     assert waiting is not None
     assert [held.name for held in waiting[1]] == ["b"]
-    assert "quarantine  1 records" in run("status", defs)[1]
+    assert "quarantine  1 open" in run("status", defs)[1]
     assert run("quarantine", "list", defs, "--all")[1].count("  replayed ") == 2
     # Nothing has been read since: what waits for its file still does, and the rest is as it was.
     again = json.loads(run("quarantine", "replay", defs, "--json")[1])
@@ -111,5 +123,5 @@ def test_transactions_of_a_change_stream_are_replayed_whole(tmp_path: Path) -> N
     outcome = json.loads(run("quarantine", "replay", file, "--record", "a", "--json")[1])
     assert outcome["from_records"] == ["a", "b"]
     assert [held.name for held in untaken_records(lake, lake.system_table(QUARANTINED), None)] == ["a", "b"]
-    assert "1 record, whose transactions the next tick judges anew" in run("quarantine", "replay", file)[1]
+    assert "1 record, whose transactions the next cycle judges again" in run("quarantine", "replay", file)[1]
     assert run("quarantine", "replay", file)[1].strip() == "nothing to replay"

@@ -5,22 +5,50 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from cdc_platform.components.loading import COMPONENTS, load_settings
+from cdc_platform.lake.control import save_lineage
+from cdc_platform.model.lineage import begin as begin_lineage
+from cdc_platform.pipeline.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+
+START = 1_800_000_000_000_000
 
 
 def test_status_of_a_new_pipeline(tmp_path: Path) -> None:
     """A pipeline that has published nothing has a status, although nobody answers at the source."""
     code, output, _ = run("status", begin(write_defs(tmp_path)))
     assert code == 0
-    assert "none yet" in output
+    assert output.startswith("pipeline    bank, no cycle yet\nwatermark   none yet\nlag         -\n")
     assert "0 live, 0 waiting, 0 finished" in output
 
 
+@pytest.mark.parametrize("type_name", COMPONENTS)
+@pytest.mark.parametrize("start_micros", [0, START])
+def test_before_the_first_cycle_there_is_no_watermark(
+    tmp_path: Path, type_name: str, start_micros: int
+) -> None:
+    """Whatever the source, where a lineage begins is no watermark, and nobody is silent for 56 years."""
+    source = {
+        "SpannerPipeline": bank_attributes()["source"],
+        "DatastreamPipeline": {"path": "stream"},
+        "DebeziumPipeline": {"input": {"files": {"path": "stream"}}},
+    }[type_name.rpartition(".")[2]]
+    attributes = {"name": "new", "lake": {"path": "lake"}, "source": source}
+    defs = write_defs(tmp_path, attributes, type_name)
+    save_lineage(open_pipeline(load_settings(defs)).lake, begin_lineage(start_micros))
+    _, output, _ = run("status", defs)
+    assert output.startswith("pipeline    new, no cycle yet\nwatermark   none yet\nlag         -\n")
+    (found,) = json.loads(run("status", defs, "--json")[1])
+    assert [found[name] for name in ("watermark", "lag_s", "silence_s")] == [None, None, None]
+
+
 def test_status_as_json(tmp_path: Path) -> None:
-    """`--json` prints one JSON object with everything in it."""
+    """`--json` prints an array with an object for each pipeline, and everything in it."""
     _, output, _ = run("status", begin(write_defs(tmp_path)), "--json")
-    found = json.loads(output)
+    (found,) = json.loads(output)
     assert (found["pipeline"], found["tick"], found["cut"], found["tables"]) == ("bank", 0, None, {})
 
 
@@ -31,14 +59,3 @@ def test_status_starts_no_spark(tmp_path: Path) -> None:
     code += "print('pyspark' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "False"
-
-
-def test_a_pipeline_of_several_is_chosen_by_name(tmp_path: Path) -> None:
-    """A file of two documents needs `--name`; the message says so, and the option does it."""
-    first = begin(write_defs(tmp_path)).read_text(encoding="utf-8")
-    second = write_defs(tmp_path, bank_attributes(name="shop"))
-    second.write_text(f"{first}---\n{second.read_text(encoding='utf-8')}", encoding="utf-8")
-    code, _, errors = run("status", second)
-    assert (code, "`--name`: `bank`, `shop`" in errors) == (1, True)
-    code, output, _ = run("status", second, "--name", "bank")
-    assert (code, output.startswith("pipeline    bank,")) == (0, True)

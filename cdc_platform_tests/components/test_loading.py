@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.components.loading import find_pipelines, load_definitions, load_settings
 from cdc_platform.errors import SettingError
-from cdc_platform_tests.yaml_files import TYPE, bank_attributes, change_stream_of, write_defs
+from cdc_platform_tests.yaml_files import TYPE, bank_attributes, change_stream_of, write_defs, write_two
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -175,15 +175,6 @@ def test_an_unset_variable_without_default_is_named(tmp_path: Path) -> None:
     assert load_settings(path).name == "spare"
 
 
-def write_two(folder: Path, second: str = "shop") -> Path:
-    """Write a file with two documents, as `dg scaffold` leaves behind when it appends one."""
-    path = write_defs(folder)
-    first = path.read_text(encoding="utf-8")
-    path = write_defs(folder, bank_attributes(name=second))
-    path.write_text(f"{first}---\n{path.read_text(encoding='utf-8')}", encoding="utf-8")
-    return path
-
-
 def test_a_file_may_declare_several_pipelines(tmp_path: Path) -> None:
     """Each document is a pipeline of the code location; who needs a single one chooses it by its name."""
     path = write_two(tmp_path)
@@ -205,7 +196,7 @@ def test_one_of_several_pipelines_is_chosen(
     tmp_path: Path, second: str, name: str | None, problem: str
 ) -> None:
     """No choice, a wrong one, and mistakes in a single document are errors that say so."""
-    path = write_two(tmp_path, second)
+    path = write_two(tmp_path, bank_attributes(name=second))
     with pytest.raises(SettingError, match=problem):
         load_settings(path, name)
 

@@ -3,17 +3,19 @@
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from xml.etree import ElementTree as ET
 
 import fastavro
 import pytest
 import yaml
 
-from cdc_platform.commands import sync
+from cdc_platform.commands import check, sync
 from cdc_platform.components.loading import find_pipelines, load_each
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import ORDER_KEY
@@ -76,22 +78,43 @@ def test_only_one_pipeline_goes_on_without_end() -> None:
     assert "choose it with --name: article_omit, article_veto, article_enrich" in " ".join(errors.split())
 
 
+@dataclass(frozen=True)
+class Synced:
+    """An example after `sync`: its file, and what the command printed."""
+
+    defs: Path
+    output: str
+    errors: str
+
+    def without_spaces(self) -> str:
+        """Return the output with its words one space apart."""
+        return " ".join(self.output.split())
+
+
 @pytest.fixture(scope="module")
-def pipelines(
+def examples(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Pipeline]:
-    """The pipelines of both examples after `sync`, in the lake of the test run."""
+) -> Iterator[dict[str, Synced]]:
+    """Both examples after `sync`, in the lake of the test run."""
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         # A process has one session, and the tests share it.
-        patch.setattr(sync, "start_spark", lambda _settings: spark)
+        for command in (sync, check):
+            patch.setattr(command, "start_spark", lambda _settings: spark)
         for name in ("datastream", "debezium"):
             defs = tmp_path_factory.mktemp(name) / "defs.yaml"
             _write_copy(EXAMPLES / name / "defs.yaml", defs, session_lake.path)
-            code, _, errors = run("sync", defs, "--until-caught-up")
+            code, output, errors = run("sync", defs, "--until-caught-up")
             assert code == 0, errors
-            found.update({settings.name: open_pipeline(settings) for settings in load_each(defs)})
-    return found
+            found[name] = Synced(defs, output, errors)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pipelines(examples: dict[str, Synced]) -> dict[str, Pipeline]:
+    """The pipelines of both examples."""
+    chosen = (settings for example in examples.values() for settings in load_each(example.defs))
+    return {settings.name: open_pipeline(settings) for settings in chosen}
 
 
 def _write_copy(example: Path, copy: Path, lake: str) -> None:
@@ -124,6 +147,49 @@ def test_the_shop(pipelines: dict[str, Pipeline]) -> None:
     assert len(log_rows(pipeline)) == 15
     (held,) = quarantined_rows(pipeline)
     assert "The line is no JSON" in held["reason"]
+
+
+@pytest.mark.integration
+def test_quarantine_is_no_secret(examples: dict[str, Synced], tmp_path: Path) -> None:
+    """`sync` counts records in each line and at its end; `check` warns of them, and fails where it is set."""
+    shop_synced = examples["datastream"]
+    assert "quarantine 1 new, 1 open" in shop_synced.without_spaces()
+    assert "records of `shop` in quarantine: 1;" in shop_synced.errors
+    report = tmp_path / "checks.xml"
+    code, output, _ = run("check", shop_synced.defs, "--junit", report)
+    warned = [line for line in output.splitlines() if line.startswith("warn ")]
+    assert (code, ["quarantine_empty" in line for line in warned].count(True)) == (0, 1), output
+    (suite,) = ET.parse(report).getroot()  # noqa: S314  our own text
+    assert suite.get("failures") == "0"
+    strict = tmp_path / "defs.yaml"
+    text = shop_synced.defs.read_text(encoding="utf-8")
+    strict.write_text(text.replace("name: shop\n", "name: shop\n  fail_on_quarantine: true\n"), "utf-8")
+    code, output, _ = run("check", strict, "--junit", report)
+    failed = [line.split()[1] for line in output.splitlines() if line.startswith("FAILED")]
+    assert (code, failed) == (1, ["quarantine_empty"])
+    (suite,) = ET.parse(report).getroot()  # noqa: S314  our own text
+    assert suite.get("failures") == "1"
+    # Nothing stops: the pipeline goes on, and its line still counts what is open.
+    code, output, _ = run("sync", strict, "--cycles", "2")
+    assert [code, output.count("(1 of 2)"), output.count("(2 of 2)"), output.count("0 new, 1 open")] == (
+        [0, 1, 1, 2]
+    )
+
+
+@pytest.mark.integration
+def test_every_pipeline_of_a_file_is_checked(examples: dict[str, Synced], tmp_path: Path) -> None:
+    """`check` has a section and a suite for each, and `status` shows all of them."""
+    defs, report = examples["debezium"].defs, tmp_path / "checks.xml"
+    assert "quarantine" not in examples["debezium"].errors
+    assert examples["debezium"].without_spaces().count("quarantine 0 new, 0 open") >= 3
+    code, output, errors = run("check", defs, "--junit", report)
+    assert code == 0, errors
+    names = [line.split()[1] for line in output.splitlines() if line.startswith("pipeline ")]
+    assert names == [OMIT, VETO, ENRICH]
+    suites = ET.parse(report).getroot()  # noqa: S314  our own text
+    assert [suite.get("name") for suite in suites] == [f"cdc-platform check {name}" for name in names]
+    shown = json.loads(run("status", defs, "--json")[1])
+    assert {one["pipeline"]: list(one["tables"]) for one in shown} == {name: ["customers"] for name in names}
 
 
 def _without_order(row: dict[str, Any]) -> dict[str, Any]:

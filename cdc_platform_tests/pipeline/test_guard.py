@@ -74,7 +74,7 @@ def test_checks_take_turns(
     names = ("one", "two", "three", "four")
     verdict = Verdict(True, "fine", {})
     checks = tuple(Check(name, "cut", "", True, lambda *_: verdict) for name in names)
-    monkeypatch.setattr(guard_module, "checks_of", lambda _: checks)
+    monkeypatch.setattr(guard_module, "checks_of", lambda *_, **_options: checks)
     heard: list[str] = []
     paused = with_pause(bank_pipeline(session_lake), 40)
     guard = Guard(paused, spark, lambda check, *_: heard.append(check.name))

@@ -13,7 +13,7 @@ from cdc_platform.model.held import HeldFilter
 from cdc_platform.model.records import ModType
 from cdc_platform.model.table_options import IS_CURRENT, TableOptions
 from cdc_platform.pipeline.explain import explain_row
-from cdc_platform.pipeline.invariants import checks_of
+from cdc_platform.pipeline.invariants import QUARANTINE_EMPTY, checks_of
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.rebuild import rebuild_table
@@ -50,11 +50,11 @@ def change(
 
 
 def failures(pipeline: Pipeline, spark: "SparkSession") -> dict[str, str]:
-    """Return what the checks that fail say, of those that need no source."""
+    """Return what the checks that fail say, of those that need neither a source nor an empty quarantine."""
     verdicts = {
         check.name: check.run(pipeline, spark, EVERYTHING)
         for check in checks_of(pipeline.traits)
-        if check.name not in NEEDS_SOURCE
+        if check.name not in {*NEEDS_SOURCE, QUARANTINE_EMPTY}
     }
     return {name: verdict.summary for name, verdict in verdicts.items() if not verdict.passed}
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_platform.errors import TransactionIncomplete
+from cdc_platform.lake.quarantine import load_held
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.order import order_changes
-from cdc_platform.spark.order import SINGLE_TASK_RECORDS, measure, order_records
+from cdc_platform.spark.faults import SHAPE_FAULT
+from cdc_platform.spark.order import COMPANY, SINGLE_TASK_RECORDS, measure, order_records
 from cdc_platform.spark.ordered_rows import measure_rows
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
@@ -173,11 +175,29 @@ def test_an_unsound_record_takes_its_transaction_into_quarantine(
     assert keys_of(log_rows(pipeline)) == ["1"]
     held = {row["record_id"]: row for row in quarantined_rows(pipeline)}
     assert set(held) == {"bad/00000000", "bad/00000001"}
-    assert held["bad/00000000"]["reason"] == "another record of its transaction is in quarantine"
+    assert held["bad/00000000"]["reason"] == COMPANY
     assert held["bad/00000001"]["reason"].startswith("the record lacks a part")
     stored = json.loads(held["bad/00000001"]["record"])
     assert stored["server_transaction_id"] == "bad"
     assert [mod["keys"] for mod in bad["mods"]] == [mod["keys"] for mod in stored["mods"]]
+
+
+def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """A record of several mods is one row of quarantine, with all of them and what is wrong with any."""
+    pipeline = bank_pipeline(session_lake)
+    bad = insert("bad", 2, records=2, mods=3)
+    bad["mods"][2]["new_values"] = "[1]"
+    beside = insert("bad", 2, sequence=1, records=2, mods=2)
+    feed(pipeline, START + SECOND, bad, beside, opening(1, 100, START + 1))
+    assert order_changes(pipeline, spark).quarantined == 2
+    guilty, innocent = load_held(pipeline.lake)
+    assert (guilty.record_id, guilty.reason) == ("bad/00000000", SHAPE_FAULT)
+    assert (innocent.record_id, innocent.reason) == ("bad/00000001", COMPANY)
+    assert [len(json.loads(held.record or "")["mods"]) for held in (guilty, innocent)] == [3, 2]
+    assert json.loads(innocent.record or "")["order_key"].startswith("001800000000000002 bad ")
+    assert len(quarantined_rows(pipeline)) == 2
 
 
 @pytest.mark.parametrize(("keys", "held"), [("null", 0), ("{}", 0), ("[]", 1), (None, 1)])

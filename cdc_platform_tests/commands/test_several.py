@@ -1,0 +1,89 @@
+"""Files that declare several pipelines: one rule for all commands."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.commands.common import share_spark
+from cdc_platform.components.loading import load_each, load_settings
+from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.spark.settings import DEFAULT_PACKAGES
+from cdc_platform_tests.commands.invoking import begin, run
+from cdc_platform_tests.lake.held_rows import held_row, hold
+from cdc_platform_tests.yaml_files import bank_attributes, write_two
+
+REPORTS = ("status", "quarantine list", "cuts")
+
+
+def several_lakes(folder: Path) -> Path:
+    """Return the file of two pipelines, each with a lake and a record in quarantine."""
+    defs = begin(write_two(folder, bank_attributes(name="shop", lake={"path": "other"})))
+    for name in ("bank", "shop"):
+        hold(open_pipeline(load_settings(defs, name)).lake, 1, held_row(f"of {name}"))
+    return defs
+
+
+@pytest.mark.parametrize("command", REPORTS)
+def test_reports_cover_all_pipelines_or_the_one_of_a_name(tmp_path: Path, command: str) -> None:
+    """They start no Spark, so the pipelines may be in several lakes; each is named above its report."""
+    defs = several_lakes(tmp_path)
+    code, output, errors = run(*command.split(), defs)
+    named = [line.split(",")[0].split() for line in output.splitlines() if line.startswith("pipeline ")]
+    assert (code, named, errors) == (0, [["pipeline", "bank"], ["pipeline", "shop"]], "")
+    code, alone, _ = run(*command.split(), defs, "--name", "shop")
+    assert (code, "bank" in alone, alone.splitlines()[-1] in output) == (0, False, True)
+
+
+def test_json_names_the_pipeline_of_everything_in_it(tmp_path: Path) -> None:
+    """It is one array, whether the file declares several pipelines or one is chosen."""
+    defs = several_lakes(tmp_path)
+    assert [found["pipeline"] for found in json.loads(run("status", defs, "--json")[1])] == ["bank", "shop"]
+    held = json.loads(run("quarantine", "list", defs, "--json")[1])
+    assert [(one["pipeline"], one["record"]) for one in held] == [("bank", "of bank"), ("shop", "of shop")]
+    (one,) = json.loads(run("quarantine", "list", defs, "--name", "shop", "--json")[1])
+    assert held[1] == one
+    assert json.loads(run("cuts", defs, "--json")[1]) == []
+
+
+@pytest.mark.parametrize("command", REPORTS)
+def test_a_pipeline_that_has_never_run_hides_no_other(tmp_path: Path, command: str) -> None:
+    """The others are reported, stderr says what is missing, and the exit code is 1."""
+    defs = begin(write_two(tmp_path), "bank")
+    code, output, errors = run(*command.split(), defs)
+    assert (code, "pipeline" in output, "shop" in output) == (1, True, False)
+    assert errors.startswith(f"PipelineNotFound: The lake at {tmp_path / 'lake'} holds no pipeline `shop`")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("explain DEFS accounts 1", "quarantine show DEFS a", "quarantine replay DEFS"),
+        *("cuts DEFS --promise 1", "cuts DEFS --release 1", "spark-server DEFS"),
+    ],
+)
+def test_what_is_about_one_pipeline_needs_its_name(tmp_path: Path, command: str) -> None:
+    """What changes something, or asks for one thing of one pipeline, does not choose by itself."""
+    defs = write_two(tmp_path)
+    code, _, errors = run(*(str(defs) if word == "DEFS" else word for word in command.split()))
+    assert (code, "choose one with `--name`: `bank`, `shop`" in errors) == (1, True)
+    assert [defs] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["sync", "check", *REPORTS])
+def test_a_mistake_in_any_document_is_found_before_anything_runs(tmp_path: Path, command: str) -> None:
+    """The first pipeline is fine, and nothing of it is run or shown."""
+    defs = begin(write_two(tmp_path), "bank")
+    text = defs.read_text(encoding="utf-8").replace("name: shop", "name: shop\n  read_tasks: 0")
+    defs.write_text(text, encoding="utf-8")
+    code, output, errors = run(*command.split(), defs)
+    assert (code, output) == (1, "")
+    assert "read_tasks` must be at least 1: 0" in errors
+
+
+def test_one_spark_has_the_packages_of_all_pipelines(tmp_path: Path) -> None:
+    """What one source adds to Spark, such as Kafka's connector, does not part the pipelines."""
+    defs = write_two(tmp_path, bank_attributes(name="shop", spark={"packages": ["org.example:own:1"]}))
+    first, second = share_spark(defs, load_each(defs))
+    assert first.spark == second.spark
+    assert first.spark.packages == (*DEFAULT_PACKAGES, "org.example:own:1")
