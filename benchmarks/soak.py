@@ -153,9 +153,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS), help="which")
     parser.add_argument("--heap", default="2g", help="heap of Spark's driver")
     parser.add_argument("--changes", type=int, default=100, help="changes or messages for a cycle, about")
-    parser.add_argument(
-        "--every", type=int, default=20, help="cycles between two samples of memory"
-    )
+    parser.add_argument("--every", type=int, default=20, help="cycles between two samples of memory")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     # Servers stop and files close as they do at the end.
