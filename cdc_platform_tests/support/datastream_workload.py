@@ -62,9 +62,7 @@ class _Writer:
 
 def _settings(place: Place, **rest: Any) -> PipelineSettings:
     source = DatastreamSettings(str(place.folder), table_name="{table}", **rest)
-    return PipelineSettings(
-        place.name, source, place.lake, table_options=place.options("users"), idle_interval_s=0
-    )
+    return place.settings(source, "users")
 
 
 class KeyedFiles:

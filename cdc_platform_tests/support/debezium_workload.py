@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
 from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput, Input, Strategy
@@ -180,9 +179,7 @@ class Sessions:
         source = DebeziumSettings(
             outlet.open(), columns=COLUMNS, strategy=strategy, has_transaction_topic=True
         )
-        self.settings = PipelineSettings(
-            place.name, source, place.lake, table_options=place.options(ITEMS), idle_interval_s=0
-        )
+        self.settings = place.settings(source, ITEMS)
         self._outlet, self._changes = outlet, place.changes
         self._sent, self._cycle = Connector(place.name), 0
         self._dice = random.Random(place.seed)  # noqa: S311  an input of tests, not a secret

@@ -5,13 +5,16 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-PROC = Path("/proc")
+PROC: Final = Path("/proc")
+POOLS: Final = ("block-manager-", "broadcast-excha", "subquery-", "shuffle-exchang")
+"""Beginnings, as Linux cuts them, of the threads' names of Spark's pools that grow to a fixed size."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class Held:
         python_handles: open file descriptors of this process.
         java_handles: open file descriptors of the session's Java process.
         python_threads: threads of this process.
-        java_threads: threads of the session's Java process.
+        java_threads: threads of the session's Java process but for those of Spark's pools.
+        pool_threads: threads of Spark's pools.
         workers: processes that Java has started, such as Spark's Python workers.
         processor_s: processor time so far of this process, of Java and of the workers.
     """
@@ -35,6 +39,7 @@ class Held:
     java_handles: int
     python_threads: int
     java_threads: int
+    pool_threads: int
     workers: int
     processor_s: float
 
@@ -93,14 +98,16 @@ class Session:
     def held(self) -> Held:
         """Count what is cheap to count."""
         workers = list(_descendants(self.java))
-        mine = os.getpid()
+        mine, threads = os.getpid(), _threads(self.java)
+        pooled = sum(name.startswith(POOLS) for name in threads)
         return Held(
             cached_plans=int(self._shared_state().cacheManager().numCachedEntries()),
             persisted_rdds=int(self.spark._jsc.getPersistentRDDs().size()),  # noqa: SLF001  as above
             python_handles=_count(mine, "fd"),
             java_handles=_count(self.java, "fd"),
             python_threads=_count(mine, "task"),
-            java_threads=_count(self.java, "task"),
+            java_threads=len(threads) - pooled,
+            pool_threads=pooled,
             workers=len(workers),
             processor_s=sum(map(_processor_s, (mine, self.java, *workers))),
         )
@@ -162,6 +169,15 @@ def _size_of(path: Path) -> int:
 
 def _count(process: int, kind: str) -> int:
     return sum(1 for _ in (PROC / str(process) / kind).iterdir())
+
+
+def _threads(process: int) -> list[str]:
+    names = list[str]()
+    for task in (PROC / str(process) / "task").iterdir():
+        # It may end meanwhile.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            names.append((task / "comm").read_text())
+    return names
 
 
 def _descendants(process: int) -> Iterator[int]:

@@ -85,7 +85,4 @@ def open_spanner(place: Place) -> Iterator[BankWorkload]:
     with Simulator(simulated, clock=clock.now) as simulator:
         names: dict[str, Any] = simulator.names()
         source = SpannerSettings(**names, heartbeat_ms=500)
-        settings = PipelineSettings(
-            place.name, source, place.lake, table_options=place.options("accounts"), idle_interval_s=0
-        )
-        yield BankWorkload(settings, simulator, clock)
+        yield BankWorkload(place.settings(source, "accounts"), simulator, clock)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -11,6 +11,7 @@ from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import TableOptions
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.source import SourceSettings
 from cdc_platform.sources.debezium.settings import Strategy
 from cdc_platform_tests.pipelines import rows_of
 from cdc_platform_tests.servers.kafka import Broker
@@ -31,6 +32,7 @@ class Place:
         changes: about how many changes arrive for a cycle.
         seed: of its dice.
         has_histories: whether the pipeline keeps a history of one table.
+        is_spark_only: whether Spark does all reading and merging, as it does where there is much of both.
     """
 
     folder: Path
@@ -39,10 +41,18 @@ class Place:
     changes: int
     seed: int = 1
     has_histories: bool = False
+    is_spark_only: bool = False
 
-    def options(self, table: str) -> dict[str, TableOptions]:
-        """Return the options of a pipeline that keeps a history of a table if any are wanted."""
-        return {table: TableOptions(history=True)} if self.has_histories else {}
+    def settings(self, source: SourceSettings, table: str) -> PipelineSettings:
+        """Return the settings of a pipeline, which keeps a history of a table if any are wanted."""
+        settings = PipelineSettings(
+            self.name,
+            source,
+            self.lake,
+            table_options={table: TableOptions(history=True)} if self.has_histories else {},
+            idle_interval_s=0,
+        )
+        return replace(settings, read_here_s=0, merge_here_bytes=0) if self.is_spark_only else settings
 
 
 class Workload(Protocol):
