@@ -4,7 +4,7 @@ Each configuration runs in a process of its own, by the loop of `cdc-platform sy
 input for every cycle and maintenance as ever. The number of rows stays bounded, so that growing tables
 explain no growing seconds. After each cycle the entries of Spark's cache manager, threads and file handles
 are counted; every so many cycles memory after a full garbage collection, files and snapshots. At the end the
-tables must equal what was sent, every check must pass, and nothing may have grown: see `verdicts` in
+tables must equal what was sent, every check must pass, and nothing may have grown: see `judge` in
 `benchmarks/soaked.py`. Ends with exit code 1 if a criterion fails.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.harness import Report, arguments
-from benchmarks.soaked import Sample, Soaked, markdown, verdicts
+from benchmarks.soaked import Sample, Soaked, judge, markdown
 from benchmarks.tables import open_session
 from cdc_platform.lake.lake import SYSTEM_TABLES, Lake
 from cdc_platform.lake.settings import LakeSettings
@@ -171,13 +171,12 @@ def main() -> None:
 
 
 def tell(report: Report, soaked: Soaked) -> int:
-    """Report the criteria of a configuration, and return how many of them fail."""
-    found = verdicts(soaked)
-    for verdict in found:
-        outcome = "pass" if verdict.passed else "FAIL"
-        what = f"{soaked.name}: {verdict.criterion}"
-        report.note(what, verdict.value, outcome, found=verdict.summary)
-    return sum(not verdict.passed for verdict in found)
+    """Report the criteria of a configuration, and return how many of them are not met."""
+    criteria = judge(soaked)
+    for criterion in criteria:
+        outcome = "pass" if criterion.is_met else "FAIL"
+        report.note(f"{soaked.name}: {criterion.name}", criterion.value, outcome, found=criterion.summary)
+    return sum(not criterion.is_met for criterion in criteria)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,16 @@ HANDLES_GROWTH_MAX: Final = 5
 THREADS_GROWTH_MAX: Final = 10
 """Pools of Java add and end threads as they need them."""
 MIB: Final = 1024 * 1024
+FLAT: Final[Mapping[str, tuple[int, Callable[[Held], int]]]] = {
+    "handles of Python": (HANDLES_GROWTH_MAX, lambda held: held.python_handles),
+    "handles of Java": (HANDLES_GROWTH_MAX, lambda held: held.java_handles),
+    "threads of Python": (THREADS_GROWTH_MAX, lambda held: held.python_threads),
+    "threads of Java": (THREADS_GROWTH_MAX, lambda held: held.java_threads),
+}
+"""What may grow by so many at most."""
+
+Pair = tuple[float, float]
+"""A number of the early window, and the same of the last one."""
 
 
 @dataclass(frozen=True)
@@ -92,37 +102,32 @@ class Soaked:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether one criterion is met, by which number."""
+class Criterion:
+    """Whether one criterion is met, with the number that decides it."""
 
-    criterion: str
-    passed: bool
+    name: str
+    is_met: bool
     value: float
     summary: str
 
 
-def verdicts(soaked: Soaked) -> list[Verdict]:
+def judge(soaked: Soaked) -> list[Criterion]:
     """Return whether each criterion is met.
 
-    Cycles of the last hundred are compared with those from the 101st to the 200th: the first hundred warm up
-    Java, Spark's pools and the platform. Of memory, handles and threads the medians count, of seconds the
-    sums.
+    The last hundred cycles are compared with those from the 101st to the 200th, since the first hundred warm
+    up Java, Spark's pools and the platform. Heap, handles and threads are compared by their medians, seconds
+    by their means.
     """
-    right = Verdict(
-        "tables and checks are right", not soaked.faults, len(soaked.faults), "; ".join(soaked.faults)
-    )
-    if not soaked.window or not soaked.sampled(soaked.early) or not soaked.sampled(soaked.late):
-        return [right, Verdict("enough cycles to compare", False, len(soaked.cycles), "run more cycles")]
+    found = [Criterion("tables and checks", not soaked.faults, len(soaked.faults), "; ".join(soaked.faults))]
+    if not soaked.can_be_compared:
+        return [*found, Criterion("enough cycles", is_met=False, value=len(soaked.cycles), summary="too few")]
     return [
-        right,
-        _none("cache manager is empty", soaked, lambda held: held.cached_plans),
-        _none("no RDD stays persisted", soaked, lambda held: held.persisted_rdds),
-        _ratio("heap", HEAP_GROWTH_MAX, *_of_samples(soaked, _heap_mib), "MiB"),
-        _ratio("seconds", SECONDS_GROWTH_MAX, *_of_cycles(soaked, _whole_s, statistics.mean), "s a cycle"),
-        _flat("handles of Python", HANDLES_GROWTH_MAX, soaked, lambda held: held.python_handles),
-        _flat("handles of Java", HANDLES_GROWTH_MAX, soaked, lambda held: held.java_handles),
-        _flat("threads of Python", THREADS_GROWTH_MAX, soaked, lambda held: held.python_threads),
-        _flat("threads of Java", THREADS_GROWTH_MAX, soaked, lambda held: held.java_threads),
+        *found,
+        _none("cache manager empty", soaked, lambda held: held.cached_plans),
+        _none("no RDD persisted", soaked, lambda held: held.persisted_rdds),
+        _ratio("heap", HEAP_GROWTH_MAX, _of_samples(soaked, _heap_mib), "MiB"),
+        _ratio("seconds", SECONDS_GROWTH_MAX, _of_cycles(soaked, _whole_s, statistics.mean), "s a cycle"),
+        *(_flat(name, most, _of_held(soaked, count)) for name, (most, count) in FLAT.items()),
     ]
 
 
@@ -138,22 +143,20 @@ def markdown(soaked: Iterable[Soaked]) -> str:
 
 
 def _row(soaked: Soaked) -> list[str]:
-    found = verdicts(soaked)
-    failed = [verdict.criterion for verdict in found if not verdict.passed]
+    failed = [criterion.name for criterion in judge(soaked) if not criterion.is_met]
     outcome = f"failed: {', '.join(failed)}" if failed else "passed"
     begin = [soaked.name, str(len(soaked.cycles))]
     if not soaked.can_be_compared:
         return [*begin, *["-"] * 9, outcome]
-    held = [lambda one: one.python_handles, lambda one: one.java_handles]
-    threads = [lambda one: one.python_threads, lambda one: one.java_threads]
+    pairs = [_pair(_of_held(soaked, count), 0) for _, count in FLAT.values()]
     return [
         *begin,
         str(max(cycle.held.cached_plans for cycle in soaked.cycles)),
         _pair(_of_samples(soaked, _heap_mib), 0),
         _pair(_of_cycles(soaked, _whole_s, statistics.mean), 2),
         _pair(_of_cycles(soaked, lambda cycle: cycle.processor_s, statistics.mean), 2),
-        ", ".join(_pair(_of_held(soaked, one), 0) for one in held),
-        ", ".join(_pair(_of_held(soaked, one), 0) for one in threads),
+        ", ".join(pairs[:2]),
+        ", ".join(pairs[2:]),
         _pair(_of_samples(soaked, lambda sample: sample.temporary.files), 0),
         _pair(_of_samples(soaked, lambda sample: sample.lake.files), 0),
         _pair(_of_samples(soaked, lambda sample: sample.most_snapshots), 0),
@@ -161,40 +164,40 @@ def _row(soaked: Soaked) -> list[str]:
     ]
 
 
-def _pair(numbers: tuple[float, float], digits: int) -> str:
+def _pair(numbers: Pair, digits: int) -> str:
     return " → ".join(f"{number:,.{digits}f}" for number in numbers)
 
 
-def _none(criterion: str, soaked: Soaked, count: Callable[[Held], int]) -> Verdict:
+def _none(name: str, soaked: Soaked, count: Callable[[Held], int]) -> Criterion:
     counts = [count(cycle.held) for cycle in soaked.cycles]
-    first = next((cycle.number for cycle in soaked.cycles if count(cycle.held)), None)
-    summary = f"first not in cycle {first}, {counts[-1]} after the last one" if first is not None else ""
-    return Verdict(criterion, not max(counts), max(counts), summary)
+    first = next((number for number, found in enumerate(counts, 1) if found), None)
+    summary = f"first in cycle {first}, {counts[-1]} after the last one" if first is not None else ""
+    return Criterion(name, first is None, max(counts), summary)
 
 
-def _ratio(name: str, most: float, early: float, late: float, unit: str) -> Verdict:
+def _ratio(name: str, most: float, pair: Pair, unit: str) -> Criterion:
+    early, late = pair
     ratio = late / early if early else math.inf
     summary = f"from {early:.2f} to {late:.2f} {unit}"
-    return Verdict(f"{name} at most {most} times", ratio <= most, ratio, summary)
+    return Criterion(f"{name} at most {most} times", ratio <= most, ratio, summary)
 
 
-def _flat(name: str, most: int, soaked: Soaked, count: Callable[[Held], int]) -> Verdict:
-    early, late = _of_held(soaked, count)
-    summary = f"from {early:.0f} to {late:.0f}"
-    return Verdict(f"{name} at most {most} more", late - early <= most, late - early, summary)
+def _flat(name: str, most: int, pair: Pair) -> Criterion:
+    early, late = pair
+    return Criterion(f"at most {most} more {name}", late - early <= most, late - early, f"{early} to {late}")
 
 
-def _of_held(soaked: Soaked, count: Callable[[Held], int]) -> tuple[float, float]:
+def _of_held(soaked: Soaked, count: Callable[[Held], int]) -> Pair:
     return _of_cycles(soaked, lambda cycle: count(cycle.held), statistics.median)
 
 
 def _of_cycles(
     soaked: Soaked, number: Callable[[Cycle], float], whole: Callable[[Iterable[float]], float]
-) -> tuple[float, float]:
+) -> Pair:
     return whole([*map(number, soaked.early)]), whole([*map(number, soaked.late)])
 
 
-def _of_samples(soaked: Soaked, number: Callable[[Sample], float]) -> tuple[float, float]:
+def _of_samples(soaked: Soaked, number: Callable[[Sample], float]) -> Pair:
     early, late = (
         statistics.median(map(number, soaked.sampled(cycles))) for cycles in (soaked.early, soaked.late)
     )

@@ -13,8 +13,11 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 PROC: Final = Path("/proc")
-POOLS: Final = ("block-manager-", "broadcast-excha", "subquery-", "shuffle-exchang")
-"""Beginnings, as Linux cuts them, of the threads' names of Spark's pools that grow to a fixed size."""
+POOLS: Final = (
+    *("block-manager-", "broadcast-excha", "subquery-", "shuffle-exchang"),
+    *("QueryStageCreat", "ResultQueryStag", "iceberg-"),
+)
+"""Beginnings, as Linux cuts them, of the names of threads in pools that grow to a fixed size."""
 
 
 @dataclass(frozen=True)
