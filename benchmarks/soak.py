@@ -15,9 +15,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -69,19 +70,49 @@ def run_here(name: str, options: argparse.Namespace) -> Soaked:
         open_session(settings, lake) as spark,
         open_workload(name, folder, spark, lake, options) as workload,
     ):
-        soak, session = Soak(workload, spark), Session.of(spark)
-        cycles, samples, early = list[Cycle](), list[Sample](), dict[str, int]()
-        for cycle in soak.run(options.cycles):
-            cycles.append(cycle)
-            print_cycle(name, cycle)
-            if cycle.number % options.every == 0:
-                samples.append(take_sample(cycle.number, session, temporary, soak.pipeline.lake))
-                print_sample(samples[-1])
-                early = early or session.histogram()
-        print_grown(early, session.histogram())
-        faults = soak.faults()
-        soak.close()
-    return Soaked(name, cycles, samples, faults)
+        run = Run(name, Soak(workload, spark), Session.of(spark), temporary)
+        try:
+            run.go(options.cycles, options.every)
+            faults = run.soak.faults()
+        except Exception as error:  # noqa: BLE001  a run that breaks off has found something
+            faults = [f"cycle {len(run.cycles) + 1}: {type(error).__name__}: {error}"]
+            traceback.print_exc()
+        finally:
+            run.soak.close()
+    return Soaked(name, run.cycles, run.samples, faults)
+
+
+@dataclass
+class Run:
+    """The run of a configuration, with what was measured so far.
+
+    Args:
+        name: of the configuration.
+        soak: runs the cycles.
+        session: of Spark.
+        temporary: folder for temporary files.
+    """
+
+    name: str
+    soak: Soak
+    session: Session
+    temporary: Path
+    cycles: list[Cycle] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+
+    def go(self, cycles: int, every: int) -> None:
+        """Run so many cycles, and take a sample every so many."""
+        early = dict[str, int]()
+        for cycle in self.soak.run(cycles):
+            self.cycles.append(cycle)
+            print_cycle(self.name, cycle)
+            if cycle.number % every == 0:
+                self.samples.append(
+                    take_sample(cycle.number, self.session, self.temporary, self.soak.pipeline.lake)
+                )
+                print_sample(self.samples[-1])
+                early = early or self.session.histogram()
+        print_grown(early, self.session.histogram())
 
 
 def take_sample(cycle: int, session: Session, temporary: Path, lake: Lake) -> Sample:

@@ -118,13 +118,15 @@ def judge(soaked: Soaked) -> list[Criterion]:
     up Java, Spark's pools and the platform. Heap, handles and threads are compared by their medians, seconds
     by their means.
     """
-    found = [Criterion("tables and checks", not soaked.faults, len(soaked.faults), "; ".join(soaked.faults))]
+    found = [
+        Criterion("tables and checks", not soaked.faults, len(soaked.faults), "; ".join(soaked.faults)),
+        _none("cache manager empty", soaked, lambda held: held.cached_plans),
+        _none("no RDD persisted", soaked, lambda held: held.persisted_rdds),
+    ]
     if not soaked.can_be_compared:
         return [*found, Criterion("enough cycles", is_met=False, value=len(soaked.cycles), summary="too few")]
     return [
         *found,
-        _none("cache manager empty", soaked, lambda held: held.cached_plans),
-        _none("no RDD persisted", soaked, lambda held: held.persisted_rdds),
         _ratio("heap", HEAP_GROWTH_MAX, _of_samples(soaked, _heap_mib), "MiB"),
         _ratio("seconds", SECONDS_GROWTH_MAX, _of_cycles(soaked, _whole_s, statistics.mean), "s a cycle"),
         *(_flat(name, most, _of_held(soaked, count)) for name, (most, count) in FLAT.items()),
@@ -172,7 +174,7 @@ def _none(name: str, soaked: Soaked, count: Callable[[Held], int]) -> Criterion:
     counts = [count(cycle.held) for cycle in soaked.cycles]
     first = next((number for number, found in enumerate(counts, 1) if found), None)
     summary = f"first in cycle {first}, {counts[-1]} after the last one" if first is not None else ""
-    return Criterion(name, first is None, max(counts), summary)
+    return Criterion(name, first is None, max(counts, default=0), summary)
 
 
 def _ratio(name: str, most: float, pair: Pair, unit: str) -> Criterion:
