@@ -137,6 +137,7 @@ def print_cycle(name: str, cycle: Cycle) -> None:
     print(
         f"  {name} {cycle.number:>4}  {cycle.whole_s:5.2f} s  processor {cycle.processor_s:5.2f} s  "
         f"changes {cycle.changes:>4}  cached {held.cached_plans}  persisted {held.persisted_rdds}  "
+        f"executions {held.executions}  "
         f"handles {held.python_handles} {held.java_handles}  threads {held.python_threads} "
         f"{held.java_threads} and {held.pool_threads} of pools  workers {held.workers}  {steps}",
         flush=True,

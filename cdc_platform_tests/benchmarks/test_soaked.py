@@ -12,8 +12,8 @@ from cdc_platform_tests.support.footprint import Held, Memory, Tree
 
 CYCLES: Final = 1000
 EVERY: Final = 20
-HELD: Final = Held(0, 0, 20, 330, 30, 60, 200, 1, 1.0)
-MEMORY: Final = Memory(100_000_000, 1, 1, 1, 1, 1, 1)
+HELD: Final = Held(0, 0, 20, 20, 330, 30, 60, 200, 1, 1.0)
+MEMORY: Final = Memory(100_000_000, 1, 1, 1, 1, 1)
 TREE: Final = Tree(7, 70, 1000)
 
 

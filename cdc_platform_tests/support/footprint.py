@@ -27,6 +27,7 @@ class Held:
     Args:
         cached_plans: entries of Spark's cache manager.
         persisted_rdds: RDDs that Spark keeps.
+        executions: past SQL executions that Spark keeps for its UI.
         python_handles: open file descriptors of this process.
         java_handles: open file descriptors of the session's Java process.
         python_threads: threads of this process.
@@ -38,6 +39,7 @@ class Held:
 
     cached_plans: int
     persisted_rdds: int
+    executions: int
     python_handles: int
     java_handles: int
     python_threads: int
@@ -58,7 +60,6 @@ class Memory:
         java_rss_bytes: resident memory of Java.
         python_rss_bytes: resident memory of this process.
         python_objects: objects that Python's garbage collector knows.
-        executions: SQL executions that Spark's status store holds.
     """
 
     heap_bytes: int
@@ -67,7 +68,6 @@ class Memory:
     java_rss_bytes: int
     python_rss_bytes: int
     python_objects: int
-    executions: int
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ class Session:
         return Held(
             cached_plans=int(self._shared_state().cacheManager().numCachedEntries()),
             persisted_rdds=int(self.spark._jsc.getPersistentRDDs().size()),  # noqa: SLF001  as above
+            executions=int(self._shared_state().statusStore().executionsCount()),
             python_handles=_count(mine, "fd"),
             java_handles=_count(self.java, "fd"),
             python_threads=_count(mine, "task"),
@@ -131,7 +132,6 @@ class Session:
             java_rss_bytes=_rss_bytes(self.java),
             python_rss_bytes=_rss_bytes(os.getpid()),
             python_objects=len(gc.get_objects()),
-            executions=int(self._shared_state().statusStore().executionsCount()),
         )
 
     def histogram(self) -> dict[str, int]:
