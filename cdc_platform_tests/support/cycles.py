@@ -47,17 +47,16 @@ class Soak:
         self._workload, self._spark = workload, spark
         self._session = Session.of(spark)
         self._outcomes = follow_source(self.pipeline, spark, lambda: True)
-        self._processor_s = self._session.held().processor_s
 
     def run(self, cycles: int) -> Iterator[Cycle]:
         """Send input and run a cycle, so many times."""
         for number in range(1, cycles + 1):
             self._workload.send()
-            begun = time.perf_counter()
+            before_s, begun = self._session.held().processor_s, time.perf_counter()
             outcome = next(self._outcomes)
             whole_s = time.perf_counter() - begun
             held = self._session.held()
-            processor_s, self._processor_s = held.processor_s - self._processor_s, held.processor_s
+            processor_s = held.processor_s - before_s
             yield Cycle(number, outcome.order.changes, whole_s, processor_s, outcome.seconds, held)
 
     def faults(self) -> list[str]:
