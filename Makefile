@@ -25,7 +25,7 @@ test-fast:  ## Run the tests that need neither Spark nor the emulator.
 demo:  ## Start the demo with its UI.
 	cdc-platform demo
 
-bench:  ## Run every benchmark once (some hours; docs/benchmarks.md has the single commands).
-	@for name in decode merge small_commits tick growth partitions latency copy datastream unavailable kill traffic; do \
+bench:  ## Run every benchmark once (many hours; docs/benchmarks.md has the single commands).
+	@for name in decode merge small_commits tick growth partitions latency copy datastream unavailable kill traffic soak; do \
 		$(PYTHON) -m benchmarks.$$name || exit 1; \
 	done

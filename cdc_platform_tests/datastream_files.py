@@ -27,6 +27,7 @@ class MadeEvent:
     row: Mapping[str, Any] = field(default_factory=dict)
     schema_key: str = "a1"
     at_s: int | None = None
+    keys: tuple[str, ...] = ("id",)
 
     @property
     def is_backfill(self) -> bool:
@@ -53,7 +54,7 @@ class MadeEvent:
             "source_metadata": {
                 "table": self.table,
                 "database": "shop",
-                "primary_keys": ["id"],
+                "primary_keys": list(self.keys),
                 "log_file": "" if self.is_backfill else "mysql-bin.000001",
                 "log_position": self.position,
                 "change_type": self.change,

@@ -42,6 +42,11 @@ PROCESS: Final = {
     "spark.sql.extensions": EXTENSIONS,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # With its UI off, Spark still keeps the plans and metrics of a thousand past queries on the heap.
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
     # Spark's own expression leaves out some names under which catalogs take credentials.
     "spark.redaction.regex": HIDDEN_NAMES,
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",

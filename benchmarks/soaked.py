@@ -1,0 +1,223 @@
+"""Results of a soak, and the criteria that they are held to."""
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cdc_platform_tests.support.cycles import Cycle
+from cdc_platform_tests.support.footprint import Held, Memory, Tree
+
+WINDOW: Final = 100
+"""Cycles that the beginning and the end of a run are compared by; a third of a shorter run."""
+HEAP_GROWTH_MAX: Final = 1.1
+SECONDS_GROWTH_MAX: Final = 1.2
+HANDLES_GROWTH_MAX: Final = 5
+THREADS_GROWTH_MAX: Final = 10
+"""Pools of Java add and end threads as they need them."""
+MIB: Final = 1024 * 1024
+FLAT: Final[Mapping[str, tuple[int, Callable[[Held], int]]]] = {
+    "handles of Python": (HANDLES_GROWTH_MAX, lambda held: held.python_handles),
+    "handles of Java": (HANDLES_GROWTH_MAX, lambda held: held.java_handles),
+    "threads of Python": (THREADS_GROWTH_MAX, lambda held: held.python_threads),
+    "threads of Java": (THREADS_GROWTH_MAX, lambda held: held.java_threads),
+}
+"""What may grow by so many at most."""
+
+Pair = tuple[float, float]
+"""A number of the early window, and the same of the last one."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What is measured every so many cycles.
+
+    Args:
+        cycle: after which it was taken.
+        memory: of both processes.
+        temporary: files in the folder for temporary files.
+        lake: files of the lake.
+        most_snapshots: live snapshots of the table that has most.
+        metadata_files: metadata files of all tables.
+    """
+
+    cycle: int
+    memory: Memory
+    temporary: Tree
+    lake: Tree
+    most_snapshots: int
+    metadata_files: int
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """The run of one configuration.
+
+    Args:
+        name: of the configuration.
+        cycles: in their order.
+        samples: in their order.
+        faults: what is wrong at the end; empty where tables and checks are right.
+    """
+
+    name: str
+    cycles: Sequence[Cycle]
+    samples: Sequence[Sample]
+    faults: Sequence[str]
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> "Soaked":
+        """Return what `dataclasses.asdict` has made a JSON object of."""
+        return cls(
+            told["name"],
+            [Cycle(**{**cycle, "held": Held(**cycle["held"])}) for cycle in told["cycles"]],
+            [_sample(sample) for sample in told["samples"]],
+            told["faults"],
+        )
+
+    @property
+    def window(self) -> int:
+        """Number of cycles at either end that are compared."""
+        return min(WINDOW, len(self.cycles) // 3)
+
+    @property
+    def early(self) -> Sequence[Cycle]:
+        """The window after the first one, which warms up."""
+        return self.cycles[self.window : 2 * self.window]
+
+    @property
+    def late(self) -> Sequence[Cycle]:
+        """The last window."""
+        return self.cycles[-self.window :]
+
+    @property
+    def can_be_compared(self) -> bool:
+        """Whether there are enough cycles and samples."""
+        return bool(self.window and self.sampled(self.early) and self.sampled(self.late))
+
+    def sampled(self, cycles: Sequence[Cycle]) -> list[Sample]:
+        """Return the samples that were taken in a window."""
+        return [one for one in self.samples if cycles[0].number <= one.cycle <= cycles[-1].number]
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """Whether one criterion is met, with the number that decides it."""
+
+    name: str
+    is_met: bool
+    value: float
+    summary: str
+
+
+def judge(soaked: Soaked) -> list[Criterion]:
+    """Return whether each criterion is met.
+
+    The last hundred cycles are compared with those from the 101st to the 200th, since the first hundred warm
+    up Java, Spark's pools and the platform. Heap, handles and threads are compared by their medians, seconds
+    by their means.
+    """
+    found = [
+        Criterion("tables and checks", not soaked.faults, len(soaked.faults), "; ".join(soaked.faults)),
+        _none("cache manager empty", soaked, lambda held: held.cached_plans),
+        _none("no RDD persisted", soaked, lambda held: held.persisted_rdds),
+    ]
+    if not soaked.can_be_compared:
+        return [*found, Criterion("enough cycles", is_met=False, value=len(soaked.cycles), summary="too few")]
+    return [
+        *found,
+        _ratio("heap", HEAP_GROWTH_MAX, _of_samples(soaked, _heap_mib), "MiB"),
+        _ratio("seconds", SECONDS_GROWTH_MAX, _of_cycles(soaked, _whole_s, statistics.mean), "s a cycle"),
+        *(_flat(name, most, _of_held(soaked, count)) for name, (most, count) in FLAT.items()),
+    ]
+
+
+def markdown(soaked: Iterable[Soaked]) -> str:
+    """Return a table of the runs; two numbers are those of the second and of the last window."""
+    heads = (
+        *("configuration", "cycles", "cache manager, most", "heap, MiB", "seconds a cycle"),
+        *("processor seconds a cycle", "handles, Python and Java", "threads, Python and Java"),
+        *("temporary files", "files of the lake", "snapshots, most", "criteria"),
+    )
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(_row(one))} |" for one in soaked)])
+
+
+def _row(soaked: Soaked) -> list[str]:
+    failed = [criterion.name for criterion in judge(soaked) if not criterion.is_met]
+    outcome = f"failed: {', '.join(failed)}" if failed else "passed"
+    begin = [soaked.name, str(len(soaked.cycles))]
+    if not soaked.can_be_compared:
+        return [*begin, *["-"] * 9, outcome]
+    pairs = [_pair(_of_held(soaked, count), 0) for _, count in FLAT.values()]
+    return [
+        *begin,
+        str(max(cycle.held.cached_plans for cycle in soaked.cycles)),
+        _pair(_of_samples(soaked, _heap_mib), 0),
+        _pair(_of_cycles(soaked, _whole_s, statistics.mean), 2),
+        _pair(_of_cycles(soaked, lambda cycle: cycle.processor_s, statistics.mean), 2),
+        ", ".join(pairs[:2]),
+        ", ".join(pairs[2:]),
+        _pair(_of_samples(soaked, lambda sample: sample.temporary.files), 0),
+        _pair(_of_samples(soaked, lambda sample: sample.lake.files), 0),
+        _pair(_of_samples(soaked, lambda sample: sample.most_snapshots), 0),
+        outcome,
+    ]
+
+
+def _pair(numbers: Pair, digits: int) -> str:
+    return " → ".join(f"{number:,.{digits}f}" for number in numbers)
+
+
+def _none(name: str, soaked: Soaked, count: Callable[[Held], int]) -> Criterion:
+    counts = [count(cycle.held) for cycle in soaked.cycles]
+    first = next((number for number, found in enumerate(counts, 1) if found), None)
+    summary = f"first in cycle {first}, {counts[-1]} after the last one" if first is not None else ""
+    return Criterion(name, first is None, max(counts, default=0), summary)
+
+
+def _ratio(name: str, most: float, pair: Pair, unit: str) -> Criterion:
+    early, late = pair
+    ratio = late / early if early else math.inf
+    summary = f"from {early:.2f} to {late:.2f} {unit}"
+    return Criterion(f"{name} at most {most} times", ratio <= most, ratio, summary)
+
+
+def _flat(name: str, most: int, pair: Pair) -> Criterion:
+    early, late = pair
+    return Criterion(f"at most {most} more {name}", late - early <= most, late - early, f"{early} to {late}")
+
+
+def _of_held(soaked: Soaked, count: Callable[[Held], int]) -> Pair:
+    return _of_cycles(soaked, lambda cycle: count(cycle.held), statistics.median)
+
+
+def _of_cycles(
+    soaked: Soaked, number: Callable[[Cycle], float], whole: Callable[[Iterable[float]], float]
+) -> Pair:
+    return whole([*map(number, soaked.early)]), whole([*map(number, soaked.late)])
+
+
+def _of_samples(soaked: Soaked, number: Callable[[Sample], float]) -> Pair:
+    early, late = (
+        statistics.median(map(number, soaked.sampled(cycles))) for cycles in (soaked.early, soaked.late)
+    )
+    return early, late
+
+
+def _heap_mib(sample: Sample) -> float:
+    return sample.memory.heap_bytes / MIB
+
+
+def _whole_s(cycle: Cycle) -> float:
+    return cycle.whole_s
+
+
+def _sample(told: Mapping[str, Any]) -> Sample:
+    nested = {
+        "memory": Memory(**told["memory"]),
+        "temporary": Tree(**told["temporary"]),
+        "lake": Tree(**told["lake"]),
+    }
+    return Sample(**{**told, **nested})

@@ -1,0 +1,62 @@
+"""What some cycles of each source leave behind; `python -m benchmarks.soak` runs a thousand of them."""
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform_tests.servers.kafka import Broker
+from cdc_platform_tests.support.cycles import Soak
+from cdc_platform_tests.support.workload import WORKLOADS, Place, needs_broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CYCLES: Final = 6
+WARM_UP: Final = 3
+"""By then a pipeline has read, logged, merged and looked for what comes again."""
+CHANGES: Final = 30
+EXECUTIONS_MAX: Final = 30
+"""Spark forgets a few of its past queries late."""
+MORE_HANDLES: Final = 5
+MORE_THREADS: Final = 8
+SHORT: Final = [name for name in WORKLOADS if not needs_broker(name) or name == "debezium_enrich_kafka"]
+"""One strategy is enough to see what reading topics leaves behind."""
+
+_serial: Final = itertools.count(1)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", SHORT)
+def test_cycles_leave_nothing_behind(
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    name: str,
+) -> None:
+    """Spark keeps no plan, no RDD and few past queries; threads and handles stay; tables are right."""
+    broker: Broker | None = None
+    if needs_broker(name):
+        request.getfixturevalue("kafka_spark")
+        broker = request.getfixturevalue("kafka")
+    # What other tests have left there is not asked about here.
+    spark.catalog.clearCache()
+    place = Place(tmp_path / "in", session_lake, f"soak_{next(_serial)}", CHANGES, has_histories=True)
+    with WORKLOADS[name](place, broker) as workload:
+        soak = Soak(workload, spark)
+        held = [cycle.held for cycle in soak.run(CYCLES)]
+        faults = soak.faults()
+        soak.close()
+    left = {number: one.cached_plans for number, one in enumerate(held, 1) if one.cached_plans}
+    assert left == {}, "entries of Spark's cache manager after cycles"
+    assert {one.persisted_rdds for one in held} == {0}
+    assert faults == []
+    warm, last = held[WARM_UP - 1], held[-1]
+    assert last.executions <= EXECUTIONS_MAX
+    assert last.python_handles - warm.python_handles <= MORE_HANDLES
+    assert last.java_handles - warm.java_handles <= MORE_HANDLES
+    assert last.python_threads - warm.python_threads <= MORE_THREADS
+    assert last.java_threads - warm.java_threads <= MORE_THREADS

@@ -1,0 +1,78 @@
+"""Cycles of a workload in one process, each with fresh input, and what the process holds after each."""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.pipeline.follow import follow_source, is_idle
+from cdc_platform.pipeline.invariants import checks_of
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform_tests.support.footprint import Held, Session
+from cdc_platform_tests.support.workload import Workload
+
+LAST_CYCLES_MAX: Final = 10
+"""So many cycles are enough to read what is left."""
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One cycle.
+
+    Args:
+        number: counted from 1.
+        changes: how many it has added to the log.
+        whole_s: seconds from the arrival of its input to its end.
+        processor_s: processor time meanwhile, of this process, of Java and of Spark's workers.
+        steps_s: seconds of each step, as the platform reports them.
+        held: what is held after it.
+    """
+
+    number: int
+    changes: int
+    whole_s: float
+    processor_s: float
+    steps_s: Mapping[str, float]
+    held: Held
+
+
+class Soak:
+    """Runs a workload by the loop of `cdc-platform sync --continuous`, with one pipeline throughout."""
+
+    def __init__(self, workload: Workload, spark: SparkSession) -> None:
+        self.pipeline: Pipeline = open_pipeline(workload.settings)
+        self._workload, self._spark = workload, spark
+        self._session = Session.of(spark)
+        self._outcomes = follow_source(self.pipeline, spark, lambda: True)
+
+    def run(self, cycles: int) -> Iterator[Cycle]:
+        """Send input and run a cycle, so many times."""
+        for number in range(1, cycles + 1):
+            self._workload.send()
+            before_s, begun = self._session.held().processor_s, time.perf_counter()
+            outcome = next(self._outcomes)
+            whole_s = time.perf_counter() - begun
+            held = self._session.held()
+            processor_s = held.processor_s - before_s
+            yield Cycle(number, outcome.order.changes, whole_s, processor_s, outcome.seconds, held)
+
+    def faults(self) -> list[str]:
+        """Read what is left, and return what is wrong: differing tables, and checks that fail."""
+        self._workload.finish()
+        for _ in range(LAST_CYCLES_MAX):
+            if is_idle(next(self._outcomes)):
+                break
+        return [*self._workload.differences(self.pipeline), *self._failed_checks()]
+
+    def close(self) -> None:
+        """Close the source."""
+        self.pipeline.source.close()
+
+    def _failed_checks(self) -> Iterator[str]:
+        for check in checks_of(self.pipeline.traits):
+            verdict = check.run(self.pipeline, self._spark, EVERYTHING)
+            if not (verdict.passed or check.is_warning):
+                yield f"{check.name}: {verdict.summary}"
