@@ -75,6 +75,7 @@ class SpannerSource:
             is_exact,
             found.watches_all,
             keyless=found.keyless,
+            generated=found.generated,
         )
 
     def clock_micros(self) -> int:
