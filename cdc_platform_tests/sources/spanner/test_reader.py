@@ -10,7 +10,8 @@ from zipfile import ZipFile
 import pytest
 
 from cdc_platform.demo.bank import write_transfers
-from cdc_platform.model.lineage import Lineage, begin, plan_slices, violations, watermark_micros
+from cdc_platform.model.lineage import Lineage, begin, plan_slices, watermark_micros
+from cdc_platform.model.lineage_rules import violations
 from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome
 from cdc_platform.sources.spanner.reader import deal_out, slices_from_json, slices_to_json
 from cdc_platform.sources.spanner.source import SpannerSource
