@@ -9,7 +9,7 @@ import itertools
 import shutil
 from argparse import Namespace
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -56,8 +56,8 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
     records: set[int] = set()
 
     def time_reading(name: str, step: Step) -> float:
-        folder = options.work / "generations" / str(next(numbers))
-        pipeline = _pipeline(folder, source)
+        lake = LakeSettings(str(options.work / "generations"))
+        pipeline = open_pipeline(PipelineSettings(f"bank_{next(numbers)}", source, lake))
         end_micros = trace_lineage(pipeline).partitions[""].start_micros + int(options.seconds * 1e6)
         taken = timed(lambda: catch_up(pipeline, spark, step, end_micros))
         raw = pipeline.lake.system_table(RAW)
@@ -68,19 +68,14 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
         pipeline.source.close()
         return taken
 
-    steps = {TOGETHER: read_together, APART: read_apart}
+    steps: dict[str, Step] = {TOGETHER: read_together, APART: read_apart}
     seconds = interleaved(
-        options.rounds, {name: lambda n=name, s=step: time_reading(n, s) for name, step in steps.items()}
+        options.rounds, {name: partial(time_reading, name, step) for name, step in steps.items()}
     )
     must_equal(1, len(records), "numbers of records, however they are read")
     for name, count in commits.items():
         report.note(f"{name}: commits", count, "commits", records=max(records))
     report.compare(seconds, TOGETHER, max(records), "records/s")
-
-
-def _pipeline(folder: Path, source: SpannerSettings) -> Pipeline:
-    shutil.rmtree(folder, ignore_errors=True)
-    return open_pipeline(PipelineSettings("bank", source, LakeSettings(str(folder))))
 
 
 def main() -> None:
@@ -95,9 +90,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="rounds that count")
     options = parser.parse_args()
     report = Report("generations", options)
+    folder = options.work / "generations"
+    shutil.rmtree(folder, ignore_errors=True)
     with (
         open_stream(options, options.partitions, options.life_s) as stream,
-        open_session(SparkSettings(), LakeSettings(str(options.work / "generations" / "session"))) as spark,
+        open_session(SparkSettings(), LakeSettings(str(folder))) as spark,
     ):
         run(options, report, spark, stream.source.settings)
 

@@ -181,8 +181,10 @@ def read_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
 
     A commit counts if it lies upon what it was planned on: then no other run has come between.
     """
-    newest = head(table, COPY_BRANCH) if table is not None else None
-    for snapshot in ancestors_of(table, newest) if table is not None else ():
+    if table is None:
+        return CopyProgress(plan, frozenset(), 0, None, is_mixed=False)
+    newest = head(table, COPY_BRANCH)
+    for snapshot in ancestors_of(table, newest):
         wave = Wave.of(snapshot)
         if wave is None or wave.number != plan.number:
             break

@@ -190,8 +190,8 @@ def read_slices(
             LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
     failures = outcome.failures
     lasting = tuple(error for error in failures if not error.retryable)
-    has_moved = any(report.has_moved for report in control.slices)
-    if lasting or (len(failures) == len(control.slices) and not has_moved):
+    is_in_vain = len(failures) == len(control.slices) and not any(one.has_moved for one in control.slices)
+    if failures and (lasting or is_in_vain):
         raise (lasting or failures)[0]
     return outcome
 
@@ -209,15 +209,23 @@ def _commit_plan(
     if commit_near(pipeline, raw, step, plan, properties, replayed):
         return True
     with pipeline.source.reading():
-        most_tasks = _most_tasks(pipeline, spark, step, plan)
-        frame = pipeline.source.read(spark, step.committed, plan, most_tasks)
+        tasks = most_tasks(pipeline, spark, step.before, plan)
+        frame = pipeline.source.read(spark, step.committed, plan, tasks)
         if replayed is not None:
             frame = frame.unionByName(spark.createDataFrame(replayed))
         commit_tick(frame, pipeline.lake.spark_system_table(RAW), raw, step, properties)
     return False
 
 
-def _most_tasks(pipeline: Pipeline, spark: SparkSession, step: TickStep, plan: ReadPlan) -> int:
+def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadPlan) -> int:
+    """Return in how many tasks Spark reads a plan at most.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the reading.
+        before: the newest committed cycle, from whose records those of the plan are estimated.
+        plan: what is read.
+    """
     most = pipeline.settings.read_tasks
     if pipeline.traits.hands_out_events:
         # Files are read one by one, so that many small tasks share them better.
@@ -225,7 +233,7 @@ def _most_tasks(pipeline: Pipeline, spark: SparkSession, step: TickStep, plan: R
     # A task reads several partitions at a time: more tasks than run at once read no faster, and each has
     # its price.
     most = min(most, local_cores(spark) or most)
-    if plan.finished_parents is None or _expected_records(pipeline, step.before, plan) > RECORDS_PER_TASK:
+    if plan.finished_parents is None or _expected_records(pipeline, before, plan) > RECORDS_PER_TASK:
         return most
     # Partitions of different tasks that merge cannot be read on in either.
     return min(most, -(-len(plan.slices) // SLICES_PER_TASK))
