@@ -9,7 +9,9 @@ import itertools
 import shutil
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
+from typing import cast
 
 from pyspark.sql import SparkSession
 
@@ -57,7 +59,9 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
 
     def time_reading(name: str, step: Step) -> float:
         lake = LakeSettings(str(options.work / "generations"))
-        pipeline = open_pipeline(PipelineSettings(f"bank_{next(numbers)}", source, lake))
+        here_s = 10 * options.seconds if options.here else PipelineSettings.read_here_s
+        name_of_lake = f"bank_{next(numbers)}"
+        pipeline = open_pipeline(PipelineSettings(name_of_lake, source, lake, read_here_s=here_s))
         end_micros = trace_lineage(pipeline).partitions[""].start_micros + int(options.seconds * 1e6)
         taken = timed(lambda: catch_up(pipeline, spark, step, end_micros))
         raw = pipeline.lake.system_table(RAW)
@@ -88,15 +92,16 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=20.0, help="transactions a second")
     parser.add_argument("--seconds", type=float, default=480.0, help="how far the pipeline is behind")
     parser.add_argument("--rounds", type=int, default=1, help="rounds that count")
+    parser.add_argument("--here", action="store_true", help="read in this process, not in tasks of Spark")
     options = parser.parse_args()
     report = Report("generations", options)
     folder = options.work / "generations"
     shutil.rmtree(folder, ignore_errors=True)
-    with (
-        open_stream(options, options.partitions, options.life_s) as stream,
-        open_session(SparkSettings(), LakeSettings(str(folder))) as spark,
-    ):
-        run(options, report, spark, stream.source.settings)
+    with open_stream(options, options.partitions, options.life_s) as stream, ExitStack() as stack:
+        # A read in this process does without a session.
+        session: AbstractContextManager[SparkSession] = nullcontext(cast("SparkSession", None))
+        opened = session if options.here else open_session(SparkSettings(), LakeSettings(str(folder)))
+        run(options, report, stack.enter_context(opened), stream.source.settings)
 
 
 if __name__ == "__main__":
