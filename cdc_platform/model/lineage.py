@@ -110,8 +110,8 @@ def advance(
 ) -> Lineage:
     """Return the lineage after a tick; a tick that it contains already changes nothing.
 
-    The order of the slices and of the announcements does not matter, nor does announcing a child again. A
-    tick may have read a partition and its children, and theirs, as far as they ended in it.
+    The order of the slices and of the announcements does not matter, nor does announcing a child again. One
+    cycle may have read a partition, its children and their children, as far as each ended in it.
 
     Raises:
         PartitionBoundsInvalid: A slice was read of a partition that could not be read, or leaves a gap.
@@ -126,6 +126,7 @@ def advance(
     unread = sorted(slices, key=lambda report: (report.token, report.start_exclusive_micros))
     while unread:
         generation = [report for report in unread if _is_readable(partitions, report.token)]
+        later = [report for report in unread if not _is_readable(partitions, report.token)]
         if not generation:
             raise PartitionBoundsInvalid(
                 "A slice was read of a partition that could not be read yet; report this: "
@@ -135,7 +136,7 @@ def advance(
             found = _read(_without_gap(partitions[report.token], report), report, tick)
             _put(partitions, unfinished, found)
         _schedule(partitions, unfinished)
-        unread = [report for report in unread if report not in generation]
+        unread = later
     _schedule(partitions, unfinished)
     return Lineage(partitions, tick)
 
