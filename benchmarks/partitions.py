@@ -26,8 +26,8 @@ from cdc_platform.model.lineage import (
     advance,
     plan_slices,
     prune,
-    violations,
 )
+from cdc_platform.model.lineage_rules import violations
 from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome, SliceReport
 from cdc_platform.model.timestamps import from_rfc3339
@@ -78,11 +78,11 @@ class Stream:
 
 
 @contextmanager
-def open_stream(options: Namespace, partitions: int) -> Iterator[Stream]:
-    """Provide the traffic over so many partitions, which do not end."""
+def open_stream(options: Namespace, partitions: int, life_s: float = NO_CHURN_S) -> Iterator[Stream]:
+    """Provide the traffic over so many partitions, which do not end unless a life is given."""
     names = options.work / f"partitions-{partitions}.json"
     names.unlink(missing_ok=True)
-    told = {"seed": options.seed, "partitions": partitions, "partition-life": NO_CHURN_S}
+    told = {"seed": options.seed, "partitions": partitions, "partition-life": life_s}
     told |= {"rate": options.rate, "age": options.seconds + 5, "names": names}
     command = [sys.executable, "-m", "cdc_platform.cli", "simulate"]
     command += [part for name, value in told.items() for part in (f"--{name}", str(value))]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.model.lineage import violations, watermark_micros
+from cdc_platform.model.lineage import watermark_micros
+from cdc_platform.model.lineage_rules import violations
 from cdc_platform.model.order_key import record_order
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import RAW_CHANGE_RECORDS

@@ -11,7 +11,8 @@ from cdc_platform.errors import RetentionExpired
 from cdc_platform.lake.control import load_lineage, save_lineage
 from cdc_platform.lake.lake import Lake
 from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.lineage import PartitionState, violations
+from cdc_platform.model.lineage import PartitionState
+from cdc_platform.model.lineage_rules import violations
 from cdc_platform.model.slices import Slice, SliceOutcome
 from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.slice_reader import read_slice
@@ -43,10 +44,13 @@ def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tu
     chosen, pauses_s = traffic
     # Between the two lengths of a stall; one that is only a busy machine's does no harm here.
     found = reading(Simulated(chosen, ORIGIN), stuck_after_s=0.15)
-    for pause_s in pauses_s:
+    for number, pause_s in enumerate(pauses_s):
         found.database.now_micros += int(pause_s * SECOND)
         before = found.watermark_micros
-        found.tick()
+        if number % 2:
+            found.follow()
+        else:
+            found.tick()
         assert before <= found.watermark_micros
         assert violations(found.lineage) == []
         assert found.truth() == found.log
@@ -85,6 +89,19 @@ def test_generations_that_passed_while_nobody_read() -> None:
     assert max(depth.values()) > 3
     assert found.truth() == found.log
     assert violations(found.lineage) == []
+
+
+@every_dialect
+def test_one_read_follows_all_generations(dialect: Dialect) -> None:
+    """Partitions split, merge and move a dozen times, and one cycle reaches the clock."""
+    found = reading(churning(partition_life_s=0.3, dialect=dialect))
+    found.database.now_micros = ORIGIN + 6 * SECOND
+    reports = found.follow()
+    assert found.database.now_micros - 1 == found.watermark_micros
+    assert len(reports) == len({report.token for report in reports}) > 30
+    assert violations(found.lineage) == []
+    assert found.truth() == found.log
+    assert found.waiting == {}
 
 
 def test_a_child_that_starts_where_the_slice_ends() -> None:

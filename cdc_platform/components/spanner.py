@@ -86,7 +86,7 @@ class SpannerPipeline(PipelineComponent):
     ] = None
     copy_piece_rows: Annotated[
         int, says("About how many rows one task copies of a table that Spanner does not cut by itself.")
-    ] = 250_000
+    ] = 25_000
     copy_s: Annotated[
         float,
         says(

@@ -67,13 +67,11 @@ def _as_report(row: Mapping[str, Any]) -> SliceReport:
 
 def _as_children(row: Mapping[str, Any]) -> list[ChildAnnouncement]:
     return [
-        ChildAnnouncement(
-            tick=row["tick"],
-            start_micros=from_datetime(row["record_timestamp"]),
-            token=child["token"],
-            # The first partitions name no parents: they are children of the query without a token.
-            parent_tokens=tuple(token for token in child["parent_partition_tokens"] or () if token)
-            or (row["partition_token"],),
+        ChildAnnouncement.of(
+            row["tick"],
+            from_datetime(row["record_timestamp"]),
+            (child["token"], child["parent_partition_tokens"]),
+            announced_by=row["partition_token"],
         )
         for child in row["child_partitions"]
     ]

@@ -7,6 +7,7 @@ piece and the note that it is done are one commit. The branch stays: with the lo
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import pyarrow as pa
@@ -38,11 +39,21 @@ class CopyPlan:
 
 
 @dataclass(frozen=True)
+class Batch:
+    """How many pieces one commit of a copy brought, when it began, and how long it took."""
+
+    pieces: int
+    begun_micros: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class CopyProgress:
     """How much of a plan a table's branch holds.
 
     ``head`` is the newest commit of the plan that counts, None before the first. ``is_mixed`` tells that
     the branch holds something else upon it: what two runs at once have left, or an earlier plan.
+    ``batches`` are the last commits of the plan, at most two, the newest first.
     """
 
     plan: CopyPlan
@@ -50,6 +61,7 @@ class CopyProgress:
     rows: int
     head: Snapshot | None
     is_mixed: bool
+    batches: tuple[Batch, ...] = ()
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -169,12 +181,26 @@ def read_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
 
     A commit counts if it lies upon what it was planned on: then no other run has come between.
     """
-    newest = head(table, COPY_BRANCH) if table is not None else None
-    for snapshot in ancestors_of(table, newest) if table is not None else ():
+    if table is None:
+        return CopyProgress(plan, frozenset(), 0, None, is_mixed=False)
+    newest = head(table, COPY_BRANCH)
+    for snapshot in ancestors_of(table, newest):
         wave = Wave.of(snapshot)
         if wave is None or wave.number != plan.number:
             break
         if wave.base == snapshot.parent_snapshot_id:
             is_mixed = newest is not None and newest.snapshot_id != snapshot.snapshot_id
-            return CopyProgress(plan, wave.done, count_rows(snapshot) or 0, snapshot, is_mixed)
+            rows, batches = count_rows(snapshot) or 0, _last_batches(table, snapshot, plan)
+            return CopyProgress(plan, wave.done, rows, snapshot, is_mixed, batches)
     return CopyProgress(plan, frozenset(), 0, None, is_mixed=newest is not None)
+
+
+def _last_batches(table: Table, newest: Snapshot, plan: CopyPlan) -> tuple[Batch, ...]:
+    found = []
+    for snapshot in islice(ancestors_of(table, newest), 2):
+        wave = Wave.of(snapshot)
+        if wave is None or wave.number != plan.number:
+            break
+        seconds = snapshot.timestamp_ms / 1e3 - wave.begun_micros / 1e6
+        found.append(Batch(wave.own, wave.begun_micros, seconds))
+    return tuple(found)

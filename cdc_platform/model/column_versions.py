@@ -68,6 +68,8 @@ class ColumnHistory:
     rows none counts that is older than the newest of them.
     ``has_gap`` tells that the table was not watched for a while. ``places`` are the ordinals at the source
     of the columns outside the key, as far as they are those that the last exact look has seen.
+    ``unwatched`` and ``generated`` are columns that the lake does not have: the change stream does not watch
+    them, or cannot send them.
     """
 
     name: str
@@ -79,6 +81,7 @@ class ColumnHistory:
     has_gap: bool = False
     beginnings: tuple[Bound, ...] = ()
     unwatched: tuple[str, ...] = ()
+    generated: tuple[str, ...] = ()
     places: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def live(self, name: str) -> ColumnVersion | None:

@@ -124,8 +124,23 @@ def _unwatch_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(table, unwatched=tuple(sorted(_names(event.value))))
 
 
+def _list_generated(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return replace(table, generated=tuple(sorted(_names(event.value))))
+
+
 def _place_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(table, places=json.loads(str(event.value)))
+
+
+def _order_key(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    ordinals = {name: number for number, name in enumerate(json.loads(str(event.value)), start=1)}
+    versions = (
+        replace(version, ordinal=ordinals[version.name])
+        if version.until is None and version.is_primary_key
+        else version
+        for version in table.versions
+    )
+    return replace(table, versions=tuple(versions))
 
 
 def _without_place(table: ColumnHistory, name: str | None) -> ColumnHistory:
@@ -252,5 +267,7 @@ _CHANGES: Final = {
     SchemaChange.COLUMN_REPLACED: _replace_column,
     SchemaChange.COLUMN_BESIDE: _add_beside,
     SchemaChange.COLUMNS_PLACED: _place_columns,
+    SchemaChange.KEY_ORDERED: _order_key,
     SchemaChange.UNWATCHED_COLUMNS: _unwatch_columns,
+    SchemaChange.GENERATED_COLUMNS: _list_generated,
 }

@@ -117,17 +117,8 @@ def describe_findings(
 
 
 def _table_findings(table: ColumnHistory) -> Iterable[str]:
-    if table.unwatched and table.is_watched:
-        reserved = [name for name in table.unwatched if is_reserved_column(name)]
-        others = [name for name in table.unwatched if name not in reserved]
-        told = f"`{table.name}`: columns"
-        if others:
-            yield f"{told} that the change stream does not watch are not in the lake: {', '.join(others)}."
-        if reserved:
-            yield (
-                f"{told} whose names no table of the lake can have are in the change log only; rename them "
-                f"at the source, and they are in the table: {', '.join(reserved)}."
-            )
+    if table.is_watched:
+        yield from _absent_columns(table)
     if table.has_gap:
         yield f"`{table.name}` was not watched for a while: what changed meanwhile is missing."
     if table.is_uncopied:
@@ -150,6 +141,26 @@ def _table_findings(table: ColumnHistory) -> Iterable[str]:
     if not table.is_watched:
         word = "was dropped" if table.is_dropped else "is no longer watched"
         yield f"`{table.name}` {word}; the lake keeps its last state."
+
+
+def _absent_columns(table: ColumnHistory) -> Iterable[str]:
+    """Yield a sentence for each reason for which the lake lacks columns of a watched table."""
+    if table.unwatched:
+        reserved = [name for name in table.unwatched if is_reserved_column(name)]
+        others = [name for name in table.unwatched if name not in reserved]
+        told = f"`{table.name}`: columns"
+        if others:
+            yield f"{told} that the change stream does not watch are not in the lake: {', '.join(others)}."
+        if reserved:
+            yield (
+                f"{told} whose names no table of the lake can have are in the change log only; rename them "
+                f"at the source, and they are in the table: {', '.join(reserved)}."
+            )
+    if table.generated:
+        yield (
+            f"`{table.name}`: generated columns outside the key are not in the lake, since no change stream "
+            f"sends them: {', '.join(table.generated)}. Compute them in a view of the table."
+        )
 
 
 def _together(found: Iterable[Exclusion]) -> Exclusion:

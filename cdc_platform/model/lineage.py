@@ -68,6 +68,18 @@ class ChildAnnouncement:
     token: str
     parent_tokens: tuple[str, ...]
 
+    @classmethod
+    def of(
+        cls, tick: int, start_micros: int, child: tuple[str, Iterable[str] | None], announced_by: str
+    ) -> "ChildAnnouncement":
+        """Return the announcement of a token with its parents, as a partition's record names them.
+
+        The first partitions name no parents: they are children of the query without a token.
+        """
+        token, parents = child
+        named = tuple(parent for parent in parents or () if parent)
+        return cls(tick, start_micros, token, named or (announced_by,))
+
 
 @dataclass(frozen=True)
 class Lineage:
@@ -98,7 +110,8 @@ def advance(
 ) -> Lineage:
     """Return the lineage after a tick; a tick that it contains already changes nothing.
 
-    The order of the slices and of the announcements does not matter, nor does announcing a child again.
+    The order of the slices and of the announcements does not matter, nor does announcing a child again. One
+    cycle may have read a partition, its children and their children, as far as each ended in it.
 
     Raises:
         PartitionBoundsInvalid: A slice was read of a partition that could not be read, or leaves a gap.
@@ -109,9 +122,23 @@ def advance(
     for child in sorted(children, key=lambda child: (child.tick, child.start_micros, child.token)):
         if child.tick > lineage.tick and child.token not in partitions:
             partitions[child.token] = _created(child)
-    for report in sorted(slices, key=lambda report: (report.token, report.start_exclusive_micros)):
-        partitions[report.token] = _read(_readable(lineage, partitions, report), report, tick)
-    return Lineage(_scheduled(partitions), tick)
+    unfinished = {found.token: found for found in _unfinished(partitions)}
+    unread = sorted(slices, key=lambda report: (report.token, report.start_exclusive_micros))
+    while unread:
+        generation = [report for report in unread if _is_readable(partitions, report.token)]
+        later = [report for report in unread if not _is_readable(partitions, report.token)]
+        if not generation:
+            raise PartitionBoundsInvalid(
+                "A slice was read of a partition that could not be read yet; report this: "
+                f"{unread[0].token!r}",
+            )
+        for report in generation:
+            found = _read(_without_gap(partitions[report.token], report), report, tick)
+            _put(partitions, unfinished, found)
+        _schedule(partitions, unfinished)
+        unread = later
+    _schedule(partitions, unfinished)
+    return Lineage(partitions, tick)
 
 
 def live(lineage: Lineage) -> tuple[Partition, ...]:
@@ -185,44 +212,6 @@ def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     return replace(lineage, partitions={t: p for t, p in lineage.partitions.items() if t not in gone})
 
 
-def violations(lineage: Lineage) -> list[str]:
-    """Return what contradicts the rules of partitions; empty when the lineage is sound.
-
-    A finished partition has children. A child starts once, after all its parents finished, and where they
-    ended. A partition that has not been read holds the watermark at its start.
-    """
-    problems: list[str] = []
-    continued = {parent for child in lineage.partitions.values() for parent in child.parent_tokens}
-    for partition in lineage.partitions.values():
-        if partition.is_finished and partition.token not in continued:
-            problems.append(f"Partition `{partition.key}` is finished and has no children")
-        problems += _position_violations(partition)
-        for token in partition.parent_tokens:
-            if token in lineage.partitions:
-                problems += _parent_violations(partition, lineage.partitions[token])
-    return problems
-
-
-def _position_violations(partition: Partition) -> list[str]:
-    before_start = partition.start_micros - 1
-    if partition.running_tick is None and partition.position_micros != before_start:
-        return [f"Partition `{partition.key}` has not been read and does not hold the watermark at its start"]
-    if partition.position_micros < before_start:
-        return [f"Partition `{partition.key}` has a position before its start"]
-    return []
-
-
-def _parent_violations(child: Partition, parent: Partition) -> list[str]:
-    problems: list[str] = []
-    if child.state is not PartitionState.CREATED and not parent.is_finished:
-        problems.append(f"Partition `{child.key}` was started before its parent `{parent.key}` had finished")
-    if child.running_tick is not None and child.running_tick <= (parent.finished_tick or 0):
-        problems.append(f"Partition `{child.key}` was read no later than its parent `{parent.key}` ended")
-    if parent.is_finished and parent.position_micros != child.start_micros - 1:
-        problems.append(f"Partition `{child.key}` does not start where its parent `{parent.key}` ended")
-    return problems
-
-
 def _created(child: ChildAnnouncement) -> Partition:
     # What names itself alone is a child of none.
     parents = () if child.parent_tokens == (child.token,) else child.parent_tokens or (ROOT_TOKEN,)
@@ -236,20 +225,27 @@ def _created(child: ChildAnnouncement) -> Partition:
     )
 
 
-def _readable(before: Lineage, partitions: Mapping[str, Partition], report: SliceReport) -> Partition:
+def _is_readable(partitions: Mapping[str, Partition], token: str) -> bool:
+    known = partitions.get(token)
+    return known is not None and known.state is not PartitionState.CREATED
+
+
+def _without_gap(partition: Partition, report: SliceReport) -> Partition:
     """Return the partition of a report, unless advancing it would step over something unread."""
-    known = before.partitions.get(report.token)
-    if known is None or known.state is PartitionState.CREATED:
-        raise PartitionBoundsInvalid(
-            f"A slice was read of a partition that could not be read yet; report this: {report.token!r}",
-        )
-    partition = partitions[report.token]
     if report.start_exclusive_micros > partition.position_micros:
         raise PartitionBoundsInvalid(
             f"A slice of partition `{partition.key}` begins after the position of the partition, so that "
             f"the records between would be lost; report this: {report.start_exclusive_micros}",
         )
     return partition
+
+
+def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], found: Partition) -> None:
+    partitions[found.token] = found
+    if found.is_finished:
+        unfinished.pop(found.token, None)
+    else:
+        unfinished[found.token] = found
 
 
 def _read(partition: Partition, report: SliceReport, tick: int) -> Partition:
@@ -263,14 +259,13 @@ def _read(partition: Partition, report: SliceReport, tick: int) -> Partition:
     )
 
 
-def _scheduled(partitions: Mapping[str, Partition]) -> dict[str, Partition]:
-    lowest = min((partition.position_micros for partition in _unfinished(partitions)), default=None)
-    return {
-        token: replace(partition, state=PartitionState.SCHEDULED)
-        if partition.state is PartitionState.CREATED and _may_start(partition, partitions, lowest)
-        else partition
-        for token, partition in partitions.items()
-    }
+def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]) -> None:
+    """Let those partitions be read that wait for nothing any more; only unfinished ones are looked at."""
+    lowest = min((partition.position_micros for partition in unfinished.values()), default=None)
+    waiting = [found for found in unfinished.values() if found.state is PartitionState.CREATED]
+    for partition in waiting:
+        if _may_start(partition, partitions, lowest):
+            _put(partitions, unfinished, replace(partition, state=PartitionState.SCHEDULED))
 
 
 def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest: int | None) -> bool:

@@ -14,7 +14,8 @@ class Look:
     ``is_exact`` is False when it no longer tells the schema of ``micros``, but only that of a later moment.
     ``unwatched`` has every table of the database with the columns that the change stream does not watch.
     ``watches_all`` tells that it watches each table from its making on. ``keyless`` are watched tables whose
-    key has no column; ``tables`` has none of them. ``uncopied`` are tables that come up with it and may have
+    key has no column; ``tables`` has none of them. ``generated`` lists by table the generated columns outside
+    the key, which no change stream sends. ``uncopied`` are tables that come up with it and may have
     had rows before, which no copy brings.
     """
 
@@ -26,6 +27,7 @@ class Look:
     watches_all: bool = True
     uncopied: frozenset[str] = frozenset()
     keyless: tuple[str, ...] = ()
+    generated: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def storable(look: Look) -> Look:

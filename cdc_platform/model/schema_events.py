@@ -31,8 +31,12 @@ class SchemaChange(StrEnum):
     """A column was added whose name differs from another's in case only; the lake has it under another."""
     UNWATCHED_COLUMNS = "unwatched_columns"
     """The columns of a watched table that the change stream does not watch are these from here on."""
+    GENERATED_COLUMNS = "generated_columns"
+    """The generated columns of a watched table, which no change stream sends, are these from here on."""
     COLUMNS_PLACED = "columns_placed"
     """The columns outside the key stand at these places of the table from here on."""
+    KEY_ORDERED = "key_ordered"
+    """The columns of the primary key have this order from here on, which their places do not tell."""
     OTHER_TABLES = "other_tables"
     """The tables that exist and are not watched are these from here on."""
     KEYLESS_TABLES = "keyless_tables"
@@ -76,10 +80,8 @@ def describe_event(event: SchemaEvent) -> str:
             are_keyless = event.change is SchemaChange.KEYLESS_TABLES
             which = "without a key column" if are_keyless else "that are not watched"
             return f"tables {which} are {event.value or 'none'}{at}"
-        case SchemaChange.UNWATCHED_COLUMNS | SchemaChange.COLUMNS_PLACED:
-            is_placed = event.change is SchemaChange.COLUMNS_PLACED
-            verb = "stand at" if is_placed else "that are not watched are"
-            return f"columns of `{event.table}` {verb} {event.value or 'none'}{at}"
+        case change if change in _COLUMNS_ARE:
+            return f"columns of `{event.table}` {_COLUMNS_ARE[change]} {event.value or 'none'}{at}"
         case SchemaChange.COLUMN_RETYPED | SchemaChange.COLUMN_WIDENED | SchemaChange.COLUMN_REPLACED:
             types = f"from {_type_text(event.previous)} to {_type_text(event.value)}"
             return f"`{event.table}`.`{event.name}` changed {types}{at}"
@@ -91,6 +93,14 @@ def describe_event(event: SchemaEvent) -> str:
         case _:
             verb = event.change.value.removeprefix("table_")
             return f"table `{event.table}` was {verb}{at}"
+
+
+_COLUMNS_ARE: Final = {
+    SchemaChange.UNWATCHED_COLUMNS: "that are not watched are",
+    SchemaChange.GENERATED_COLUMNS: "that are generated are",
+    SchemaChange.COLUMNS_PLACED: "stand at",
+    SchemaChange.KEY_ORDERED: "in the order of the key are",
+}
 
 
 def _type_text(value: str | None) -> str:

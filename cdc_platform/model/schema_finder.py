@@ -206,10 +206,13 @@ class _Finder:
             self.gone |= self.renewals.keys()
             self.see(schema.name, seen, may_retype=look.is_exact)
             self._drop_columns(schema.name, seen.columns, missed, look)
-            self._unwatch(schema.name, look, is_first=is_first)
+            since = None if is_first else look.micros
+            self._tell_unwatched(schema.name, look.unwatched.get(schema.name, ()), since)
+            self._tell_generated(schema.name, look.generated.get(schema.name, ()), since)
             if not self.widens:
                 # What stands where now is not where it stood when such a look was taken.
                 self._place(schema if look.is_exact else replace(schema, columns=schema.key_columns))
+                self._order_key(schema, look.micros)
         if look.is_exact:
             self._drop_tables(look)
             others = look.unwatched.keys() - {*look.keyless, *(schema.name for schema in look.tables)}
@@ -313,6 +316,15 @@ class _Finder:
             change = SchemaChange.COLUMNS_PLACED
             self._tell(SchemaEvent(self.tick, change, schema.name, None, json.dumps(places)))
 
+    def _order_key(self, schema: TableSchema, micros: int) -> None:
+        """Take the order of a key from the source: records number its columns by their places."""
+        before = [column.name for column in self.history.tables[schema.name].schema.key_columns]
+        now = [column.name for column in schema.key_columns]
+        if now != before and set(now) == set(before):
+            change, value = SchemaChange.KEY_ORDERED, json.dumps(now)
+            since = None if self.history.tick == 0 else micros
+            self._tell(SchemaEvent(self.tick, change, schema.name, None, value, since_micros=since))
+
     def _drop_tables(self, look: Look) -> None:
         watched = {schema.name for schema in look.tables}
         for name, known in sorted(self.history.tables.items()):
@@ -328,14 +340,25 @@ class _Finder:
             value, previous = (json.dumps(sorted(names)) for names in (now, before))
             self._tell(SchemaEvent(self.tick, change, None, None, value, previous, since_micros=since))
 
-    def _unwatch(self, table: str, look: Look, *, is_first: bool) -> None:
-        self._tell_unwatched(table, look.unwatched.get(table, ()), None if is_first else look.micros)
-
     def _tell_unwatched(self, table: str, names: Iterable[str], since: int | None) -> None:
-        now, before = tuple(sorted(names)), self.history.tables[table].unwatched
+        before = self.history.tables[table].unwatched
+        self._tell_columns(SchemaChange.UNWATCHED_COLUMNS, table, before, names, since)
+
+    def _tell_generated(self, table: str, names: Iterable[str], since: int | None) -> None:
+        before = self.history.tables[table].generated
+        self._tell_columns(SchemaChange.GENERATED_COLUMNS, table, before, names, since)
+
+    def _tell_columns(
+        self,
+        change: SchemaChange,
+        table: str,
+        before: tuple[str, ...],
+        names: Iterable[str],
+        since: int | None,
+    ) -> None:
+        now = tuple(sorted(names))
         if now != before:
             value, previous = (json.dumps(listed) if listed else None for listed in (now, before))
-            change = SchemaChange.UNWATCHED_COLUMNS
             self._tell(SchemaEvent(self.tick, change, table, None, value, previous, since_micros=since))
 
     def _set_options(self, look: Look, *, is_first: bool) -> None:

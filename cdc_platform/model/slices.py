@@ -44,10 +44,15 @@ class ReadRequest:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """The slices that a tick reads; ``inputs`` is what the source itself has to know of them, as text."""
+    """The slices that a tick reads; ``inputs`` is what the source itself has to know of them, as text.
+
+    ``finished_parents`` lets the read go on with children of partitions that end in it; see
+    `model/generations.py`. With None children are left to the next read.
+    """
 
     slices: tuple[Slice, ...]
     inputs: str = ""
+    finished_parents: tuple[str, ...] | None = None
 
     @property
     def end_micros(self) -> int:
@@ -80,6 +85,16 @@ class SliceReport:
     def is_silent(self) -> bool:
         """Whether the partition was silent, also when it was asked anew."""
         return self.outcome is SliceOutcome.INTERRUPTED and self.error_name == PartitionStuck.__name__
+
+    @property
+    def duration_s(self) -> float:
+        """How much of the source's time was read."""
+        return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether anything of the slice is complete."""
+        return self.end_inclusive_micros > self.start_exclusive_micros
 
     @property
     def error_name(self) -> str:

@@ -1,4 +1,4 @@
-"""Partitions that are stuck: nothing comes of them, or their reads fail, although they are asked anew."""
+"""Partitions that are stuck: a cycle gets nothing from them, or their reads fail."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ _MICROS_PER_S: Final = 1_000_000
 class StuckPartition:
     """A partition that holds the watermark at its position.
 
-    ``age_s`` is how far it is behind its tick; ``error`` is why its read ended, None where nothing came.
+    ``age_s`` is how far it is behind the end of its cycle, in seconds of the source's time; ``error`` is why
+    its read ended, None where nothing came.
     """
 
     key: str
@@ -33,20 +34,24 @@ class StuckPartition:
                 f"holds the watermark at {position}, and is asked again with every tick. {self.error}"
             )
         return (
-            f"Partition `{self.key}` is stuck: nothing has come of it for {self.age_s:.1f} s of the source's "
-            f"time, and it holds the watermark at {position}"
+            f"Partition `{self.key}` is stuck: it sent nothing when it was asked twice for what follows "
+            f"{position}. It holds the watermark there, {self.age_s:.1f} s behind the end of the cycle, and "
+            "every cycle asks it again"
         )
 
 
 def find_stuck(
     lineage: Lineage, reports: Iterable[SliceReport], end_micros: int
 ) -> tuple[StuckPartition, ...]:
-    """Return the partitions that a tick did not read to its end, the one that is furthest behind first.
+    """Return the partitions that a cycle could not read on, the one that is furthest behind first.
+
+    One that fell silent after it had sent something is none of them: it moves, and the next cycle goes on
+    there, as happens where a pipeline catches up.
 
     Args:
-        lineage: the partitions, before the tick or after it.
-        reports: what became of the tick's slices.
-        end_micros: where the tick's slices were to end.
+        lineage: the partitions, before the cycle or after it.
+        reports: what became of the cycle's slices.
+        end_micros: where the cycle's slices were to end.
     """
     found = [
         StuckPartition(
@@ -57,5 +62,6 @@ def find_stuck(
         )
         for report in reports
         if report.outcome is SliceOutcome.INTERRUPTED and report.token in lineage.partitions
+        if not (report.is_silent and report.has_moved)
     ]
     return tuple(sorted(found, key=lambda stuck: (stuck.position_micros, stuck.key)))

@@ -44,10 +44,11 @@ from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform.spark.frames import read_current
 
-FIRST_WAVE_PIECES: Final = 4
-SHORT_WAVE_S: Final = 10.0
-LONG_WAVE_S: Final = 40.0
-"""A wave shorter than the one doubles the next, one longer than the other halves it."""
+SHORT_BATCH_S: Final = 10.0
+LONG_BATCH_S: Final = 40.0
+"""A batch of pieces that is shorter than the one doubles the next, one longer than the other halves it."""
+PARALLEL_RATIO: Final = 1.5
+"""A larger batch that takes at most so many times as long as the one before it was copied in parallel."""
 
 PLANNERS: Final = 8
 """How many tables are planned at a time: the source answers several small questions about each."""
@@ -255,7 +256,7 @@ def copy_pieces(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress)
     """
     plan, begun_micros = progress.plan, time.time_ns() // 1000
     base = _level_branch(pipeline, spark, progress)
-    own = progress.missing[: _wave_pieces(progress)]
+    own = progress.missing[: batch_pieces(progress, pipeline.opened_micros)]
     wave = Wave(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
     options = pipeline.copy_source.copy_options(
         plan.columns, plan.position_micros, [plan.pieces[piece] for piece in own]
@@ -285,15 +286,26 @@ def _level_branch(pipeline: Pipeline, spark: SparkSession, progress: CopyProgres
     return base.snapshot_id
 
 
-def _wave_pieces(progress: CopyProgress) -> int:
-    """Return how many pieces the next wave has: as many as keep a wave neither short nor long."""
-    last = Wave.of(progress.head) if progress.head is not None else None
-    if last is None or progress.head is None:
-        return FIRST_WAVE_PIECES
-    seconds = progress.head.timestamp_ms / 1e3 - last.begun_micros / 1e6
-    if seconds < SHORT_WAVE_S:
-        return 2 * last.own
-    return max(1, last.own // 2) if seconds > LONG_WAVE_S else last.own
+def batch_pieces(progress: CopyProgress, opened_micros: int) -> int:
+    """Return how many pieces the next batch has: one at first, then what keeps it neither short nor long.
+
+    A batch grows while it is short, and while more pieces take hardly longer than fewer did. What an earlier
+    process committed does not count: it may have died of a batch that was too long for it to finish.
+
+    Args:
+        progress: where the copy stands.
+        opened_micros: when this process opened the pipeline, by the clock of this machine.
+    """
+    own = [batch for batch in progress.batches if batch.begun_micros >= opened_micros]
+    if not own:
+        return 1
+    last, before = own[0], own[1] if len(own) > 1 else None
+    if last.seconds > LONG_BATCH_S:
+        return max(1, last.pieces // 2)
+    is_parallel = before is None or (
+        last.pieces > before.pieces and last.seconds < PARALLEL_RATIO * before.seconds
+    )
+    return 2 * last.pieces if last.seconds < SHORT_BATCH_S or is_parallel else last.pieces
 
 
 def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:

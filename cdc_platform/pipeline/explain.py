@@ -19,7 +19,7 @@ from cdc_platform.model.names import lake_table_name
 from cdc_platform.model.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
 from cdc_platform.model.row_story import LoggedChange, Step, Story, read_values, tell_story
 from cdc_platform.model.table_options import DELETED, DELETED_AT, ORDER_KEY
-from cdc_platform.model.table_schema import NANOSECONDS, PRIMARY_KEY
+from cdc_platform.model.table_schema import NANOSECONDS
 from cdc_platform.model.timestamps import from_datetime, to_rfc3339
 from cdc_platform.pipeline.copied_row import CopiedRow, find_copied_row
 from cdc_platform.pipeline.former_keys import former_keys
@@ -118,7 +118,7 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
     if not changes and copied is None:
         since = f" since it was made anew at {to_rfc3339(begun_micros)}" if begun_micros else ""
         raise RowNotFound(f"The change log has no change of this key of `{table}`{since}: {key.to_json()}")
-    columns = _value_columns(pipeline, found, table, key)
+    columns = _value_columns(pipeline, table, key)
     story = tell_story(changes, columns, copied.values if copied is not None else None)
     lineage = load_lineage(pipeline.lake)
     known = lineage.partitions.values() if lineage is not None else ()
@@ -150,27 +150,19 @@ def _begun_micros(pipeline: Pipeline, table: str) -> int:
 
 def _key_columns(pipeline: Pipeline, found: Table, table: str) -> tuple[KeyColumn, ...]:
     fields = {field.name: field for field in found.schema().fields}
-    known = pipeline.schema_history.tables.get(table)
-    if known is None or not known.versions:
-        names = [name for name, field in fields.items() if field.doc == PRIMARY_KEY]
-        return tuple(KeyColumn(name, str(fields[name].field_type)) for name in names)
     return tuple(
         KeyColumn(
             column.name,
             NANOSECOND_TEXT if column.type.annotation == NANOSECONDS else str(fields[column.name].field_type),
         )
-        for column in known.schema.key_columns
+        for column in pipeline.schema_history.tables[table].schema.key_columns
         if column.name in fields
     )
 
 
-def _value_columns(pipeline: Pipeline, found: Table, table: str, key: RowKey) -> list[str]:
+def _value_columns(pipeline: Pipeline, table: str, key: RowKey) -> list[str]:
     """Return the columns as the source's records call them now; those that are gone tell themselves."""
-    known = pipeline.schema_history.tables.get(table)
-    if known is None or not known.versions:
-        names = list(found.schema().column_names)
-    else:
-        names = [column.name for column in known.schema.columns]
+    names = [column.name for column in pipeline.schema_history.tables[table].schema.columns]
     keys = {column.name for column in key.columns}
     return [name for name in names if name not in {*keys, DELETED, DELETED_AT, ORDER_KEY}]
 

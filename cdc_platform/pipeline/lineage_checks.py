@@ -8,7 +8,8 @@ from cdc_platform.lake.commits import POSITION, ancestors_of, fact, head
 from cdc_platform.lake.control import load_lineage, load_stuck
 from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG
-from cdc_platform.model.lineage import violations, watermark_micros
+from cdc_platform.model.lineage import watermark_micros
+from cdc_platform.model.lineage_rules import violations
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.verdict import Scope, Verdict
 

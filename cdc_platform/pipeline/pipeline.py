@@ -1,7 +1,8 @@
 """A pipeline: its settings, its source and its part of the lake, opened."""
 
+import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import cast
 
@@ -38,6 +39,8 @@ class Pipeline:
     settings: PipelineSettings
     lake: Lake
     source: Source
+    opened_micros: int = field(default_factory=lambda: time.time_ns() // 1000, compare=False)
+    """When this process opened it, by this machine's clock."""
 
     @property
     def traits(self) -> SourceTraits:

@@ -62,7 +62,7 @@ class Differences:
 class Proof:
     """Both sides of the comparison of one table.
 
-    ``uncompared`` are columns of which one side knows nothing, or not all; ``exclusion`` is what the
+    ``uncompared`` are columns that one side does not have, or not with all values; ``exclusion`` is what the
     change stream leaves out of the table.
     """
 
@@ -122,7 +122,8 @@ def prove_table(
     stored = known.schema if known.versions else table
     compared = _compared(stored, watched, late_columns(known))
     names = {column.name for column in compared.columns}
-    every = {column.name: None for column in (*stored.columns, *watched.columns)}
+    both_sides = (column.name for column in (*stored.columns, *watched.columns))
+    every = (*both_sides, *known.unwatched, *known.generated)
     source = checksum(_source_rows(pipeline, compared, cut), compared)
     lake = checksum(_lake_rows(pipeline, compared, cut), compared)
     return Proof(
@@ -130,7 +131,7 @@ def prove_table(
         source=source,
         lake=lake,
         differences=Differences() if source == lake else _differences(pipeline, compared, cut),
-        uncompared=tuple(name for name in every if name not in names),
+        uncompared=tuple(dict.fromkeys(name for name in every if name not in names)),
         exclusion=table_exclusions(history, known),
     )
 

@@ -36,6 +36,12 @@ NEAR_ROUND_WORTH_S: Final = 0.5
 """The same where this process reads."""
 
 
+SLICES_PER_TASK: Final = 8
+"""A task reads so many at a time; fewer tasks can follow more partitions that split and merge."""
+RECORDS_PER_TASK: Final = 500_000
+"""Where more are expected, reading in parallel saves more than following partitions does."""
+
+
 @dataclass(frozen=True)
 class ReadOutcome:
     """What a tick has read; ``committed`` is False when there was nothing to read.
@@ -159,7 +165,7 @@ def read_slices(
 
     Raises:
         CommitConflict: another run has committed the same tick; nothing was changed.
-        SourceError: no slice could be read, or one for a reason that lasts; what was read is committed.
+        SourceError: nothing could be read, or a slice failed for good; what was read is committed.
     """
     raw = pipeline.lake.system_table(RAW)
     mark = read_mark(raw)
@@ -178,11 +184,14 @@ def read_slices(
     control = read_control(pipeline.lake, step.committed)
     read = (step.committed, control.slices, control.records)
     outcome = ReadOutcome(*read, True, clock_micros, plan.end_micros, is_near)
-    for stuck in find_stuck(lineage, control.slices, plan.end_micros):
-        LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
+    if outcome.interrupted:
+        # The lineage of now: a child that was read with its parent may be stuck, too.
+        for stuck in find_stuck(trace_lineage(pipeline), control.slices, plan.end_micros):
+            LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
     failures = outcome.failures
     lasting = tuple(error for error in failures if not error.retryable)
-    if lasting or len(failures) == len(plan.slices):
+    is_in_vain = len(failures) == len(control.slices) and not any(one.has_moved for one in control.slices)
+    if failures and (lasting or is_in_vain):
         raise (lasting or failures)[0]
     return outcome
 
@@ -200,15 +209,41 @@ def _commit_plan(
     if commit_near(pipeline, raw, step, plan, properties, replayed):
         return True
     with pipeline.source.reading():
-        frame = pipeline.source.read(spark, step.committed, plan, _most_tasks(pipeline, spark))
+        tasks = most_tasks(pipeline, spark, step.before, plan)
+        frame = pipeline.source.read(spark, step.committed, plan, tasks)
         if replayed is not None:
             frame = frame.unionByName(spark.createDataFrame(replayed))
         commit_tick(frame, pipeline.lake.spark_system_table(RAW), raw, step, properties)
     return False
 
 
-def _most_tasks(pipeline: Pipeline, spark: SparkSession) -> int:
+def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadPlan) -> int:
+    """Return in how many tasks Spark reads a plan at most.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the reading.
+        before: the newest committed cycle, from whose records those of the plan are estimated.
+        plan: what is read.
+    """
     most = pipeline.settings.read_tasks
+    if pipeline.traits.hands_out_events:
+        # Files are read one by one, so that many small tasks share them better.
+        return most
     # A task reads several partitions at a time: more tasks than run at once read no faster, and each has
-    # its price. Files are read one by one, so that many small tasks share them better.
-    return most if pipeline.traits.hands_out_events else min(most, local_cores(spark) or most)
+    # its price.
+    most = min(most, local_cores(spark) or most)
+    if plan.finished_parents is None or _expected_records(pipeline, before, plan) > RECORDS_PER_TASK:
+        return most
+    # Partitions of different tasks that merge cannot be read on in either.
+    return min(most, -(-len(plan.slices) // SLICES_PER_TASK))
+
+
+def _expected_records(pipeline: Pipeline, before: int, plan: ReadPlan) -> float:
+    """Return how many records a plan has if they go on coming as in the cycle before; 0 without one."""
+    control = read_control(pipeline.lake, before)
+    known_s = max((report.duration_s for report in control.slices), default=0.0)
+    if not known_s:
+        return 0.0
+    planned_s = max(piece.duration_s for piece in plan.slices)
+    return control.records.get(RecordKind.DATA_CHANGE, 0) * planned_s / known_s

@@ -88,7 +88,7 @@ class PipelineSettings:
     spark: SparkSettings = field(default_factory=SparkSettings)
     tables: tuple[str, ...] | None = None
     initial_copy: bool | None = None
-    copy_piece_rows: int = 250_000
+    copy_piece_rows: int = 25_000
     copy_s: float = 20.0
     table_options: Mapping[str, TableOptions] = field(default_factory=dict)
     read_tasks: int = 8

@@ -1,6 +1,6 @@
 """What records and looks at the source tell of its schema, and the columns that tables get for it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 
@@ -17,63 +17,12 @@ from cdc_platform.model.exclusions import (
     table_exclusions,
 )
 from cdc_platform.model.looks import Look
-from cdc_platform.model.schema_events import SchemaChange, SchemaEvent, describe_event
+from cdc_platform.model.schema_events import SchemaChange, describe_event
 from cdc_platform.model.schema_finder import find_events, is_news
-from cdc_platform.model.sightings import SeenColumn, Sighting, parse_column_types
-from cdc_platform.model.table_schema import ColumnType, TableSchema
+from cdc_platform.model.sightings import SeenColumn, parse_column_types
+from cdc_platform.model.table_schema import ColumnType
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.history import column_types_json
-
-Change = tuple[SchemaChange, str | None, int | None]
-Window = tuple[list[Sighting], Look | None]
-
-
-def notes(**values: str) -> TableSchema:
-    """Return the table `notes` with value columns of these types."""
-    return table("notes", {"id": "INT64"}, values)
-
-
-def look(micros: int, *tables: TableSchema, is_exact: bool = True, **options: str) -> Look:
-    """Return a look at a source that watches these tables whole."""
-    return Look(micros, tables, {}, options, is_exact)
-
-
-def sighting(micros: int, schema: TableSchema, *, is_whole: bool = True, is_sure: bool = False) -> Sighting:
-    """Return what a record of a table with these columns says."""
-    columns = parse_column_types(
-        column_types_json(schema, frozenset(column.name for column in schema.value_columns))
-    )
-    assert columns is not None
-    return Sighting(micros, columns, is_whole, is_sure)
-
-
-def follow(
-    *windows: Window, unwatched: Sequence[str] = (), is_exact: bool = True
-) -> tuple[SchemaHistory, list[SchemaEvent]]:
-    """Return the history and all events of windows on the table `notes`, each of which is a tick.
-
-    `unwatched` are the columns that a look back finds to be there and not watched.
-    """
-
-    def look_back(micros: int) -> Look:
-        return Look(micros, (), {"notes": unwatched}, {}, is_exact)
-
-    history, events = SchemaHistory(), list[SchemaEvent]()
-    for tick, (seen, looked) in enumerate(windows, start=1):
-        sightings = {"notes": seen} if seen else {}
-        found = find_events(history, tick, sightings, looked, look_back=look_back)
-        events += found
-        history = replace(reduce(SchemaHistory.after, found, history), tick=tick)
-    return history, events
-
-
-def changes(events: list[SchemaEvent]) -> list[Change]:
-    """Return what happened after the beginning to the table."""
-    return [
-        (event.change, event.name, event.since_micros)
-        for event in events
-        if event.since_micros and event.table
-    ]
+from cdc_platform_tests.model.schema_windows import changes, follow, look, notes, sighting
 
 
 def lake_columns(known: ColumnHistory) -> dict[str, str]:

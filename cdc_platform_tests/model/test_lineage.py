@@ -16,9 +16,9 @@ from cdc_platform.model.lineage import (
     live,
     plan_slices,
     prune,
-    violations,
     watermark_micros,
 )
+from cdc_platform.model.lineage_rules import violations
 from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
 from cdc_platform_tests.fake_stream import Slicing, TickBatch, raw_rows
 from cdc_platform_tests.history import History

@@ -6,7 +6,7 @@ from cdc_platform.model.evolution import fold_history
 from cdc_platform.model.exclusions import late_columns
 from cdc_platform.model.looks import Look
 from cdc_platform.model.schema_events import SchemaChange
-from cdc_platform_tests.model.test_evolution import Window, changes, follow, look, notes, sighting
+from cdc_platform_tests.model.schema_windows import Window, changes, follow, look, notes, sighting
 
 TEXT, RANK, NOTE = {"text": "STRING(9)"}, {"rank": "INT64"}, {"note": "STRING(9)"}
 FORMER: Window = ([sighting(5, notes(**TEXT, **RANK))], look(6, notes(**TEXT, **RANK)))

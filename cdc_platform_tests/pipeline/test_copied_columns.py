@@ -111,7 +111,7 @@ def live(name: str, deeds: Mapping[int, tuple[Deed, ...]]) -> Source:
 
 def watch(lake: LakeSettings, *sources: Source) -> Pipeline:
     """Return a pipeline whose log is at the step `KNOWN`, of a source whose present is `COPIED`."""
-    pipeline = make_pipeline(lake, (), copy_piece_rows=1)
+    pipeline = make_pipeline(lake, (), copy_piece_rows=len(KEYS) - 1)
     fake, by_name = source_of(pipeline), {source.name: source for source in sources}
 
     def look(micros: int) -> Look:

@@ -1,6 +1,9 @@
 """Initial copies: rows as of a moment, from which the stream takes over exactly."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,14 @@ from hypothesis import strategies as st
 from pyiceberg.table import Table
 
 from cdc_platform.errors import AccessDenied, LakeError, SourceNotFound
-from cdc_platform.lake.copies import COPY_BRANCH, load_plans, read_progress
+from cdc_platform.lake.copies import (
+    COPY_BRANCH,
+    Batch,
+    CopyPlan,
+    CopyProgress,
+    load_plans,
+    read_progress,
+)
 from cdc_platform.lake.cuts import Cut, list_cuts
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.looks import Look
@@ -56,7 +66,7 @@ pytestmark = pytest.mark.integration
 NOW = START + 10 * SECOND
 
 
-def bank_of(lake: LakeSettings, accounts: int, *tables: TableSchema, piece_rows: int = 2) -> Pipeline:
+def bank_of(lake: LakeSettings, accounts: int, *tables: TableSchema, piece_rows: int = 8) -> Pipeline:
     """Return a pipeline that begins when the bank has accounts already, and watches what is named."""
     pipeline = make_pipeline(lake, tables or (ACCOUNTS,), copy_piece_rows=piece_rows)
     source = source_of(pipeline)
@@ -160,7 +170,7 @@ def test_a_table_waits_for_its_copy_and_for_the_log(
     feed(pipeline, NOW - 2)
     first, none = step(pipeline, spark)
     assert (first.is_going_on, first.rows, none) == (True, 8, None)
-    assert {"accounts": CopyStatus(1, NOW - 1, 5, 4, 8)} == read_status(pipeline).copies
+    assert {"accounts": CopyStatus(1, NOW - 1, 2, 1, 8)} == read_status(pipeline).copies
     second, still_none = step(pipeline, spark)
     assert (second.is_going_on, second.rows, still_none) == (False, 1, None)
     feed(pipeline, NOW - 1)
@@ -214,7 +224,7 @@ def test_an_expired_copy_begins_anew(spark: "SparkSession", session_lake: LakeSe
     copy_tables(pipeline, spark)
     source.now_micros = NOW + 20
     outcome = step(pipeline, spark)[0]
-    assert "begins anew after 4 of 5 pieces" in outcome.notes[0]
+    assert "begins anew after 1 of 2 pieces" in outcome.notes[0]
     assert (outcome.copies[0].plan.number, outcome.copies[0].plan.position_micros) == (2, NOW + 19)
     while step(pipeline, spark)[0].is_going_on:
         continue
@@ -309,6 +319,63 @@ def test_a_kill_between_waves_loses_and_repeats_nothing(
         continue
 
     assert list(range(1, 21)) == copied_ids(pipeline) == sorted(balances(pipeline))
+
+
+def test_lives_that_are_too_short_for_a_large_batch_make_progress(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that dies of more than two pieces at a time completes the copy all the same."""
+    pipeline = bank_of(session_lake, 20, piece_rows=2)
+    feed(pipeline, NOW)
+    left: list[int] = []
+    while not left or left[-1]:
+        life = replace(
+            pipeline, opened_micros=time.time_ns() // 1000, settings=replace(pipeline.settings, copy_s=60)
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(source_of(life), "copy_options", dying_beyond(2, source_of(life).copy_options))
+            with suppress(KeyboardInterrupt):
+                copy_tables(life, spark)
+        plan = load_plans(pipeline.lake)["accounts"]
+        left.append(len(read_progress(pipeline.lake.table("accounts"), plan).missing))
+        assert len(left) < 2 or left[-1] < left[-2]
+    assert left == [7, 4, 0]
+    step(pipeline, spark)
+    assert list(range(1, 21)) == copied_ids(pipeline) == sorted(balances(pipeline))
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        ([], 1),
+        ([(8, -5, 1.0)], 1),  # of an earlier process
+        ([(1, 0, 30.0)], 2),  # nobody knows yet whether two take longer
+        ([(1, 0, 50.0)], 1),
+        ([(4, 0, 50.0), (2, 0, 30.0)], 2),
+        ([(4, 0, 31.0), (2, 0, 30.0)], 8),  # copied in parallel
+        ([(4, 0, 30.0), (2, 0, 16.0)], 4),
+        ([(1, 0, 30.0), (2, 0, 60.0)], 1),  # it has just shrunk
+        ([(4, 0, 5.0), (2, 0, 2.0)], 8),
+    ],
+)
+def test_batches_grow_from_one_piece_while_they_are_short(
+    batches: list[tuple[int, int, float]], expected: int
+) -> None:
+    """What an earlier process managed does not count, and more pieces may take no longer than fewer."""
+    plan = CopyPlan("accounts", 1, 0, 0, "{}", ("piece",) * 99)
+    progress = CopyProgress(plan, frozenset(), 0, None, False, tuple(Batch(*batch) for batch in batches))
+    assert expected == copy.batch_pieces(progress, opened_micros=0)
+
+
+def dying_beyond(pieces: int, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the options of a copy's read, or the end of the process where it reads more pieces."""
+
+    def copy_options(columns: str, at_micros: int, wanted: Sequence[str]) -> Any:
+        if len(wanted) > pieces:
+            raise KeyboardInterrupt
+        return original(columns, at_micros, wanted)
+
+    return copy_options
 
 
 def test_a_copy_that_is_gone_is_said_to_be(spark: "SparkSession", session_lake: LakeSettings) -> None:

@@ -47,18 +47,21 @@ pytestmark = pytest.mark.integration
 
 PRUNED = "the partition that the lineage forgot"
 ORDERS = table("orders", {"region": "STRING(8)", "number": "INT64"}, {"amount": "NUMERIC"})
+FORMER_ORDERS = table("orders", {"number": "INT64", "region": "STRING(8)"}, {"amount": "NUMERIC"})
+"""The table before it was made again with another order of its key, and of its columns."""
 
 
 @pytest.fixture(scope="module")
 def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
     """A bank after two cuts and one tick that is not published, with orders in a table of two key columns."""
     options = {"accounts": TableOptions(history=True)}
-    pipeline = make_pipeline(session_lake, (ACCOUNTS, TRANSFERS, ORDERS), options=options)
+    pipeline = make_pipeline(session_lake, (ACCOUNTS, TRANSFERS, FORMER_ORDERS), options=options)
     feed_tick(pipeline, 1)
     run_steps(pipeline, spark)
     feed_tick(pipeline, 2)
     run_steps(pipeline, spark)
     begun = START + 3 * SECOND
+    source_of(pipeline).schemas = (ACCOUNTS, TRANSFERS, ORDERS)
     order: Any = ({"region": "eu", "number": "7"}, {"amount": "1.5"})
     bad = {
         **data_change("orders", ModType.INSERT, order, at_micros=begun + 5, transaction="bad"),
@@ -67,7 +70,9 @@ def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
     feed(
         pipeline,
         begun + SECOND - 1,
-        data_change("orders", ModType.INSERT, order, at_micros=begun, transaction="order"),
+        data_change(
+            "orders", ModType.INSERT, order, at_micros=begun, transaction="order", schema=FORMER_ORDERS
+        ),
         data_change(
             "accounts",
             ModType.UPDATE,

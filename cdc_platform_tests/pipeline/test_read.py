@@ -1,14 +1,26 @@
 """Reading goes on within a tick where children hold the watermark back."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from cdc_platform.errors import PartitionStuck
+from cdc_platform.lake.control import ControlRows
+from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.lineage import ChildAnnouncement, Lineage, advance, begin
-from cdc_platform.model.slices import SliceOutcome, SliceReport
+from cdc_platform.model.records import RecordKind
+from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome, SliceReport
 from cdc_platform.pipeline import read
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.read import ReadOutcome, read_generations, read_partitions
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.read import ReadOutcome, most_tasks, read_generations, read_partitions, read_slices
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.status import read_status
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipelines import make_pipeline, slice_row, source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,3 +73,53 @@ def test_children_are_read_with_all_live_partitions_but_not_with_chosen_ones(
     assert len(read_partitions(pipeline, spark, ["another one"]).slices) == 1
     live = [part.key for part in generations.lineage.partitions.values() if part.is_live]
     assert len(read_partitions(pipeline, spark, live).slices) == 3
+
+
+@pytest.mark.parametrize(
+    ("slices", "records", "follows", "tasks"),
+    [
+        (6, 100, True, 1),  # so that all of them can be followed, whatever merges
+        (9, 100, True, 2),
+        (99, 100, True, 4),
+        (6, 600_000, True, 4),  # a backlog is read in parallel
+        (6, 100, False, 4),
+    ],
+)
+def test_few_records_are_read_by_few_tasks(
+    monkeypatch: pytest.MonkeyPatch, slices: int, records: int, follows: bool, tasks: int
+) -> None:
+    """The cycle before tells how many records come in a second; each has a price, and so has a task."""
+    report = SliceReport("token", START, START + SECOND, SliceOutcome.COMPLETE)
+    control = ControlRows((report,), (), {RecordKind.DATA_CHANGE: records // 10})
+    monkeypatch.setattr(read, "read_control", lambda *_: control)
+    monkeypatch.setattr(read, "local_cores", lambda _: 4)
+    pieces = tuple(Slice(f"token-{number}", START, START + 10 * SECOND) for number in range(slices))
+    plan = ReadPlan(pieces, finished_parents=() if follows else None)
+    source = SpannerSettings("project", "instance", "database", "stream")
+    pipeline = open_pipeline(PipelineSettings("bank", source, LakeSettings("unused")))
+    assert tasks == most_tasks(pipeline, cast("SparkSession", None), 1, plan)
+
+
+def test_a_cycle_whose_reads_fall_silent_under_way_goes_on(tmp_path: Path) -> None:
+    """A pipeline that catches up commits what it has and reads on; only one that does not move stops."""
+    pipeline = make_pipeline(LakeSettings(str(tmp_path)), first_micros=START)
+    source, spark = source_of(pipeline), cast("SparkSession", None)
+    source.now_micros = START + 9 * SECOND
+
+    def silent_after(seconds: int) -> Callable[..., list[RawRow]]:
+        def answer(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+            piece = slices[0]
+            read_to = piece.start_exclusive_micros + seconds * SECOND
+            row = slice_row(replace(piece, end_inclusive_micros=read_to), SliceOutcome.INTERRUPTED)
+            return [{**row, "tick": tick, "slice": {**row["slice"], "error": "PartitionStuck: it is silent"}}]
+
+        return answer
+
+    source.answer = silent_after(4)
+    outcome = read_slices(pipeline, spark)
+    assert [report.end_inclusive_micros for report in outcome.slices] == [START - 1 + 4 * SECOND]
+    assert read_status(pipeline).stuck_partitions == ()
+    source.answer = silent_after(0)
+    with pytest.raises(PartitionStuck, match="it is silent"):
+        read_slices(pipeline, spark)
+    assert len(read_status(pipeline).stuck_partitions) == 1

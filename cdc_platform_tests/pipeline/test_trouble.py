@@ -89,8 +89,9 @@ def test_a_stuck_partition_is_noticed(
             held = bench.tick(pipeline, spark, 30)
         assert held.order.watermark_micros == first.order.watermark_micros
         assert len(held.read.slices) == 3
-        sentence = f"Partition `{stuck.key}` is stuck: nothing has come of it for 30.0 s"
+        sentence = f"Partition `{stuck.key}` is stuck: it sent nothing when it was asked twice"
         assert sentence in caplog.text
+        assert "30.0 s behind the end of the cycle" in caplog.text
         status = read_status(pipeline)
         assert sentence in describe_status(status)
         assert [found["age_s"] for found in status.to_dict()["stuck_partitions"]] == [30.0]

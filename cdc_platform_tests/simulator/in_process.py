@@ -4,10 +4,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 from typing import Any, Final
 
 from cdc_platform.errors import TransactionIncomplete
+from cdc_platform.model.generations import Generations, finished_parents
 from cdc_platform.model.lineage import Lineage, advance, begin, plan_slices, watermark_micros
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.slices import Slice, SliceReport
@@ -20,6 +22,7 @@ from cdc_platform.simulator.transactions import Transaction
 from cdc_platform.sources.spanner.client import SpannerClient
 from cdc_platform.sources.spanner.failures import to_source_error
 from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.slice_pool import read_together
 from cdc_platform.sources.spanner.slice_reader import read_slice
 from cdc_platform.sources.spanner.wire import rows_parser
 from cdc_platform_tests.fake_stream import read_control
@@ -128,6 +131,19 @@ class Reading:
         number, rows = self.lineage.tick + 1, list[RawRow]()
         for piece in plan_slices(self.lineage, self.database.now_micros):
             rows += self.read(number, piece) if piece.token != skipped else []
+        reports, children = read_control(rows)
+        self.lineage = advance(self.lineage, number, reports, children)
+        self.write_log(rows)
+        return reports
+
+    def follow(self) -> list[SliceReport]:
+        """Read the live partitions, and the children of those that end, up to the database's clock."""
+        number, pieces = self.lineage.tick + 1, plan_slices(self.lineage, self.database.now_micros)
+        if not pieces:
+            return []
+        generations = Generations(pieces[0].end_inclusive_micros, finished_parents(self.lineage))
+        batches = read_together(partial(read_slice, self.client, number), pieces, generations)
+        rows = [row for batch in batches for row in batch.to_pylist()]
         reports, children = read_control(rows)
         self.lineage = advance(self.lineage, number, reports, children)
         self.write_log(rows)

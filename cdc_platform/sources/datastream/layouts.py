@@ -151,10 +151,11 @@ def _column_types(
     keys: Sequence[str],
     keyless: KeylessPolicy | None,
 ) -> str:
+    """Return the JSON array that `SourceEvent.column_types` has; key columns come first, in their order."""
     listed = [
-        (names[name], column_type, name in keys)
-        for name, column_type in columns.items()
-        if column_type.code != _NO_TYPE
+        (names[name], columns[name], name in keys)
+        for name in dict.fromkeys((*keys, *columns))
+        if columns[name].code != _NO_TYPE
     ]
     if keyless in _KEYLESS_COLUMNS:
         listed.insert(0, (_KEYLESS_COLUMNS[keyless], _TEXT, True))

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.lineage import ChildAnnouncement
 from cdc_platform.model.names import ROOT_TOKEN
 from cdc_platform.model.records import RecordKind
 from cdc_platform.model.schemas import CHILD_PARTITION, MOD, RAW_CHANGE_RECORDS
@@ -35,6 +36,7 @@ class RecordBatchBuilder:
         self._tick, self._slice = tick, piece
         self._rows: list[tuple[Any, ...]] = []
         self._complete_rows = 0
+        self._children: dict[str, ChildAnnouncement] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -48,6 +50,11 @@ class RecordBatchBuilder:
     def is_closed(self) -> bool:
         """Whether a record has told that none can follow in this slice; children do not: others may."""
         return self.complete_micros >= self._slice.end_inclusive_micros
+
+    @property
+    def children(self) -> tuple[ChildAnnouncement, ...]:
+        """The children that the partition has announced."""
+        return tuple(self._children.values())
 
     def add(self, rows: Iterable[RecordRow]) -> None:
         """Take records; those after the end of the slice are left out, for the next slice brings them.
@@ -70,8 +77,8 @@ class RecordBatchBuilder:
                 self.text_bytes += sum(map(len, filter(None, row.mods or ())))
             elif row.kind == HEARTBEAT and micros > self.complete_micros:
                 self._complete(micros)
-            elif row.kind == CHILDREN and (self.child_micros is None or micros < self.child_micros):
-                self.child_micros = micros
+            elif row.kind == CHILDREN:
+                self._announce(row)
 
     def take_complete(self) -> pa.RecordBatch:
         """Give out the records up to `complete_micros`; the others stay."""
@@ -89,6 +96,14 @@ class RecordBatchBuilder:
         self._complete_rows = len(self._rows)
         if self.child_micros is not None and self.child_micros > self.complete_micros:
             self.child_micros = None
+            self._children.clear()
+
+    def _announce(self, row: RecordRow) -> None:
+        micros = row.record_timestamp
+        self.child_micros = micros if self.child_micros is None else min(micros, self.child_micros)
+        for child in row.child_partitions or ():
+            found = ChildAnnouncement.of(self._tick, micros, child, announced_by=self._slice.token)
+            self._children[found.token] = found
 
     def _complete(self, micros: int) -> None:
         self.complete_micros = micros

@@ -1,5 +1,6 @@
 """What Spanner's errors mean: which may pass by themselves, and what to do about the others."""
 
+import re
 from typing import Final
 
 from cdc_platform.errors import (
@@ -9,10 +10,12 @@ from cdc_platform.errors import (
     PartitionModeUnsupported,
     QueryRefused,
     RetentionExpired,
+    SettingError,
     SourceError,
     SourceNotFound,
     SourceUnreachable,
 )
+from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.statuses import Meaning, find_meaning
 
@@ -55,6 +58,10 @@ _OURS_ADVICE: Final = (
 )
 
 _REFUSED_ADVICE: Final = "Spanner refused the read"
+
+_EARLIEST: Final = re.compile(r"earliest read timestamp: ([0-9T:.+-]+Z?)")
+_CLOCK_SLACK_S: Final = 60
+"""How far the earliest moment that Spanner names may lie from the one that the retention gives."""
 
 MEANINGS: Final = (
     Meaning("OUT_OF_RANGE", "too far in the past", RetentionExpired, _RETENTION_ADVICE),
@@ -131,3 +138,44 @@ def to_source_error(settings: SpannerSettings, code: str, text: str) -> SourceEr
     meaning = find_meaning(MEANINGS, code, text, passing=_UNREACHABLE_ADVICE, refused=_REFUSED_ADVICE)
     said = f"Spanner said {code}: {text}"
     return meaning.error(f"Cannot read {settings.title}. {meaning.advice}. {said}")
+
+
+def refused_start(
+    settings: SpannerSettings, refusal: SourceError, start_micros: int, now_micros: int, retention_s: int
+) -> SourceError | SettingError:
+    """Return the error of a `start_timestamp` that is too far in the past, by why it is.
+
+    Args:
+        settings: the change stream.
+        refusal: what Spanner said of the start.
+        start_micros: the start.
+        now_micros: the time of the source.
+        retention_s: how long the stream keeps records.
+    """
+    kept_micros = now_micros - retention_s * 1_000_000
+    begins_micros = _earliest_micros(str(refusal))
+    start = to_rfc3339(start_micros)
+    advice = "or leave it out: the tables are then copied as they are now, and the stream takes over"
+    # What else the refusal advises is for a pipeline that has a lake.
+    said = f"Spanner said{str(refusal).rpartition('Spanner said')[2]}"
+    if max(start_micros, (begins_micros or 0) - _CLOCK_SLACK_S * 1_000_000) < kept_micros:
+        return RetentionExpired(
+            f"The {settings.title} keeps records for {retention_s} s, and `start_timestamp`, {start}, lies "
+            f"before that. Set it to a time after {to_rfc3339(kept_micros)}, {advice}. {said}"
+        )
+    begins = f"at {to_rfc3339(begins_micros)}" if begins_micros is not None else "later"
+    return SettingError(
+        "start_timestamp",
+        f"lies before the change stream existed: it is {start}, and the stream's records begin {begins}, "
+        "although its `retention_period` reaches back further (unless that was shorter until recently). Set "
+        f"it to a time since then, {advice}. {said}",
+    )
+
+
+def _earliest_micros(said: str) -> int | None:
+    """Return the earliest start that Spanner names; None where its text names none."""
+    found = _EARLIEST.search(said)
+    try:
+        return from_rfc3339(found.group(1).rstrip(".")) if found else None
+    except ValueError:
+        return None

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from cdc_platform.model.generations import Generations
 from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.slices import Slice
 from cdc_platform.sources.workers import prepare_worker
@@ -20,6 +21,7 @@ SETTINGS_OPTION: Final = "settings"
 TICK_OPTION: Final = "tick"
 SLICES_OPTION: Final = "slices"
 TASKS_OPTION: Final = "tasks"
+PARENTS_OPTION: Final = "finished_parents"
 
 
 def slices_to_json(slices: Sequence[Slice]) -> str:
@@ -41,7 +43,10 @@ def deal_out(slices: Sequence[Slice], most_tasks: int) -> list[tuple[Slice, ...]
 
 
 class ChangeStreamDataSource(DataSource):
-    """Format `spanner_change_stream`; options are `settings`, `tick`, `slices` and `tasks`."""
+    """Format `spanner_change_stream`.
+
+    Options are `settings`, `tick`, `slices`, `tasks` and `finished_parents`, as in `ReadPlan`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -60,6 +65,7 @@ class ChangeStreamDataSource(DataSource):
             self.options[SETTINGS_OPTION],
             int(self.options[TICK_OPTION]),
             deal_out(slices_from_json(self.options[SLICES_OPTION]), int(self.options[TASKS_OPTION])),
+            json.loads(self.options[PARENTS_OPTION]),
         )
 
 
@@ -73,15 +79,25 @@ class SlicesPartition(InputPartition):
 class ChangeStreamReader(DataSourceReader):
     """Reads slices in the workers; the client of a worker process outlives its tasks."""
 
-    def __init__(self, settings_json: str, tick: int, tasks: Sequence[tuple[Slice, ...]]) -> None:
+    def __init__(
+        self,
+        settings_json: str,
+        tick: int,
+        tasks: Sequence[tuple[Slice, ...]],
+        finished_parents: Sequence[str] | None,
+    ) -> None:
         self._settings_json, self._tick, self._tasks = settings_json, tick, tasks
+        self._finished_parents = finished_parents
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition per task."""
         return [SlicesPartition(slices) for slices in self._tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the slices of a task, and for each slice the row that reports on it."""
+        """Yield the records of the slices of a task, and for each slice the row that reports on it.
+
+        The same for children of partitions that end, if all their parents have ended before or in the task.
+        """
         # Imported here: only workers that read load Google's libraries, and after they were forked.
         from cdc_platform.sources.spanner.client import client_of
         from cdc_platform.sources.spanner.slice_pool import read_together
@@ -89,4 +105,7 @@ class ChangeStreamReader(DataSourceReader):
 
         prepare_worker()
         slices: tuple[Slice, ...] = partition.value
-        yield from read_together(partial(read_slice, client_of(self._settings_json), self._tick), slices)
+        parents = self._finished_parents
+        generations = None if parents is None else Generations(slices[0].end_inclusive_micros, parents)
+        read = partial(read_slice, client_of(self._settings_json), self._tick)
+        yield from read_together(read, slices, generations)

@@ -26,6 +26,7 @@ from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
 
 DEFAULT_RETENTION_S: Final = 7 * 86_400
 """Spanner's retention for streams that set none."""
+_NamesByTable = Mapping[str, tuple[str, ...]]
 
 _DURATION: Final = re.compile(r"(\d+)([smhd])")
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -43,9 +44,10 @@ _FILTERS: Final = (
 class StreamDescription:
     """A change stream as it is defined at a moment; older records may have been captured otherwise.
 
-    ``unwatched`` has the columns that the stream does not watch, for every table that has some. ``keyless``
-    are watched tables with `PRIMARY KEY ()`, of which there is one row at most; ``tables`` has none of them.
-    ``watches_all`` tells that it watches tables from their making on, since it names none.
+    ``unwatched`` has the columns that the stream does not watch, for every table that has some;
+    ``generated`` those of watched tables that no change stream sends, since they are generated and outside
+    the key. ``keyless`` are watched tables with `PRIMARY KEY ()`, of which there is one row at most;
+    ``tables`` has none of them. ``watches_all`` is set where the stream watches every table once it exists.
     """
 
     dialect: str
@@ -55,6 +57,7 @@ class StreamDescription:
     tables: tuple[TableSchema, ...]
     warnings: tuple[str, ...]
     unwatched: Mapping[str, tuple[str, ...]]
+    generated: Mapping[str, tuple[str, ...]]
     watches_all: bool
     keyless: tuple[str, ...] = ()
 
@@ -98,7 +101,7 @@ def describe_stream(
     options = {str(key): str(value) for key, value in client.fetch_texts(catalog.options(name))}
     check_partition_mode(options, settings.title)
     watches_all = catalog.is_true(stream[0][0])
-    watched, unwatched = _watched_tables(client, catalog, watches_all=watches_all)
+    watched, unwatched, generated = _watched_tables(client, catalog, watches_all=watches_all)
     keyless = tuple(table.name for table in watched if not table.key_columns)
     if len(watched) == len(keyless) and not may_watch_nothing:
         raise _watches_nothing(settings, keyless)
@@ -113,6 +116,7 @@ def describe_stream(
         tables=tables,
         warnings=(*_filter_warnings(options), *_type_warnings(tables)),
         unwatched=unwatched,
+        generated=generated,
         watches_all=watches_all,
         keyless=keyless,
     )
@@ -138,33 +142,42 @@ def _checked_dialect(client: SchemaReader) -> Dialect:
 
 def _watched_tables(
     client: SchemaReader, catalog: InformationSchema, *, watches_all: bool
-) -> tuple[tuple[TableSchema, ...], dict[str, tuple[str, ...]]]:
-    """Return the watched tables, and the columns that are not watched of all tables that have some."""
+) -> tuple[tuple[TableSchema, ...], _NamesByTable, _NamesByTable]:
+    """Return the watched tables, the unwatched columns of all tables, and generated columns of watched ones.
+
+    Only tables that have such columns are among the last two.
+    """
     stream = client.settings.change_stream
     query = catalog.all_tables() if watches_all else catalog.tables(stream)
     watched = {(str(row[0]), str(row[1])): catalog.is_true(row[2]) for row in client.fetch_texts(query)}
     listed = defaultdict(set)
     for schema, table, column in client.fetch_texts(catalog.listed_columns(stream)):
         listed[str(schema), str(table)].add(str(column))
-    columns, unwatched = defaultdict(list), defaultdict(list)
+    columns, unwatched, generated = defaultdict(list), defaultdict(list), defaultdict(list)
     for row in client.fetch_texts(catalog.columns()):
         name = (str(row[0]), str(row[1]))
         if name in watched and _is_watched(row, None if watched[name] else listed[name]):
             columns[name].append(_column(row, client.client.dialect))
-        elif not _is_computed(row):
+        elif not _is_generated(row):
             unwatched[catalog.table_name(*name)].append(str(row[2]))
+        elif name in watched:
+            generated[catalog.table_name(*name)].append(str(row[2]))
     tables = tuple(_table(catalog.table_name(*name), columns[name]) for name in sorted(watched))
-    return tables, {name: tuple(sorted(found)) for name, found in unwatched.items()}
+    return tables, _sorted_names(unwatched), _sorted_names(generated)
+
+
+def _sorted_names(names: Mapping[str, Iterable[str]]) -> _NamesByTable:
+    return {table: tuple(sorted(found)) for table, found in names.items()}
 
 
 def _is_watched(row: tuple[str | None, ...], listed: set[str] | None) -> bool:
     _, _, column, _, _, _, key_ordinal = row
     if key_ordinal is not None:
         return True
-    return not _is_computed(row) and (listed is None or column in listed)
+    return not _is_generated(row) and (listed is None or column in listed)
 
 
-def _is_computed(row: tuple[str | None, ...]) -> bool:
+def _is_generated(row: tuple[str | None, ...]) -> bool:
     """Whether a column is a generated one outside the key, which no change stream can watch."""
     return row[4] == "ALWAYS" and row[6] is None
 

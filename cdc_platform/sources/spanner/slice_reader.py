@@ -6,6 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cdc_platform.errors import SourceError, SourceUnreachable
+from cdc_platform.model.generations import PartitionEnd
 from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
 from cdc_platform.sources.spanner.batches import RecordBatchBuilder, slice_batch
 from cdc_platform.sources.spanner.chunks import RowAssembler
@@ -27,8 +28,12 @@ RECORD_FORMS: Final[dict[Dialect, RecordForm]] = {
 }
 
 
-def read_slice(client: SpannerClient, tick: int, piece: Slice) -> Generator[pa.RecordBatch, None, None]:
+def read_slice(
+    client: SpannerClient, tick: int, piece: Slice
+) -> Generator[pa.RecordBatch, None, PartitionEnd | None]:
     """Yield the records of a slice, each once, and then the row that reports on it.
+
+    Returns the end of the partition where the slice reached it.
 
     A failure of the source does not raise: the report says `interrupted`, with the error, and ends at the
     last timestamp up to which nothing is missing; records after it are not given out.
@@ -43,7 +48,11 @@ def read_slice(client: SpannerClient, tick: int, piece: Slice) -> Generator[pa.R
     last = builder.take_all()
     if last.num_rows:
         yield last
-    yield slice_batch(tick, _report(builder, piece, error), builder.counts)
+    report = _report(builder, piece, error)
+    yield slice_batch(tick, report, builder.counts)
+    if report.outcome is not SliceOutcome.FINISHED:
+        return None
+    return PartitionEnd(piece.token, report.end_inclusive_micros, builder.children)
 
 
 def _report(builder: RecordBatchBuilder, piece: Slice, error: SourceError | None) -> SliceReport:

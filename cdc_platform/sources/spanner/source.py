@@ -13,6 +13,7 @@ from cdc_platform.errors import (
     SettingError,
     SourceNotFound,
 )
+from cdc_platform.model.generations import Generations, finished_parents
 from cdc_platform.model.lineage import Lineage, plan_requested
 from cdc_platform.model.looks import Look
 from cdc_platform.model.names import ROOT_TOKEN
@@ -21,6 +22,7 @@ from cdc_platform.model.slices import ReadPlan, ReadRequest
 from cdc_platform.model.table_schema import TableSchema
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.sources.spanner.client import SpannerClient
+from cdc_platform.sources.spanner.failures import refused_start
 from cdc_platform.sources.spanner.query import change_stream_query
 from cdc_platform.sources.spanner.schema import StreamDescription, check_nanosecond_columns, describe_stream
 from cdc_platform.sources.spanner.settings import SpannerSettings
@@ -75,6 +77,7 @@ class SpannerSource:
             is_exact,
             found.watches_all,
             keyless=found.keyless,
+            generated=found.generated,
         )
 
     def clock_micros(self) -> int:
@@ -94,7 +97,8 @@ class SpannerSource:
 
         Raises:
             RetentionExpired: The stream no longer has records of the start.
-            SettingError: The start lies in the future, or a setting names columns that are no timestamps.
+            SettingError: The start lies in the future, or before the stream existed; or a setting names
+                columns that are no timestamps.
         """
         now_micros = self.clock_micros()
         if self.settings.nanosecond_columns:
@@ -107,7 +111,7 @@ class SpannerSource:
                 "start_timestamp",
                 f"lies in the future; the clock of the source says: {to_rfc3339(now_micros)}",
             )
-        self._try_start(start_micros)
+        self._try_start(start_micros, now_micros)
         return start_micros
 
     def rows_at(self, table_name: str, micros: int) -> "Iterator[pa.RecordBatch]":
@@ -136,8 +140,12 @@ class SpannerSource:
         request: ReadRequest,
         ledger: object,  # noqa: ARG002  positions are in the lineage
     ) -> ReadPlan:
-        """Return one slice for each live partition that is behind the source's clock."""
-        return ReadPlan(plan_requested(lineage, request))
+        """Return one slice for each live partition that is behind the source's clock.
+
+        Where partitions are chosen, these alone are read, without their children.
+        """
+        slices = plan_requested(lineage, request)
+        return ReadPlan(slices, finished_parents=finished_parents(lineage) if request.keys is None else None)
 
     def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
         """Return a column as the lake keeps it: a timestamp whose nanoseconds count is text."""
@@ -163,7 +171,9 @@ class SpannerSource:
         from cdc_platform.sources.spanner.slice_pool import read_together
         from cdc_platform.sources.spanner.slice_reader import read_slice
 
-        return read_together(partial(read_slice, self.client, tick), plan.slices)
+        parents = plan.finished_parents
+        generations = None if parents is None else Generations(plan.end_micros, parents)
+        return read_together(partial(read_slice, self.client, tick), plan.slices, generations)
 
     def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
         """Return the options with which Spark reads the slices of a plan, in at most so many tasks."""
@@ -175,6 +185,7 @@ class SpannerSource:
             reader.TICK_OPTION: str(tick),
             reader.SLICES_OPTION: reader.slices_to_json(plan.slices),
             reader.TASKS_OPTION: str(most_tasks),
+            reader.PARENTS_OPTION: json.dumps(plan.finished_parents),
         }
 
     def plan_copies(self, at_micros: int) -> "CopyPlanner":
@@ -210,7 +221,7 @@ class SpannerSource:
         """Close the connection; the next use opens another one."""
         self.client.close()
 
-    def _try_start(self, start_micros: int) -> None:
+    def _try_start(self, start_micros: int, now_micros: int) -> None:
         # The query without a token answers at once, and refuses a start that is too old.
         stream = self.settings.change_stream
         query = change_stream_query(
@@ -218,5 +229,8 @@ class SpannerSource:
         )
         try:
             self.client.fetch(query)
+        except RetentionExpired as error:
+            kept_s = self.describe().retention_s
+            raise refused_start(self.settings, error, start_micros, now_micros, kept_s) from error
         except PartitionBoundsInvalid as error:
             raise SettingError("start_timestamp", f"is refused by the source. {error}") from error

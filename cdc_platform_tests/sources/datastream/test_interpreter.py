@@ -196,9 +196,9 @@ def test_same_table_in_two_schemas() -> None:
 
 
 def test_columns_are_described_with_their_key() -> None:
-    """The description of columns names the key, and columns of which only NULL was seen say nothing."""
+    """The description of columns begins with the key and omits columns of which only NULL was seen."""
     listed = json.loads(change(mysql({"v": 10, "id": 1})).column_types)
-    expected = [("v", "INT64", False, 1), ("id", "INT64", True, 2)]
+    expected = [("id", "INT64", True, 1), ("v", "INT64", False, 2)]
     fields = ("name", "type", "is_primary_key", "ordinal_position")
     found = [tuple(column[field] for field in fields) for column in listed]
     assert expected == [(name, kind["code"], is_key, at) for name, kind, is_key, at in found]
@@ -215,6 +215,14 @@ def test_a_declared_key_goes_before_the_events_own() -> None:
     """The setting `keys` wins, in alphabetical order of its columns."""
     event = mysql({"v": 1, "id": 2, "b": "x"})
     assert change(event, keys={"shop.items": ("v", "b")}).keys == '{"b":"x","v":1}'
+
+
+@pytest.mark.parametrize("settings", [{}, {"keys": {"shop.items": ("h", "id")}}])
+def test_the_key_has_the_order_in_which_it_is_named(settings: dict[str, Any]) -> None:
+    """The payload may have the columns of the key in another order."""
+    told = change(mysql({"id": 1, "v": 2, "h": 3}, primary_keys=["h", "id"]), **settings)
+    listed = sorted(json.loads(told.column_types), key=lambda column: int(column["ordinal_position"]))
+    assert [column["name"] for column in listed] == ["h", "id", "v"]
 
 
 @pytest.mark.parametrize("payload", [{"v": 1}, {"id": None, "v": 1}])

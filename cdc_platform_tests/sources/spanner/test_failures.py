@@ -9,12 +9,14 @@ from cdc_platform.errors import (
     PartitionStuck,
     QueryRefused,
     RetentionExpired,
+    SettingError,
     SourceError,
     SourceNotFound,
     SourceUnreachable,
 )
+from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.sources.attempts import Attempts
-from cdc_platform.sources.spanner.failures import to_source_error
+from cdc_platform.sources.spanner.failures import refused_start, to_source_error
 from cdc_platform.sources.spanner.settings import SpannerSettings
 
 SETTINGS = SpannerSettings("p", "i", "d", "s")
@@ -113,3 +115,35 @@ def test_a_silent_partition_is_asked_anew_once() -> None:
 
     with pytest.raises(PartitionStuck):
         attempts.failed(PartitionStuck("silent"))
+
+
+@pytest.mark.parametrize(
+    ("start_days", "earliest_days", "error"),
+    [
+        (8, 7, RetentionExpired),
+        (8, 1, SettingError),  # created a day ago
+        (6, 5, SettingError),
+        (8, None, RetentionExpired),  # the text is no contract, and need not name the earliest moment
+        (6, None, SettingError),
+    ],
+)
+def test_a_start_before_the_stream_existed_is_no_lost_retention(
+    start_days: int, earliest_days: int | None, error: type[Exception]
+) -> None:
+    """Records that were there and are no longer kept need another advice than records that never were."""
+    now, day = 1_800_000_000_000_000, 86_400_000_000
+    said = "too far in the past."
+    if earliest_days is not None:
+        said += f" Specify one within the earliest read timestamp: {to_rfc3339(now - earliest_days * day)}."
+    refusal = to_source_error(SETTINGS, "OUT_OF_RANGE", said)
+    found = refused_start(SETTINGS, refusal, now - start_days * day, now, 7 * 86_400)
+    assert error is type(found)
+    assert to_rfc3339(now - start_days * day) in str(found)
+    assert "or leave it out" in str(found)
+    assert "new lake folder" not in str(found)
+    assert str(found).endswith(f". Spanner said OUT_OF_RANGE: {said}")
+    if error is SettingError:
+        assert "lies before the change stream existed" in str(found)
+        assert earliest_days is None or to_rfc3339(now - earliest_days * day) in str(found)
+    else:
+        assert "604800 s" in str(found)

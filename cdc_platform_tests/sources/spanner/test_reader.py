@@ -10,7 +10,9 @@ from zipfile import ZipFile
 import pytest
 
 from cdc_platform.demo.bank import write_transfers
-from cdc_platform.model.lineage import Lineage, begin, plan_slices, violations, watermark_micros
+from cdc_platform.model.generations import finished_parents
+from cdc_platform.model.lineage import Lineage, begin, plan_slices, watermark_micros
+from cdc_platform.model.lineage_rules import violations
 from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome
 from cdc_platform.sources.spanner.reader import deal_out, slices_from_json, slices_to_json
 from cdc_platform.sources.spanner.source import SpannerSource
@@ -22,10 +24,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
 
-def read(spark: "SparkSession", source: SpannerSource, lineage: Lineage) -> "list[Row]":
-    """Return the rows of the next tick."""
+def read(
+    spark: "SparkSession", source: SpannerSource, lineage: Lineage, *, follows: bool = False, tasks: int = 3
+) -> "list[Row]":
+    """Return the rows of the next cycle; where it follows, with those of children of partitions that end."""
     slices = plan_slices(lineage, source.clock_micros() - 1, None, None, None)
-    options = source.spark_options(lineage.tick + 1, ReadPlan(slices), most_tasks=3)
+    parents = finished_parents(lineage) if follows else None
+    options = source.spark_options(lineage.tick + 1, ReadPlan(slices, finished_parents=parents), tasks)
     return spark.read.format("spanner_change_stream").options(**options).load().collect()
 
 
@@ -34,13 +39,14 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     """From the query without a token on, through partitions that end, each record is read once."""
     stream = make_bank(emulator, "reader-bank")
     source = SpannerSource(stream.spanner)
-    lineage = begin(source.start_micros())
+    start_micros = source.start_micros()
+    lineage = begin(start_micros)
     spark.dataSource.register(source.spark_format())
     rows: list[Row] = []
     written = 0
-    for _ in range(6):
+    for number in range(6):
         written += write_transfers(stream.bank, seconds=0.7, rate=200, seed=written).transactions
-        found = read(spark, source, lineage)
+        found = read(spark, source, lineage, follows=number % 2 == 1)
         lineage = apply_tick(lineage, found)
         rows += found
     end_micros = source.clock_micros()
@@ -58,6 +64,13 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     assert violations(lineage) == []
     outcomes = {row.slice.outcome for row in rows if row.kind == "slice"}
     assert SliceOutcome.FINISHED.value in outcomes
+
+    # The same once more, from the beginning on: one task follows all generations in one read.
+    again = read(spark, source, begin(start_micros), follows=True, tasks=1)
+    assert seen == Counter(row.server_transaction_id for row in again if row.kind == "data_change")
+    followed = apply_tick(begin(start_micros), again)
+    assert (watermark_micros(followed) or 0) >= end_micros
+    assert violations(followed) == []
 
 
 def test_slices_survive_their_way_to_spark() -> None:

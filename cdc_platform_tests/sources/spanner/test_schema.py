@@ -70,6 +70,7 @@ def test_stream_of_all_tables(settings: SpannerSettings) -> None:
         "plain": ["id*", "note", "hidden"],
         "shop.orders": ["id*"],
     }
+    assert found.generated == {"wide": ("doubled",)}
     assert (found.dialect, found.retention_s, found.warnings) == ("googlesql", 36 * 3600, ())
     assert found.value_capture_type.value == "OLD_AND_NEW_VALUES"
 
@@ -144,6 +145,7 @@ def test_postgresql_stream_of_all_tables(postgresql: SpannerSettings, dialect: s
         "wide": wide,
         "shop.orders": ["id*"],
     }
+    assert found.generated == {"wide": ("doubled",)}
     assert (found.dialect, found.retention_s, found.warnings) == ("postgresql", 36 * 3600, ())
     types = {column.name: spark_type(column.type) for column in found.tables[1].columns}
     assert types == {

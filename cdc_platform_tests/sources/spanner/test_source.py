@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.demo.bank import open_database
-from cdc_platform.errors import RetentionExpired, SettingError, SourceNotFound, SourceUnreachable
+from cdc_platform.errors import SettingError, SourceNotFound, SourceUnreachable
 from cdc_platform.model.slices import ReadPlan, Slice
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.sources.spanner import snapshot
@@ -61,11 +61,14 @@ def test_start_may_be_set(source: SpannerSource) -> None:
     assert starting(source, start).start_micros() == start
 
 
-def test_start_before_the_stream_is_refused(source: SpannerSource) -> None:
-    """A start that the stream no longer has is an error with the operator's choices and the earliest one."""
-    start = source.clock_micros() - 10 * 24 * HOUR
+@pytest.mark.parametrize("hours", [1, 10 * 24])
+def test_start_before_the_stream_existed_is_refused(source: SpannerSource, hours: int) -> None:
+    """A start before the stream was created is an error of the setting, which names the earliest start."""
+    start = source.clock_micros() - hours * HOUR
 
-    with pytest.raises(RetentionExpired, match=r"without `start_timestamp`.*earliest read timestamp: 20"):
+    with pytest.raises(
+        SettingError, match=r"before the change stream existed.*stream's records begin at 20.*T"
+    ):
         starting(source, start).start_micros()
 
 

@@ -1,0 +1,108 @@
+"""Catching up where partitions live for seconds: how long reading takes, together and one by one.
+
+A simulator has a past in which all partitions split, merge and move every few seconds, as after an outage of
+the pipeline. The same past is read into two lakes: with children read along with their parents, as cycles do,
+and generation by generation, each with a commit of its own. Both must have the same records.
+"""
+
+import itertools
+import shutil
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from typing import cast
+
+from pyspark.sql import SparkSession
+
+from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
+from benchmarks.partitions import open_stream
+from cdc_platform.lake.commits import read_mark
+from cdc_platform.lake.lake import RAW
+from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.model.lineage import live, watermark_micros
+from cdc_platform.model.records import RecordKind
+from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.read import read_generations, read_slices
+from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.spark.settings import SparkSettings
+
+TOGETHER = "generations together"
+APART = "one generation a commit"
+Step = Callable[[Pipeline, SparkSession, int], object]
+
+
+def read_together(pipeline: Pipeline, spark: SparkSession, _end_micros: int) -> None:
+    """Read as a cycle does."""
+    read_generations(pipeline, spark)
+
+
+def read_apart(pipeline: Pipeline, spark: SparkSession, end_micros: int) -> None:
+    """Read the live partitions alone, as whoever chooses them does."""
+    keys = [partition.key for partition in live(trace_lineage(pipeline))]
+    read_slices(pipeline, spark, keys, end_limit_micros=end_micros)
+
+
+def catch_up(pipeline: Pipeline, spark: SparkSession, step: Step, end_micros: int) -> None:
+    """Read until the watermark has reached a moment."""
+    while (watermark_micros(trace_lineage(pipeline)) or 0) < end_micros:
+        step(pipeline, spark, end_micros)
+
+
+def run(options: Namespace, report: Report, spark: SparkSession, source: SpannerSettings) -> None:
+    """Read the same past in both ways, in turns, each time into a lake of its own."""
+    numbers = itertools.count(1)
+    commits: dict[str, int] = {}
+    records: set[int] = set()
+
+    def time_reading(name: str, step: Step) -> float:
+        lake = LakeSettings(str(options.work / "generations"))
+        here_s = 10 * options.seconds if options.here else PipelineSettings.read_here_s
+        name_of_lake = f"bank_{next(numbers)}"
+        pipeline = open_pipeline(PipelineSettings(name_of_lake, source, lake, read_here_s=here_s))
+        end_micros = trace_lineage(pipeline).partitions[""].start_micros + int(options.seconds * 1e6)
+        taken = timed(lambda: catch_up(pipeline, spark, step, end_micros))
+        raw = pipeline.lake.system_table(RAW)
+        commits[name] = read_mark(raw).tick
+        until = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp <= {end_micros}"
+        identities = raw.scan(until, selected_fields=("server_transaction_id", "record_sequence")).to_arrow()
+        records.add(len(identities))
+        pipeline.source.close()
+        return taken
+
+    steps: dict[str, Step] = {TOGETHER: read_together, APART: read_apart}
+    seconds = interleaved(
+        options.rounds, {name: partial(time_reading, name, step) for name, step in steps.items()}
+    )
+    must_equal(1, len(records), "numbers of records, however they are read")
+    for name, count in commits.items():
+        report.note(f"{name}: commits", count, "commits", records=max(records))
+    report.compare(seconds, TOGETHER, max(records), "records/s")
+
+
+def main() -> None:
+    """Run the benchmark."""
+    from benchmarks.tables import open_session
+
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--partitions", type=int, default=6, help="that live at a time")
+    parser.add_argument("--life-s", type=float, default=5.0, help="least life of a partition")
+    parser.add_argument("--rate", type=float, default=20.0, help="transactions a second")
+    parser.add_argument("--seconds", type=float, default=480.0, help="how far the pipeline is behind")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds that count")
+    parser.add_argument("--here", action="store_true", help="read in this process, not in tasks of Spark")
+    options = parser.parse_args()
+    report = Report("generations", options)
+    folder = options.work / "generations"
+    shutil.rmtree(folder, ignore_errors=True)
+    with open_stream(options, options.partitions, options.life_s) as stream, ExitStack() as stack:
+        # A read in this process does without a session.
+        session: AbstractContextManager[SparkSession] = nullcontext(cast("SparkSession", None))
+        opened = session if options.here else open_session(SparkSettings(), LakeSettings(str(folder)))
+        run(options, report, stack.enter_context(opened), stream.source.settings)
+
+
+if __name__ == "__main__":
+    main()
