@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, SimulatorSettings
+from cdc_platform.simulator.settings import (
+    PASSING_FAULTS,
+    Dialect,
+    RecordSequences,
+    RootParents,
+    SimulatorSettings,
+)
 from cdc_platform.sources.datastream.kinds import SourceKind
 from cdc_platform_tests.example_tables import TABLES
 from cdc_platform_tests.fake_stream import Fate, Slicing, TickPlan
@@ -266,6 +272,8 @@ def traffics(draw: st.DrawFn) -> tuple[SimulatorSettings, tuple[float, ...]]:
         faults=draw(st.sampled_from([(), PASSING_FAULTS])),
         fault_probability=0.15,
         stall_s=draw(st.sampled_from([0.001, 0.3])),
+        root_parents=draw(st.sampled_from(RootParents)),
+        record_sequences=draw(st.sampled_from(RecordSequences)),
     )
     return chosen, tuple(draw(st.lists(st.sampled_from([0.000_001, 0.01, 0.3, 0.9]), min_size=1, max_size=5)))
 

@@ -13,7 +13,14 @@ from cdc_platform.commands.common import FiniteRange
 from cdc_platform.errors import SettingError
 from cdc_platform.model.records import ValueCaptureType
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
-from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
+from cdc_platform.simulator.settings import (
+    PASSING_FAULTS,
+    Dialect,
+    Fault,
+    RecordSequences,
+    RootParents,
+    SimulatorSettings,
+)
 
 ALL_FAULTS: Final = "all"
 EXAMPLES: Final = """\b
@@ -95,6 +102,20 @@ def _words(*members: StrEnum) -> click.Choice[str]:
     show_default=True,
     help="Seconds for which a stalled query is silent.",
 )
+@click.option(
+    "--root-parents",
+    type=_words(*RootParents),
+    default=RootParents.NONE.value,
+    show_default=True,
+    help="parent_partition_tokens of the first partitions: an empty list, or a list with a NULL.",
+)
+@click.option(
+    "--record-sequences",
+    type=_words(*RecordSequences),
+    default=RecordSequences.NUMBERS.value,
+    show_default=True,
+    help="record_sequence: decimal numbers, or pairs of hexadecimal numbers in a quarter of the transactions.",
+)
 @click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
 @click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
 @click.option("--names", type=_FILE, help="Write the names to connect with here, as JSON.")
@@ -147,6 +168,8 @@ def to_settings(options: dict[str, Any]) -> SimulatorSettings:
         faults=parse_faults(options["faults"]),
         fault_probability=options["fault_probability"],
         stall_s=options["stall"],
+        root_parents=RootParents(options["root_parents"]),
+        record_sequences=RecordSequences(options["record_sequences"]),
     )
 
 

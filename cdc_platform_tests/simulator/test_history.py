@@ -19,7 +19,7 @@ from cdc_platform.simulator.history_file import transaction_line
 from cdc_platform.simulator.hours import BLOCK_MICROS, LEASE_BLOCKS, Hours
 from cdc_platform.simulator.places import place
 from cdc_platform.simulator.records import watched_changes
-from cdc_platform.simulator.settings import Dialect, SimulatorSettings
+from cdc_platform.simulator.settings import Dialect, RecordSequences, SimulatorSettings
 from cdc_platform.simulator.transactions import Mod
 from cdc_platform.simulator.values import spanner_type, type_fields
 from cdc_platform.sources.spanner.settings import Dialect as SourceDialect
@@ -126,7 +126,8 @@ def test_sum_of_balances_never_changes() -> None:
 
 def test_the_history_has_what_readers_stumble_over() -> None:
     """There are shared timestamps, wide transactions, both sequence forms, replacements and expired rows."""
-    history = simulated(20, rate=200, partitions=200, keep_transfers=500).history
+    mixed = {"record_sequences": RecordSequences.MIXED, "partitions": 200, "keep_transfers": 500}
+    history = simulated(20, rate=200, **mixed).history
     transactions = list(history.serial())[1:]
     widths = Counter(len({change.partition for change in one.changes}) for one in transactions)
 
