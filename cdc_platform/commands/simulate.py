@@ -114,7 +114,7 @@ def _words(*members: StrEnum) -> click.Choice[str]:
     type=_words(*RecordSequences),
     default=RecordSequences.NUMBERS.value,
     show_default=True,
-    help="record_sequence: decimal numbers, or pairs of hexadecimal numbers in a quarter of the transactions.",
+    help="record_sequence: decimal numbers, or pairs of hexadecimal ones in a quarter of the transactions.",
 )
 @click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
 @click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")

@@ -103,13 +103,12 @@ def _is_call(tokens: Sequence[Token], place: int, dialect: Dialect) -> bool:
 
 def _selects_all(tokens: Sequence[Token], dialect: Dialect) -> bool:
     """Return whether a query up to the function's name selects its only column, by name or as `*`."""
-    function = tokens[-1].value
     before = tokens[:-1] if dialect is Dialect.GOOGLESQL else tokens[:-3]
-    column = "changerecord" if dialect is Dialect.GOOGLESQL else function.lower()
+    column = "ChangeRecord" if dialect is Dialect.GOOGLESQL else tokens[-1].value
     return (
         len(before) == len(("SELECT", "*", "FROM"))
         and before[0].is_word("SELECT")
-        and (before[1].is_mark("*") or (before[1].is_identifier and before[1].value.lower() == column))
+        and (before[1].is_mark("*") or (before[1].is_identifier and before[1].value == column))
         and before[2].is_word("FROM")
     )
 
