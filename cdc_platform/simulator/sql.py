@@ -1,7 +1,7 @@
 """SQL texts as far as the simulator answers them: what they are, with their arguments put in."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -60,11 +60,10 @@ def find_stream_call(
     """
     dialect = settings.dialect
     tokens = tokens_of(sql, dialect)
-    place = next((place for place in range(len(tokens)) if _is_call(tokens, place, dialect)), None)
-    if place is None:
+    called = next(_calls(tokens, dialect), None)
+    if called is None:
         return None
-    call = _FUNCTIONS[dialect].fullmatch(tokens[place].value)
-    assert call is not None
+    place, call = called
     is_googlesql = dialect is Dialect.GOOGLESQL
     function = f"{'READ_' if is_googlesql else call['form']}{call['stream']}"
     is_right = is_googlesql or call["form"].lower() == _FORMS[settings.partition_mode]
@@ -88,17 +87,15 @@ def _is_equal(name: str, other: str, dialect: Dialect) -> bool:
     return name == other or (dialect is Dialect.GOOGLESQL and name.lower() == other.lower())
 
 
-def _is_call(tokens: Sequence[Token], place: int, dialect: Dialect) -> bool:
-    """Return whether a read function is called at a place."""
-    token = tokens[place]
-    if not token.is_identifier or not at(tokens, place + 1).is_mark("("):
-        return False
-    if dialect is Dialect.POSTGRESQL:
-        schema = at(tokens, place - 2)
-        is_qualified = schema.is_identifier and schema.value.lower() == "spanner"
-        if not is_qualified or not at(tokens, place - 1).is_mark("."):
-            return False
-    return _FUNCTIONS[dialect].fullmatch(token.value) is not None
+def _calls(tokens: Sequence[Token], dialect: Dialect) -> Iterator[tuple[int, re.Match[str]]]:
+    """Yield the places of the names of read functions that are called, and what the names say."""
+    for place, token in enumerate(tokens):
+        call = _FUNCTIONS[dialect].fullmatch(token.value) if token.is_identifier else None
+        if call is not None and at(tokens, place + 1).is_mark("("):
+            schema, dot = at(tokens, place - 2), at(tokens, place - 1)
+            is_of_spanner = schema.is_identifier and schema.value.lower() == "spanner" and dot.is_mark(".")
+            if dialect is Dialect.GOOGLESQL or is_of_spanner:
+                yield place, call
 
 
 def _selects_all(tokens: Sequence[Token], dialect: Dialect) -> bool:

