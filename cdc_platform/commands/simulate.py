@@ -116,6 +116,11 @@ def _words(*members: StrEnum) -> click.Choice[str]:
     show_default=True,
     help="record_sequence: decimal numbers, or pairs of hexadecimal ones in a quarter of the transactions.",
 )
+@click.option(
+    "--emulator",
+    metavar="HOST:PORT",
+    help="Pass calls for other databases on to Google's emulator there, for readers that write into one.",
+)
 @click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
 @click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
 @click.option("--names", type=_FILE, help="Write the names to connect with here, as JSON.")
@@ -134,7 +139,7 @@ def simulate(**options: Any) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: is_over.set())
     files = {"state": options["state"], "history_file": options["history"]}
-    with Simulator(settings, port=options["port"], **files) as simulator:
+    with Simulator(settings, port=options["port"], emulator=options["emulator"], **files) as simulator:
         names = simulator.names()
         # Before anything is printed: whoever waits for the address may then look for the file.
         if options["names"] is not None:
