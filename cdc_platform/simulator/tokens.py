@@ -145,6 +145,8 @@ def end_of_casts(tokens: Sequence[Token], index: int) -> int:
 def _value(kind: Kind, text: str, dialect: Dialect) -> str:
     if kind is Kind.PARAMETER:
         return f"p{text[1:]}" if text[0] == "$" else text[1:]
+    if kind is Kind.NAME and dialect is Dialect.POSTGRESQL:
+        return text.lower()
     if kind not in (Kind.TEXT, Kind.QUOTED):
         return text
     if dialect is Dialect.POSTGRESQL:

@@ -22,6 +22,7 @@ TRUTHS: Final = {"TRUE": "'yes'", "FALSE": "'no'"}
         (POSTGRESQL, "WHERE x = $1::text;", "WHERE x = :v0", ["s"]),
         (GOOGLESQL, "SELECT cs.all, t.Select FROM cs", 'SELECT cs."all", t."Select" FROM cs', []),
         (POSTGRESQL, "SELECT cs.all AS all FROM cs", 'SELECT cs."all" AS "all" FROM cs', []),
+        (POSTGRESQL, "SELECT cs.All AS Every", 'SELECT cs."all" AS "every"', []),
         (POSTGRESQL, "cast(x AS varchar(9))", "cast(x AS varchar(9))", []),
         (GOOGLESQL, "IF(x = 'YES', true, FALSE)", "iif(x = 'YES', 'yes', 'no')", []),
         (GOOGLESQL, "x = 'true' AND `if`", "x = 'true' AND \"if\"", []),
