@@ -116,19 +116,13 @@ def _words(*members: StrEnum) -> click.Choice[str]:
     show_default=True,
     help="record_sequence: decimal numbers, or pairs of hexadecimal ones in a quarter of the transactions.",
 )
-@click.option(
-    "--emulator",
-    metavar="HOST:PORT",
-    help="Pass calls for other databases on to Google's emulator there, for readers that write into one.",
-)
 @click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
 @click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
 @click.option("--names", type=_FILE, help="Write the names to connect with here, as JSON.")
 def simulate(**options: Any) -> None:
     """Serve a change stream whose history is made up, repeatable, and known.
 
-    It speaks Spanner's gRPC API on loopback: whatever reads change streams of Spanner reads these, when
-    SPANNER_EMULATOR_HOST is set to the address. A bank books in it, and the sum of all balances never
+    It speaks Spanner's gRPC API on loopback: set SPANNER_EMULATOR_HOST to the address, and read it as Spanner. A bank books in it, and the sum of all balances never
     changes; partitions split, merge and move all the time. It ends when it is interrupted.
     """
     # Imported here: whoever only asks for help needs no gRPC.
@@ -139,7 +133,7 @@ def simulate(**options: Any) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: is_over.set())
     files = {"state": options["state"], "history_file": options["history"]}
-    with Simulator(settings, port=options["port"], emulator=options["emulator"], **files) as simulator:
+    with Simulator(settings, port=options["port"], **files) as simulator:
         names = simulator.names()
         # Before anything is printed: whoever waits for the address may then look for the file.
         if options["names"] is not None:

@@ -14,7 +14,6 @@ import grpc  # type: ignore[import-untyped] # ships no types
 from cdc_platform.errors import SetupError
 from cdc_platform.model.timestamps import to_rfc3339
 from cdc_platform.simulator.database import Database
-from cdc_platform.simulator.forwarding import Forwarding
 from cdc_platform.simulator.history import History
 from cdc_platform.simulator.history_file import HistoryFile
 from cdc_platform.simulator.hours import Hours
@@ -60,7 +59,7 @@ class Simulator:
 
     `host` is its address, for `emulator_host` and SPANNER_EMULATOR_HOST. The history goes on as long as it
     runs; with a `state` file it is the history of the last time that goes on. The true history is written to
-    `history_file`, one transaction a line. Calls for other databases go to the `emulator`, if there is one.
+    `history_file`, one transaction a line.
     """
 
     def __init__(
@@ -70,12 +69,10 @@ class Simulator:
         port: int = 0,
         state: Path | None = None,
         history_file: Path | None = None,
-        emulator: str | None = None,
         clock: Callable[[], int] = system_clock,
     ) -> None:
         self.settings = settings or SimulatorSettings()
         self._port, self._state, self._clock = port, state, clock
-        self._forwarding = Forwarding(emulator, self.settings.database_path) if emulator else None
         self._is_over = threading.Event()
         self._server: Any = None
         self.host = ""
@@ -120,8 +117,7 @@ class Simulator:
         handlers = {name: _unary(service, name, request) for name, request in _UNARY.items()}
         handlers |= {name: _streaming(service, name, request) for name, request in _STREAMING.items()}
         generic = grpc.method_handlers_generic_handler(SERVICE, handlers)
-        others = () if self._forwarding is None else (self._forwarding,)
-        self._server.add_generic_rpc_handlers((*others, generic))
+        self._server.add_generic_rpc_handlers((generic,))
         try:
             bound = self._server.add_insecure_port(f"{LOOPBACK}:{self._port}")
         except RuntimeError as error:
@@ -137,8 +133,6 @@ class Simulator:
         server, self._server = self._server, None
         if server is not None:
             server.stop(None).wait()
-            if self._forwarding is not None:
-                self._forwarding.close()
             self._work.join()
             if self._file is not None:
                 self._file.close()

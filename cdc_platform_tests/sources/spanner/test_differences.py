@@ -168,8 +168,8 @@ DIFFERENCES: Final = {
         {False, True},
         {False},
         "simulator",
-        "Spanner's newer form is a pair of numbers, which the emulator's own tests know. Beam 2.72 keeps the "
-        "text of either. Debezium 3.6.3 parses decimal numbers and fails on a pair; its newer source "
+        "Spanner's newer form is a pair of numbers, which the emulator's own tests know. Beam's source "
+        "keeps the text of either; Beam was not run. Debezium 3.6.3 parses decimal numbers and fails on a pair; its newer source "
         "knows both. So pairs are an option: record_sequences.",
         sequence_forms,
     ),
@@ -177,7 +177,7 @@ DIFFERENCES: Final = {
         {(None,)},
         {()},
         "both",
-        "Spanner's documentation shows [NULL], the emulator sends []. Beam 2.72 takes both. Debezium 3.6.3 "
+        "Spanner's documentation shows [NULL], the emulator sends []. Beam was not run. Debezium 3.6.3 "
         "fails on NULL, as if two parents merged. So NULL is an option: root_parents.",
         parents_of_roots,
     ),
