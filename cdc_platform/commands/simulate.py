@@ -122,8 +122,9 @@ def _words(*members: StrEnum) -> click.Choice[str]:
 def simulate(**options: Any) -> None:
     """Serve a change stream whose history is made up, repeatable, and known.
 
-    It speaks Spanner's gRPC API on loopback: set SPANNER_EMULATOR_HOST to the address, and read it as Spanner. A bank books in it, and the sum of all balances never
-    changes; partitions split, merge and move all the time. It ends when it is interrupted.
+    It speaks Spanner's gRPC API on loopback: set SPANNER_EMULATOR_HOST to the address, and read it as
+    Spanner. A bank books in it, and the sum of all balances never changes; partitions split, merge and move
+    all the time. It ends when it is interrupted.
     """
     # Imported here: whoever only asks for help needs no gRPC.
     from cdc_platform.simulator.server import Simulator

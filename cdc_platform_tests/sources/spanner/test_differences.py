@@ -169,8 +169,8 @@ DIFFERENCES: Final = {
         {False},
         "simulator",
         "Spanner's newer form is a pair of numbers, which the emulator's own tests know. Beam's source "
-        "keeps the text of either; Beam was not run. Debezium 3.6.3 parses decimal numbers and fails on a pair; its newer source "
-        "knows both. So pairs are an option: record_sequences.",
+        "keeps the text of either; Beam was not run. Debezium 3.6.3 parses decimal numbers and fails on a "
+        "pair; its newer source knows both. So pairs are an option: record_sequences.",
         sequence_forms,
     ),
     "parents of the first partitions": Difference(
