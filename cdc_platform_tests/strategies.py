@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from cdc_platform.model.records import ModType, ValueCaptureType
 from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, SimulatorSettings
 from cdc_platform.sources.datastream.kinds import SourceKind
 from cdc_platform_tests.example_tables import TABLES
 from cdc_platform_tests.fake_stream import Fate, Slicing, TickPlan
@@ -249,25 +248,6 @@ def streams(draw: st.DrawFn, max_transactions: int = 8) -> tuple[History, Slicin
     """A history and a way to read it."""
     history = draw(histories(max_transactions))
     return history, draw(slicings(history))
-
-
-@st.composite
-def traffics(draw: st.DrawFn) -> tuple[SimulatorSettings, tuple[float, ...]]:
-    """Simulated traffic of any seed, with all faults that pass, and the pauses between a reader's ticks."""
-    chosen = SimulatorSettings(
-        seed=draw(st.integers(0, 2**32)),
-        dialect=draw(st.sampled_from(Dialect)),
-        rate=draw(st.sampled_from([1.0, 30.0, 120.0])),
-        partitions=draw(st.sampled_from([1, 3, 12])),
-        partition_life_s=draw(st.sampled_from([0.05, 0.4, 2.0])),
-        accounts=30,
-        banks=draw(st.sampled_from([1, 2])),
-        keep_transfers=draw(st.sampled_from([10, 1000])),
-        faults=draw(st.sampled_from([(), PASSING_FAULTS])),
-        fault_probability=0.15,
-        stall_s=draw(st.sampled_from([0.001, 0.3])),
-    )
-    return chosen, tuple(draw(st.lists(st.sampled_from([0.000_001, 0.01, 0.3, 0.9]), min_size=1, max_size=5)))
 
 
 def _nullable(column: Column) -> st.SearchStrategy[JsonValue]:

@@ -18,7 +18,7 @@ from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, Fault, Simu
 from cdc_platform.sources.spanner.slice_reader import read_slice
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated
 from cdc_platform_tests.simulator.in_process import SILENCE_S, InProcessClient, Reading, churning, reading
-from cdc_platform_tests.strategies import traffics
+from cdc_platform_tests.simulator.traffics import traffics
 
 every_dialect = pytest.mark.parametrize("dialect", list(Dialect))
 

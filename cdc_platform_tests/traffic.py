@@ -28,6 +28,8 @@ from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.settings import (
     PASSING_FAULTS,
     Dialect,
+    RecordSequences,
+    RootParents,
     SchemaChange,
     SchemaChangeKind,
     SimulatorSettings,
@@ -105,6 +107,8 @@ class Traffic:
             fault_probability=self.faults_share,
             stall_s=3.0,
             origin_micros=ORIGIN,
+            root_parents=RootParents.NULL,
+            record_sequences=RecordSequences.MIXED,
         )
 
     @contextmanager

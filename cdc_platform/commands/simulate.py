@@ -13,7 +13,14 @@ from cdc_platform.commands.common import FiniteRange
 from cdc_platform.errors import SettingError
 from cdc_platform.model.records import ValueCaptureType
 from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
-from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
+from cdc_platform.simulator.settings import (
+    PASSING_FAULTS,
+    Dialect,
+    Fault,
+    RecordSequences,
+    RootParents,
+    SimulatorSettings,
+)
 
 ALL_FAULTS: Final = "all"
 EXAMPLES: Final = """\b
@@ -95,15 +102,29 @@ def _words(*members: StrEnum) -> click.Choice[str]:
     show_default=True,
     help="Seconds for which a stalled query is silent.",
 )
+@click.option(
+    "--root-parents",
+    type=_words(*RootParents),
+    default=RootParents.NONE.value,
+    show_default=True,
+    help="parent_partition_tokens of the first partitions: an empty list, or a list with a NULL.",
+)
+@click.option(
+    "--record-sequences",
+    type=_words(*RecordSequences),
+    default=RecordSequences.NUMBERS.value,
+    show_default=True,
+    help="record_sequence: decimal numbers, or pairs of hexadecimal ones in a quarter of the transactions.",
+)
 @click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
 @click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
 @click.option("--names", type=_FILE, help="Write the names to connect with here, as JSON.")
 def simulate(**options: Any) -> None:
     """Serve a change stream whose history is made up, repeatable, and known.
 
-    It speaks Spanner's gRPC API on loopback: whatever reads change streams of Spanner reads these, when
-    SPANNER_EMULATOR_HOST is set to the address. A bank books in it, and the sum of all balances never
-    changes; partitions split, merge and move all the time. It ends when it is interrupted.
+    It speaks Spanner's gRPC API on loopback: set SPANNER_EMULATOR_HOST to the address, and read it as
+    Spanner. A bank books in it, and the sum of all balances never changes; partitions split, merge and move
+    all the time. It ends when it is interrupted.
     """
     # Imported here: whoever only asks for help needs no gRPC.
     from cdc_platform.simulator.server import Simulator
@@ -147,6 +168,8 @@ def to_settings(options: dict[str, Any]) -> SimulatorSettings:
         faults=parse_faults(options["faults"]),
         fault_probability=options["fault_probability"],
         stall_s=options["stall"],
+        root_parents=RootParents(options["root_parents"]),
+        record_sequences=RecordSequences(options["record_sequences"]),
     )
 
 

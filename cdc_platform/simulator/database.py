@@ -79,7 +79,7 @@ class Database:
         self.check_moment(statement.read_micros)
         if _WRITE.match(statement.sql):
             raise problems.write_in_single_use()
-        if asks_information(statement.sql):
+        if asks_information(statement.sql, self._settings.dialect):
             return self._information_result(statement)
         clock = _CLOCK.fullmatch(statement.sql)
         if clock is not None and not _FROM_TABLE.search(clock["expression"]):

@@ -13,13 +13,13 @@ from cdc_platform.simulator.hours import BLOCK_MICROS, Hours, Opening
 from cdc_platform.simulator.partitions import PartitionTree
 from cdc_platform.simulator.places import place
 from cdc_platform.simulator.schema import Schema, Schemas
-from cdc_platform.simulator.settings import SimulatorSettings
+from cdc_platform.simulator.settings import RecordSequences, SimulatorSettings
 from cdc_platform.simulator.transactions import Change, Key, Row, Transaction, pack, unpack
 
 SAME_TIMESTAMP: Final = 0.05
 """How often a transaction gets the timestamp of the last one, when they have no row in common."""
 HIGH_LOW: Final = 0.25
-"""How often the record sequences of a transaction are pairs of numbers."""
+"""How often the record sequences of a transaction are pairs of numbers, where they are mixed."""
 
 _UNPACKED_BLOCKS: Final = 64
 _BLOCKS_PER_COPY: Final = 300
@@ -38,6 +38,7 @@ class History:
 
     def __init__(self, settings: SimulatorSettings, hours: Hours) -> None:
         self.settings, self.hours = settings, hours
+        self._is_mixed = settings.record_sequences is RecordSequences.MIXED
         self.origin_micros = hours.origin_micros
         self.schemas = Schemas(settings, self.origin_micros)
         self.tree = PartitionTree(settings.seed, self.origin_micros, hours.openings[0])
@@ -159,7 +160,8 @@ class History:
             for step in draft.steps
         )
         identifier = str(self._dice.getrandbits(63))
-        is_high_low = self._dice.random() < HIGH_LOW
+        # Every choice of forms uses the dice alike, so that the history stays the same.
+        is_high_low = self._dice.random() < HIGH_LOW and self._is_mixed
         return Transaction(micros, identifier, draft.tag, draft.is_system, is_high_low, changes)
 
     def _move_partitions(self, until_micros: int, opening: Opening) -> None:

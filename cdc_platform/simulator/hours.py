@@ -23,7 +23,9 @@ BLOCK_MICROS: Final = 1_000_000
 LEASE_BLOCKS: Final = 5
 """How many blocks ahead the file promises that the bank is open."""
 
-FREE_SETTINGS: Final = frozenset({"faults", "fault_probability", "stall_s", "chunk_bytes"})
+FREE_SETTINGS: Final = frozenset(
+    {"faults", "fault_probability", "stall_s", "chunk_bytes", "root_parents", "record_sequences"}
+)
 """Settings that change how the history is told, and not what it is."""
 PACE_SETTINGS: Final = ("rate", "partitions", "partition_life_s")
 """Settings that each of the open hours has for itself."""

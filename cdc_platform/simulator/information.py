@@ -1,14 +1,15 @@
 """The information schema, answered by SQLite: whatever a reader asks, in either dialect's words."""
 
-import re
 import sqlite3
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 from cdc_platform.model.table_schema import ColumnType
-from cdc_platform.simulator.row_database import sqlite_text
 from cdc_platform.simulator.schema import Schema, SimColumn, SimTable
 from cdc_platform.simulator.settings import DAY_S, RETENTION_S, Dialect, PartitionMode, SimulatorSettings
+from cdc_platform.simulator.tokens import tokens_of
+from cdc_platform.simulator.translation import to_sqlite
 from cdc_platform.simulator.values import BOOL, FLOAT64, INT64, STRING, spanner_type
 
 _TABLES: Final = {
@@ -55,15 +56,17 @@ _TABLES: Final = {
 }
 """Tables and their columns; those that no reader of change streams asks for are left out."""
 
-_MENTION: Final = re.compile(r"\binformation_schema\s*\.", re.IGNORECASE)
 # SQLite has no truths of its own: these texts stand for them, and no other text equals them.
 _TRUE, _FALSE = "\x01true", "\x01false"
-_LITERAL: Final = re.compile(r"\b(true|false)\b", re.IGNORECASE)
+_TRUTHS: Final = {"TRUE": "(char(1) || 'true')", "FALSE": "(char(1) || 'false')"}
 
 
-def asks_information(sql: str) -> bool:
+def asks_information(sql: str, dialect: Dialect) -> bool:
     """Return whether a text reads the information schema."""
-    return _MENTION.search(sql) is not None
+    return any(
+        token.is_identifier and token.value.lower() == "information_schema" and following.is_mark(".")
+        for token, following in pairwise(tokens_of(sql, dialect))
+    )
 
 
 class Information:
@@ -81,12 +84,13 @@ class Information:
 
         Raises:
             sqlite3.Error: The query is none of SQL's, or asks for something that is not there.
+            Refusal: Its parameters are not bound as they should be.
         """
         connection = sqlite3.connect(":memory:")
         try:
             self._fill(connection, schema)
-            text = _LITERAL.sub(lambda match: f"(char(1) || '{match[1].lower()}')", sql)
-            cursor = connection.execute(sqlite_text(text, self._settings.dialect), dict(parameters))
+            query = to_sqlite(sql, parameters, self._settings.dialect, _TRUTHS)
+            cursor = connection.execute(query.text, query.values)
             names = [str(column[0]) for column in cursor.description]
             rows = cursor.fetchall()
         finally:

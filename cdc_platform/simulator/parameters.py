@@ -1,9 +1,25 @@
 """Bound parameters of a request, as the simulator computes with them."""
 
 from base64 import b64decode
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 from cdc_platform.simulator import problems
+
+Parameters: TypeAlias = Mapping[str, Any]
+"""Values of bound parameters by name: text, number, truth, None or list."""
+
+
+def find_parameter(parameters: Mapping[str, Any], name: str) -> str:
+    """Return the name under which a parameter is bound; case does not matter.
+
+    Raises:
+        Refusal: It is not bound.
+    """
+    found = next((key for key in parameters if key.lower() == name.lower()), None)
+    if found is None:
+        raise problems.parameter_missing(name)
+    return found
 
 
 def parameter_types(request: Any) -> dict[str, str]:
@@ -25,12 +41,24 @@ def parameter_values(request: Any, types: dict[str, str]) -> dict[str, Any]:
         Refusal: A value is none of its type.
     """
     return {
-        name: _parameter(name, _python(value), types.get(name, ""))
+        name: _parameter(name, _python(value), _element_type(request, name) or types.get(name, ""))
         for name, value in request.params.fields.items()
     }
 
 
+def _element_type(request: Any, name: str) -> str:
+    """Return the type code of an array's elements, nothing for other parameters."""
+    from google.cloud.spanner_v1.types import TypeCode
+
+    if name not in request.param_types or request.param_types[name].code != TypeCode.ARRAY:
+        return ""
+    code = request.param_types[name].array_element_type.code
+    return next((known.name for known in TypeCode if known.value == code), "")
+
+
 def _parameter(name: str, found: Any, type_name: str) -> Any:
+    if isinstance(found, list):
+        return [_parameter(name, item, type_name) for item in found]
     if found is None or type_name not in ("INT64", "BYTES"):
         return found
     try:

@@ -115,6 +115,11 @@ def argument_twice(function: str, name: str) -> Refusal:
     return Refusal("INVALID_ARGUMENT", f"Duplicate named argument {name} found in call to {function}")
 
 
+def parameter_missing(name: str) -> Refusal:
+    """A parameter without a bound value."""
+    return Refusal("INVALID_ARGUMENT", f"No parameter found for binding: {name}")
+
+
 def parameter_invalid(name: str, type_name: str) -> Refusal:
     """A bound value that is none of its type."""
     return Refusal("INVALID_ARGUMENT", f"Invalid value for bind parameter {name}: Expected {type_name}.")
@@ -207,10 +212,15 @@ def syntax_error(dialect: Dialect, detail: str) -> Refusal:
     """SQL that the simulator does not answer."""
     near = _NEAR.search(detail)
     if near is None:
-        return Refusal("UNIMPLEMENTED", f"The simulator answers plain reads only: {detail}")
+        return not_answered(detail)
     if dialect is Dialect.GOOGLESQL:
         return Refusal("INVALID_ARGUMENT", f'Syntax error: Unexpected "{near[1]}"')
     return Refusal("INVALID_ARGUMENT", f'[ERROR] syntax error at or near "{near[1]}"')
+
+
+def not_answered(detail: str) -> Refusal:
+    """SQL that Spanner knows and the simulator does not."""
+    return Refusal("UNIMPLEMENTED", f"The simulator answers plain reads only: {detail}")
 
 
 def version_expired(micros: int) -> Refusal:

@@ -25,7 +25,7 @@ Columns: TypeAlias = list[tuple[str, ColumnType]]
 _ROWS_PER_BATCH: Final = 1000
 _KEPT_VERSIONS: Final = 6
 _SELECT: Final = re.compile(
-    r"""\s*SELECT\s+(?P<columns>.*?)\s+FROM\s+(?P<table>[`"\w.]+)(?:\s+(?:AS\s+)?(?!WHERE|ORDER|LIMIT)\w+)?"""
+    r"""\s*SELECT\s+(?P<columns>.*?)\s+FROM\s+(?P<table>[`"\w.]+)(?:\s+(?:AS\s+)?(?!WHERE|ORDER|LIMIT)(?P<alias>\w+))?"""
     r"""(?P<rest>(?:\s+(?:WHERE|ORDER|LIMIT)\b.*)?)\s*;?\s*""",
     re.IGNORECASE | re.DOTALL,
 )
@@ -105,7 +105,7 @@ class TableReads:
             return self._computed(sql, parameters, micros)
         version = self.version(select["table"], micros)
         columns = self.columns(version.table, names)
-        keys = self._keys(version, select["rest"], parameters)
+        keys = self._keys(version, select["alias"] or version.table.name, select["rest"], parameters)
         return self.result(version, columns, keys)
 
     def columns(self, table: SimTable, names: Sequence[str]) -> list[SimColumn]:
@@ -137,7 +137,7 @@ class TableReads:
 
         return Result([(column.name, column.type) for column in columns], rows)
 
-    def _keys(self, version: Version, rest: str, parameters: Mapping[str, Any]) -> Sequence[Key]:
+    def _keys(self, version: Version, alias: str, rest: str, parameters: Mapping[str, Any]) -> Sequence[Key]:
         """Return the keys of the rows that conditions choose, in the order that is asked for."""
         order = _ORDER.fullmatch(rest)
         ordered = split_names(order["columns"]) if order else None
@@ -153,7 +153,8 @@ class TableReads:
         database = (
             RowDatabase([(table, table.columns, version.in_order())]) if values else version.keys_in_sqlite
         )
-        rows = database.run(f'SELECT rowid FROM "{table.name}" {rest}', parameters, self._dialect)[1]
+        sql = f"SELECT rowid FROM {table.name} AS {alias} {rest}"
+        rows = database.run(sql, parameters, self._dialect)[1]
         return [version.keys[row[0] - 1] for row in rows]
 
     def _computed(self, sql: str, parameters: Mapping[str, Any], micros: int) -> Result:

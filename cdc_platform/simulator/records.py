@@ -43,7 +43,7 @@ class DataRecord(NamedTuple):
         number = 3 * self.number + 1
         if self.transaction.is_high_low:
             return f"{_HIGH + number // 2:016x}-{number % 2:08x}"
-        return f"{number:08x}"
+        return f"{number:08d}"
 
     @property
     def shown_slots(self) -> tuple[int, ...]:

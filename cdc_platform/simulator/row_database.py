@@ -1,28 +1,19 @@
 """Rows of simulated tables in SQLite, which decides on conditions, orders and sums."""
 
-import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from cdc_platform.simulator import problems
 from cdc_platform.simulator.schema import SimColumn, SimTable
 from cdc_platform.simulator.settings import Dialect
 from cdc_platform.simulator.transactions import Row
+from cdc_platform.simulator.translation import to_sqlite
 from cdc_platform.simulator.values import plain
 
 Filling: TypeAlias = tuple[SimTable, Sequence[SimColumn], Iterable[Row]]
 """A table, those of its columns that are wanted, and its rows in the order of the key."""
-
-_DOLLAR: Final = re.compile(r"\$(\d+)")
-_CAST: Final = re.compile(r"::\s*\w+(?:\[\])?")
-
-
-def sqlite_text(sql: str, dialect: Dialect) -> str:
-    """Return a query as SQLite reads it: parameters by name, and no casts."""
-    text = sql if dialect is Dialect.GOOGLESQL else _CAST.sub("", _DOLLAR.sub(r"@p\1", sql))
-    return text.rstrip().rstrip(";")
 
 
 class RowDatabase:
@@ -50,8 +41,9 @@ class RowDatabase:
             Refusal: SQLite does not understand it.
         """
         try:
+            query = to_sqlite(sql, parameters, dialect)
             with self._lock:
-                cursor = self._connection.execute(sqlite_text(sql, dialect), dict(parameters))
+                cursor = self._connection.execute(query.text, query.values)
                 return [str(column[0]) for column in cursor.description or ()], cursor.fetchall()
         except sqlite3.Error as error:
             raise problems.syntax_error(dialect, str(error)) from error

@@ -66,6 +66,25 @@ class PartitionMode(StrEnum):
     option, and the answer to the query without a token."""
 
 
+class RootParents(StrEnum):
+    """The `parent_partition_tokens` of the partitions that the query without a token returns."""
+
+    NONE = "none"
+    """An empty list, as the emulator sends."""
+    NULL = "null"
+    """A list with a NULL in it, as Spanner's documentation shows. Debezium 3.6 fails on it."""
+
+
+class RecordSequences(StrEnum):
+    """The form of `record_sequence` in data change records."""
+
+    NUMBERS = "numbers"
+    """Eight decimal digits, as the emulator sends."""
+    MIXED = "mixed"
+    """A quarter of the transactions have pairs of hexadecimal numbers, such as
+    `963d1af435fb3e79-00000000`, which is Spanner's newer form. Debezium 3.6 fails on them."""
+
+
 class SchemaChangeKind(StrEnum):
     """What happens to the schema at a moment of the history."""
 
@@ -119,6 +138,8 @@ class SimulatorSettings:
       a stalled one is silent.
     * `partition_mode` is an option of the change stream; for one with mutable key ranges a reader can only
       find out that it is one.
+    * `root_parents` and `record_sequences` choose between forms in which Spanner writes records, of which
+      some readers know only one.
     * `chunk_bytes`: values above this size are sent in several messages; the stock client takes messages of
       at most 4 MiB from an emulator.
     """
@@ -145,6 +166,8 @@ class SimulatorSettings:
     fault_probability: float = 0.1
     stall_s: float = 5.0
     partition_mode: PartitionMode = PartitionMode.IMMUTABLE_KEY_RANGE
+    root_parents: RootParents = RootParents.NONE
+    record_sequences: RecordSequences = RecordSequences.NUMBERS
     chunk_bytes: int = 1024 * 1024
     project: str = "simulated"
     instance: str = "simulator"

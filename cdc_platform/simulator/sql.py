@@ -1,17 +1,16 @@
 """SQL texts as far as the simulator answers them: what they are, with their arguments put in."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from cdc_platform.model.timestamps import from_rfc3339
 from cdc_platform.simulator import problems
+from cdc_platform.simulator.parameters import Parameters, find_parameter
 from cdc_platform.simulator.settings import Dialect, PartitionMode, SimulatorSettings
 from cdc_platform.simulator.stream import StreamQuery
-
-Parameters = Mapping[str, Any]
-"""Values of bound parameters by name: text, number, truth, None or list."""
+from cdc_platform.simulator.tokens import Kind, Token, at, closing, end_of_casts, split_list, tokens_of
 
 _ARGUMENTS: Final = {
     "start_timestamp": "TIMESTAMP",
@@ -22,29 +21,15 @@ _ARGUMENTS: Final = {
 }
 """The read functions' arguments in their order, and the codes of their types."""
 _INT64: Final = re.compile(r"-?[0-9]{1,19}")
-_GOOGLESQL_READ: Final = re.compile(r"`?\bREAD_(?P<stream>\w+)`?\s*\(", re.IGNORECASE)
-_GOOGLESQL_WHOLE: Final = re.compile(
-    r"\s*SELECT\s+ChangeRecord\s+FROM\s+`?READ_\w+`?\s*\((?P<arguments>.*)\)\s*;?\s*",
-    re.IGNORECASE | re.DOTALL,
-)
-_POSTGRESQL_READ: Final = re.compile(
-    r'"?spanner"?\s*\.\s*"?(?P<form>read_json_|read_proto_bytes_)(?P<stream>\w+)"?\s*\(', re.IGNORECASE
-)
-_POSTGRESQL_WHOLE: Final = re.compile(
-    r'\s*SELECT\s+\*\s+FROM\s+"?spanner"?\s*\.\s*"?read_(?:json|proto_bytes)_\w+"?\s*\((?P<arguments>.*)\)\s*;?\s*',
-    re.IGNORECASE | re.DOTALL,
-)
+_FUNCTIONS: Final = {
+    Dialect.GOOGLESQL: re.compile(r"(?P<form>READ_)(?P<stream>\w+)", re.IGNORECASE),
+    Dialect.POSTGRESQL: re.compile(r"(?P<form>read_json_|read_proto_bytes_)(?P<stream>\w+)", re.IGNORECASE),
+}
 _FORMS: Final = {
     # PostgreSQL's read functions say in which form they return records.
     PartitionMode.IMMUTABLE_KEY_RANGE: "read_json_",
     PartitionMode.MUTABLE_KEY_RANGE: "read_proto_bytes_",
 }
-_NAMED: Final = re.compile(r"\s*(?P<name>\w+)\s*=>\s*(?P<value>.*)", re.DOTALL)
-_LITERAL: Final = re.compile(
-    r"""(?:TIMESTAMP\s+)?(?P<quote>['"])(?P<text>[^'"]*)(?P=quote)(?:::\w+)?|(?P<number>\d+)|(?P<array>(?:ARRAY)?\[.*\])""",
-    re.IGNORECASE | re.DOTALL,
-)
-_PARAMETER: Final = re.compile(r"@(?P<name>\w+)|\$(?P<number>\d+)")
 
 
 @dataclass(frozen=True)
@@ -74,21 +59,23 @@ def find_stream_call(
         Refusal: It calls one, but not so that Spanner would answer.
     """
     dialect = settings.dialect
-    is_googlesql = dialect is Dialect.GOOGLESQL
-    call = (_GOOGLESQL_READ if is_googlesql else _POSTGRESQL_READ).search(sql)
-    if call is None:
+    tokens = tokens_of(sql, dialect)
+    called = next(_calls(tokens, dialect), None)
+    if called is None:
         return None
+    place, call = called
+    is_googlesql = dialect is Dialect.GOOGLESQL
     function = f"{'READ_' if is_googlesql else call['form']}{call['stream']}"
-    whole = (_GOOGLESQL_WHOLE if is_googlesql else _POSTGRESQL_WHOLE).fullmatch(sql)
     is_right = is_googlesql or call["form"].lower() == _FORMS[settings.partition_mode]
     if not is_right or not _is_equal(call["stream"], settings.change_stream, dialect):
-        raise problems.function_not_found(dialect, function, call.start() + 1)
-    if whole is None or _closes_early(whole["arguments"]):
+        raise problems.function_not_found(dialect, function, tokens[place].position + 1)
+    end = closing(tokens, place + 1)
+    if end != len(tokens) - 1 or not _selects_all(tokens[: place + 1], dialect):
         raise problems.combined(dialect, function)
-    bound = _bound(whole["arguments"], function)
+    bound = _bound(tokens[place + 2 : end], function)
     found = {
-        name: _argument(text, parameters, types or {}, function, position)
-        for position, (name, text) in enumerate(bound.items())
+        name: _argument(given, parameters, types or {}, function, position)
+        for position, (name, given) in enumerate(bound.items())
     }
     for name, argument in found.items():
         _check_type(function, name, argument)
@@ -100,41 +87,65 @@ def _is_equal(name: str, other: str, dialect: Dialect) -> bool:
     return name == other or (dialect is Dialect.GOOGLESQL and name.lower() == other.lower())
 
 
-def _bound(text: str, function: str) -> dict[str, str]:
-    """Return the text of each argument by its name."""
-    bound: dict[str, str] = {}
-    arguments = split_list(text)
+def _calls(tokens: Sequence[Token], dialect: Dialect) -> Iterator[tuple[int, re.Match[str]]]:
+    """Yield the places of the names of read functions that are called, and what the names say."""
+    for place, token in enumerate(tokens):
+        call = _FUNCTIONS[dialect].fullmatch(token.value) if token.is_identifier else None
+        if call is not None and at(tokens, place + 1).is_mark("("):
+            schema, dot = at(tokens, place - 2), at(tokens, place - 1)
+            is_of_spanner = schema.is_identifier and schema.value.lower() == "spanner" and dot.is_mark(".")
+            if dialect is Dialect.GOOGLESQL or is_of_spanner:
+                yield place, call
+
+
+def _selects_all(tokens: Sequence[Token], dialect: Dialect) -> bool:
+    """Return whether a query up to the function's name selects its only column, by name or as `*`."""
+    before = tokens[:-1] if dialect is Dialect.GOOGLESQL else tokens[:-3]
+    column = "ChangeRecord" if dialect is Dialect.GOOGLESQL else tokens[-1].value
+    return (
+        len(before) == len(("SELECT", "*", "FROM"))
+        and before[0].is_word("SELECT")
+        and (before[1].is_mark("*") or (before[1].is_identifier and before[1].value == column))
+        and before[2].is_word("FROM")
+    )
+
+
+def _bound(tokens: Sequence[Token], function: str) -> dict[str, list[Token]]:
+    """Return the tokens of each argument by its name."""
+    bound: dict[str, list[Token]] = {}
+    arguments = split_list(tokens)
     if len(arguments) > len(_ARGUMENTS):
         raise problems.too_many_arguments(function, len(_ARGUMENTS), len(arguments))
     for argument, positional in zip(arguments, _ARGUMENTS, strict=False):
-        named = _NAMED.fullmatch(argument)
-        name = named["name"].lower() if named else positional
+        is_named = argument[0].is_identifier and at(argument, 1).is_mark("=>")
+        name = argument[0].value.lower() if is_named else positional
         if name not in _ARGUMENTS:
             raise problems.argument_unknown(function, name, _ARGUMENTS)
         if name in bound:
             raise problems.argument_twice(function, name)
-        bound[name] = (named["value"] if named else argument).strip()
+        bound[name] = argument[2:] if is_named else argument
     return bound
 
 
 def _argument(
-    text: str, parameters: Parameters, types: Mapping[str, str], function: str, position: int
+    tokens: Sequence[Token], parameters: Parameters, types: Mapping[str, str], function: str, position: int
 ) -> Argument:
-    if text.upper() == "NULL":
-        return Argument(None)
-    parameter = _PARAMETER.fullmatch(text)
-    if parameter is not None:
-        name = parameter["name"] or f"p{parameter['number']}"
-        found = next((key for key in parameters if key.lower() == name.lower()), None)
-        if found is None:
-            raise problems.Refusal("INVALID_ARGUMENT", f"No parameter found for binding: {name}")
-        return Argument(parameters[found], types.get(found, ""))
-    literal = _LITERAL.fullmatch(text)
-    if literal is None:
-        raise problems.argument_is_expression(function, position)
-    if literal["number"] is not None:
-        return Argument(literal["number"], "INT64")
-    return Argument(literal["array"], "ARRAY") if literal["array"] is not None else Argument(literal["text"])
+    first, is_single = at(tokens, 0), len(tokens) == 1
+    if first.kind is Kind.PARAMETER and is_single:
+        name = find_parameter(parameters, first.value)
+        return Argument(parameters[name], types.get(name, ""))
+    literal = tokens[1:] if first.is_word("TIMESTAMP", "ARRAY") else tokens
+    begin = at(literal, 0)
+    if begin.is_mark("[") and closing(literal, 0) == len(literal) - 1:
+        return Argument([token.text for token in literal], "ARRAY")
+    if begin.kind is Kind.NUMBER and is_single and begin.text.isdecimal():
+        return Argument(begin.text, "INT64")
+    if end_of_casts(literal, 1) == len(literal):
+        if first.is_word("NULL"):
+            return Argument(None)
+        if begin.kind is Kind.TEXT:
+            return Argument(begin.value)
+    raise problems.argument_is_expression(function, position)
 
 
 def _check_type(function: str, name: str, argument: Argument) -> None:
@@ -169,39 +180,3 @@ def _micros(text: str | None) -> int | None:
         return from_rfc3339(text)
     except (ValueError, OverflowError) as error:
         raise problems.Refusal("INVALID_ARGUMENT", f"Invalid timestamp: '{text}'") from error
-
-
-def _closes_early(arguments: str) -> bool:
-    """Return whether the parentheses close before the end: the text goes on after the call."""
-    depth = 0
-    for character in _outside_quotes(arguments):
-        depth += (character == "(") - (character == ")")
-        if depth < 0:
-            return True
-    return False
-
-
-def split_list(text: str) -> list[str]:
-    """Return the items between commas that are in no quotes and no parentheses."""
-    items, depth, begin = [], 0, 0
-    for position, character in enumerate(_outside_quotes(text)):
-        depth += (character in "([") - (character in ")]")
-        if character == "," and depth == 0:
-            items.append(text[begin:position])
-            begin = position + 1
-    items.append(text[begin:])
-    return [item for item in items if item.strip()]
-
-
-def _outside_quotes(text: str) -> Iterator[str]:
-    """Yield every character, those in quotes as spaces."""
-    quote = ""
-    for character in text:
-        if quote:
-            quote = "" if character == quote else quote
-            yield " "
-        elif character in "'\"`":
-            quote = character
-            yield " "
-        else:
-            yield character

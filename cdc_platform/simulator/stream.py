@@ -12,7 +12,7 @@ from cdc_platform.simulator.history import Clock, History
 from cdc_platform.simulator.messages import start_row
 from cdc_platform.simulator.partitions import Partition
 from cdc_platform.simulator.records import child_row, heartbeat_row
-from cdc_platform.simulator.settings import PartitionMode
+from cdc_platform.simulator.settings import PartitionMode, RootParents
 
 HEARTBEAT_MS_LOWEST: Final = 100
 HEARTBEAT_MS_HIGHEST: Final = 300_000
@@ -120,7 +120,8 @@ class ChangeStream:
         if self._has_mutable_ranges:
             yield [Row((start_row(start, [partition.token for partition in live]),), None)]
             return
-        parents: tuple[str | None, ...] = (None,) if self._history.settings.seed % 2 else ()
+        is_null = self._history.settings.root_parents is RootParents.NULL
+        parents: tuple[str | None, ...] = (None,) if is_null else ()
         yield [
             Row((child_row(self._dialect, start, number, [(partition.token, parents)]),), None)
             for number, partition in enumerate(live)

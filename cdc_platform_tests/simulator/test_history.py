@@ -1,6 +1,7 @@
 """The simulated history: repeatable, whole, and true to its tables."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -19,11 +20,19 @@ from cdc_platform.simulator.history_file import transaction_line
 from cdc_platform.simulator.hours import BLOCK_MICROS, LEASE_BLOCKS, Hours
 from cdc_platform.simulator.places import place
 from cdc_platform.simulator.records import watched_changes
-from cdc_platform.simulator.settings import Dialect, SimulatorSettings
+from cdc_platform.simulator.settings import Dialect, RecordSequences, RootParents, SimulatorSettings
 from cdc_platform.simulator.transactions import Mod
 from cdc_platform.simulator.values import spanner_type, type_fields
 from cdc_platform.sources.spanner.settings import Dialect as SourceDialect
-from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated, data_of, follow, simulated
+from cdc_platform_tests.simulator.histories import (
+    ORIGIN,
+    SECOND,
+    Simulated,
+    announced,
+    data_of,
+    follow,
+    simulated,
+)
 from cdc_platform_tests.type_cases import type_cases
 
 SETTINGS = st.builds(
@@ -126,7 +135,8 @@ def test_sum_of_balances_never_changes() -> None:
 
 def test_the_history_has_what_readers_stumble_over() -> None:
     """There are shared timestamps, wide transactions, both sequence forms, replacements and expired rows."""
-    history = simulated(20, rate=200, partitions=200, keep_transfers=500).history
+    mixed = {"record_sequences": RecordSequences.MIXED, "partitions": 200, "keep_transfers": 500}
+    history = simulated(20, rate=200, **mixed).history
     transactions = list(history.serial())[1:]
     widths = Counter(len({change.partition for change in one.changes}) for one in transactions)
 
@@ -274,3 +284,25 @@ def test_the_table_of_all_types_has_them(dialect: Dialect) -> None:
             "code": "ARRAY",
             "array_element_type": {"code": "ENUM", "proto_type_fqn": "bank.Tier"},
         }
+
+
+@pytest.mark.parametrize(
+    ("chosen", "parents", "forms"),
+    [
+        ({}, [], {False}),
+        ({"root_parents": RootParents.NULL, "record_sequences": RecordSequences.MIXED}, [""], {False, True}),
+    ],
+)
+def test_forms_of_records_are_those_that_all_readers_know_unless_chosen(
+    chosen: dict[str, Any], parents: list[str], forms: set[bool]
+) -> None:
+    """Roots have no parents, and sequences are eight decimal digits, unless a setting says otherwise."""
+    database = simulated(5, rate=100, seed=7, **chosen)
+    partitions = follow(database)
+    sequences = {record.record_sequence or "" for record in data_of(partitions)}
+
+    assert all(parents == found for _, found in announced(partitions[""]).values())
+    assert forms == {"-" in sequence for sequence in sequences}
+    assert all(re.fullmatch(r"\d{8}", sequence) for sequence in sequences if "-" not in sequence)
+    plain = simulated(5, rate=100, seed=7).history.serial()
+    assert [one.changes for one in plain] == [one.changes for one in database.history.serial()]

