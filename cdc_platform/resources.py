@@ -196,8 +196,8 @@ def _start_error(settings: PipelineSettings, error: Exception, lines: list[str])
 class PipelineRun:
     """A pipeline within one run.
 
-    Creating it does nothing: Dagster creates the resources of a run more often than it runs the steps. Its
-    command line does so once more after the end, to look at the results.
+    Creating it does nothing, because Dagster creates the resources of a run more often than it runs steps:
+    its command line does so again after the end, to read the results.
     """
 
     settings: PipelineSettings
@@ -205,7 +205,7 @@ class PipelineRun:
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The pipeline, opened when the run has its turn: the first step that asks waits for that."""
+        """The pipeline; opened when the run has its turn, for which the first step that asks waits."""
         self.claim()
         return open_pipeline(self.settings)
 

@@ -43,7 +43,7 @@ class PipelineAssets:
     upstream: tuple[dg.AssetKey, ...] = ()
     """What of the source itself stands before the raw layer."""
     fail_on_quarantine: bool = False
-    """Whether records in quarantine fail a check, instead of a warning."""
+    """Whether records in quarantine fail a check instead of only causing a warning."""
 
     @property
     def run_key(self) -> str:

@@ -1,4 +1,4 @@
-"""The platform's invariants as asset checks; their severity decides which of them block."""
+"""The platform's invariants as asset checks; the severity of a check decides whether it blocks."""
 
 from typing import Final
 

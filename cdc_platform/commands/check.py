@@ -41,12 +41,13 @@ if TYPE_CHECKING:
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the results as JUnit XML, for CI."
 )
 def check(defs: Path, name: str | None, junit: Path | None) -> None:
-    """Check the lake as it is: the same checks as Dagster's, over the whole log of each pipeline in DEFS.
+    """Run the checks that Dagster runs, over the whole log of each pipeline in DEFS.
 
-    Where the source can return its rows at a cut, as Spanner can, the tables are also compared with it.
+    If the source can return its rows at a cut, as Spanner can, the tables are also compared with it.
 
     Prints a line for each check. The exit code is 1 if a check fails, or if one of the pipelines has never
-    run. A warning does not change it; the setting `fail_on_quarantine` makes records in quarantine a failure.
+    run. A warning does not change it; with the setting `fail_on_quarantine`, records in quarantine are a
+    failure.
     """
     from cdc_platform.components.loading import load_each
     from cdc_platform.pipeline.invariants import checks_of

@@ -1,8 +1,9 @@
 """Shared parts of the commands: DEFS and `--name`, numbers, examples in their help, a Spark session.
 
 A file may declare several pipelines. `sync` and the commands that report (`status`, `check`, `cuts`,
-`quarantine list`) cover all of them; what acts on one pipeline, or asks for one thing of it, needs `--name`.
-All settings are validated before anything runs.
+`quarantine list`) cover all of them; commands that act on one pipeline, or report on one item of it, need
+`--name`.
+Every command validates all settings before it does anything.
 """
 
 import math
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from cdc_platform.pipeline.settings import PipelineSettings
 
 DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-NAME = click.option("--name", help="Which pipeline; needed where DEFS declares several.")
-EVERY_NAME = click.option("--name", help="Only this pipeline, where DEFS declares several.")
+NAME = click.option("--name", help="Pipeline to use; required if DEFS declares several.")
+EVERY_NAME = click.option("--name", help="Use only this pipeline of DEFS.")
 
 
 class FiniteRange(click.FloatRange):
@@ -62,9 +63,9 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
 
 
 def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[PipelineSettings]":
-    """Return the settings of pipelines with one Spark for all, since a process has one, with one lake.
+    """Return the settings of pipelines that share the one Spark session and the one lake of a process.
 
-    Spark gets the packages of all of them, since a source may add its own.
+    The session gets the packages of all pipelines, because a source may add its own.
 
     Raises:
         SettingError: two of them have different settings for `lake` or `spark`.
@@ -81,20 +82,20 @@ def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[Pipel
         if differing:
             raise SettingError(
                 f"{defs}: {differing[0]}",
-                f"differs between `{first.name}` and `{other.name}`, and one process has one Spark with one "
-                "lake; nothing was run. Give them the same settings, or choose one with `--name`",
+                f"differs between `{first.name}` and `{other.name}`, but one process has one Spark session "
+                "with one lake; nothing was run. Give them the same settings, or choose one with `--name`",
             )
     return shared
 
 
 def print_name(name: str, chosen: "Sequence[PipelineSettings]") -> None:
-    """Print the name of a pipeline above what follows, where several are covered."""
+    """Print the name of a pipeline as a heading if several are covered."""
     if len(chosen) > 1:
         click.echo(f"pipeline {name}")
 
 
 def open_found(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
-    """Open the pipelines that have run, and report the others; a command that misses one exits with 1.
+    """Open the pipelines that have run, and report the others; the caller exits with 1 if there are any.
 
     Raises:
         PipelineNotFound: none of them has run, or there is no lake at the place.

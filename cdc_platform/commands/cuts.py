@@ -45,7 +45,7 @@ _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 def cuts(
     defs: Path, name: str | None, promise: int | None, release: int | None, shows_all: bool, as_json: bool
 ) -> None:
-    """List the cuts of the pipelines that DEFS declares: moments at which all tables of one can be read.
+    """List the cuts of the pipelines in DEFS: consistent snapshots of all tables of a pipeline.
 
     Every cut stays readable for `maintenance.keep_every_cut_s`, and ever fewer of those before, until
     `maintenance.keep_snapshots_s`. A promised one stays until it is released: every table of it gets the tag

@@ -33,7 +33,7 @@ def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
         command(wanted=HeldFilter(table, reason, tick), **others)
 
     options = (
-        click.option("--cycle", "tick", type=int, metavar="N", help="Only what cycle N put there."),
+        click.option("--cycle", "tick", type=int, metavar="N", help="Only records that cycle N put there."),
         click.option("--reason", metavar="TEXT", help="Only what has TEXT in its reason."),
         click.option("--table", metavar="TABLE", help="Only records of the source table TABLE."),
     )
@@ -86,7 +86,7 @@ def list_records(defs: Path, name: str | None, wanted: HeldFilter, *, shows_all:
 @NAME
 @_AS_JSON
 def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
-    """Print the record RECORD as it came, and why it is in quarantine, each time that it came there.
+    """Print the record RECORD as it arrived, with a reason for each time that it went to quarantine.
 
     RECORD is its identity, as `list` prints it.
     """
@@ -111,7 +111,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
 @click.option("--record", metavar="RECORD", help="Only this record, with what it cannot be parted from.")
 @_AS_JSON
 def replay(defs: Path, name: str | None, wanted: HeldFilter, *, record: str | None, as_json: bool) -> None:
-    """Have records judged again by the next cycle: all of them, or those that the options name.
+    """Replay records in the next cycle: all of them, or those that the options select.
 
     Files are read again, whole, so all that lies in quarantine of a file is replayed along; what the log has
     already is recognised. Of a file that is gone, and of a topic, the text of each event is enough. Where the
@@ -171,13 +171,13 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
     lines = []
     if outcome.from_files:
         records, files = _count(len(outcome.from_files), "record"), _count(len(outcome.files), "file")
-        lines.append(f"{records} of {files}, which the next cycle reads again")
+        lines.append(f"{records} of {files}: the next cycle reads the files again")
     if outcome.from_texts:
         records = _count(len(outcome.from_texts), "record")
-        lines.append(f"{records}, which a later cycle judges by their texts")
+        lines.append(f"{records}: a later cycle decodes the kept text again")
     if outcome.from_records:
         lines.append(
-            f"{_count(len(outcome.from_records), 'record')}, whose transactions the next cycle judges again"
+            f"{_count(len(outcome.from_records), 'record')}: the next cycle reads whole transactions again"
         )
     lines += [
         f"not replayed: {held.origin} is gone, and nothing of it was kept ({_short(held.reason)})"

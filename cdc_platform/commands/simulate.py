@@ -114,7 +114,7 @@ def _words(*members: StrEnum) -> click.Choice[str]:
     type=_words(*RecordSequences),
     default=RecordSequences.NUMBERS.value,
     show_default=True,
-    help="record_sequence: decimal numbers, or pairs of hexadecimal ones in a quarter of the transactions.",
+    help="record_sequence: decimal numbers, or in a quarter of the transactions pairs of hexadecimal ones.",
 )
 @click.option("--history", type=_FILE, help="Write the true history here, one transaction a line, as JSON.")
 @click.option("--state", type=_FILE, help="Go on with the history of this file; it is made if it is new.")
@@ -122,7 +122,7 @@ def _words(*members: StrEnum) -> click.Choice[str]:
 def simulate(**options: Any) -> None:
     """Serve a change stream whose history is made up, repeatable, and known.
 
-    It speaks Spanner's gRPC API on loopback: set SPANNER_EMULATOR_HOST to the address, and read it as
+    It speaks Spanner's gRPC API on loopback: set SPANNER_EMULATOR_HOST to the address, and read it like
     Spanner. A bank books in it, and the sum of all balances never changes; partitions split, merge and move
     all the time. It ends when it is interrupted.
     """

@@ -23,11 +23,11 @@ SHOWN_FILES: Final = 20
 @EVERY_NAME
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of the pipelines, for scripts.")
 def status(defs: Path, name: str | None, as_json: bool) -> None:
-    """Show where the pipelines that DEFS declares stand: watermark, partitions, tables, cut, quarantine.
+    """Show the state of the pipelines in DEFS: watermark, partitions, tables, newest cut, quarantine.
 
-    It reads the lake's metadata only: no Spark is started, and the source may be down. The lag is therefore
-    the watermark's, compared with the clock of this machine; of a source of files or topics, `silence` is
-    the time since it last had something to read.
+    It reads only the lake's metadata: no Spark is started, and the source may be down. The lag is therefore
+    this machine's clock minus the watermark; for files and topics, `silence` is the time since they last had
+    something to read.
 
     The exit code is 1 if one of the pipelines has never run.
     """

@@ -33,7 +33,7 @@ MOST_FAILURES: Final = 5
 
 @dataclass(frozen=True)
 class Until:
-    """When the cycles of a pipeline end: after so many, never, or else once it has caught up."""
+    """End of the cycles of a pipeline: after a number of them, never, or else once it has caught up."""
 
     cycles: int | None = None
     is_endless: bool = False
@@ -49,21 +49,21 @@ class Until:
 @DEFS
 @EVERY_NAME
 @click.option(
-    "--until-caught-up", is_flag=True, help="End when everything of now is published (the default)."
+    "--until-caught-up", is_flag=True, help="End once everything up to now is published (the default)."
 )
 @click.option("--cycles", type=click.IntRange(min=1), metavar="N", help="End after N cycles.")
-@click.option("--continuous", is_flag=True, help="Go on until interrupted; ends after the current cycle.")
+@click.option("--continuous", is_flag=True, help="Run until interrupted; ends after the current cycle.")
 def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None, continuous: bool) -> None:
-    """Run cycles of the pipelines that DEFS declares, in one warm process and without Dagster.
+    """Run cycles of the pipelines in DEFS, in one warm process and without Dagster.
 
     A cycle reads what the source has up to now, orders and merges the changes, and publishes a cut. After an
-    interruption the next start continues where it stopped; a second one at the same time is safe. Several
-    pipelines run one after the other.
+    interruption the next start continues where the last one stopped; running twice at a time is safe.
+    Several pipelines run one after the other.
 
-    Prints a line for each cycle. Its number is the pipeline's: the lake counts all cycles since the first.
-    Its lag is that of the newest cut, compared with the source's clock when the cycle read it; the clock of
-    files and topics is this machine's. Records in quarantine are counted: new in this cycle, and open in
-    total.
+    Prints a line for each cycle: its number, counted since the first cycle of the pipeline; the watermark;
+    the lag, which is the source's clock when the cycle read it minus the position of the newest cut (for
+    files and topics the clock is this machine's); records and changes; records in quarantine, new in this
+    cycle and open in total; the cut; the seconds that the cycle took.
     """
     from cdc_platform.components.loading import load_each
     from cdc_platform.resources import SPARK_IS_QUIET
@@ -127,8 +127,8 @@ def _warn_of_quarantine(pipeline: "Pipeline") -> None:
     held = count_quarantined(pipeline.lake)
     if held:
         text = (
-            f"Warning: records of `{pipeline.name}` in quarantine: {held}; its tables lack their changes. "
-            "`cdc-platform quarantine list` shows them."
+            f"Warning: records of `{pipeline.name}` in quarantine: {held}. Its tables lack their changes. "
+            "`cdc-platform quarantine list` shows the reasons."
         )
         click.secho(text, fg="yellow", err=True)
 
@@ -171,9 +171,9 @@ def describe_cycle(outcome: "TickOutcome", quarantined: int, turn: tuple[int, in
     """Return the line of a cycle.
 
     Args:
-        outcome: what it did.
+        outcome: result of the cycle.
         quarantined: how many records are open in quarantine now.
-        turn: the how-manieth it is of how many that were asked for.
+        turn: its position among the cycles of this run, and how many of them were requested.
     """
     watermark, lag_s = outcome.order.watermark_micros, outcome.lag_s
     of = f" ({turn[0]} of {turn[1]})" if turn is not None else ""

@@ -126,9 +126,7 @@ class Source(dg.Model, dg.Resolvable):
     ] = Field(default_factory=dict)
     keys: Annotated[
         dict[str, list[str]],
-        says(
-            "Key columns per table, where events are stored without their keys; [] for a table without one."
-        ),
+        says("Key columns per table, if events are stored without their keys; [] for a table without a key."),
     ] = Field(default_factory=dict)
     ignored_columns: Annotated[
         dict[str, list[str]], says("Columns per table that stay out of the lake, such as generated ones.")

@@ -106,8 +106,8 @@ class Maintenance(dg.Model, dg.Resolvable):
     keep_metadata_s: Annotated[
         float,
         says(
-            "Seconds for which a metadata file of a table stays after the next one has replaced it, so that "
-            "an engine that was given its path can finish."
+            "Least seconds for which a metadata file of a table stays after a newer one has replaced it, so "
+            "that an engine that was given its path can finish."
         ),
     ] = 3600.0
     major_deleted_fraction: Annotated[

@@ -76,8 +76,8 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
     fail_on_quarantine: Annotated[
         bool,
         says(
-            "Whether records in quarantine fail the check `quarantine_empty`, and with it `cdc-platform "
-            "check`; otherwise it warns. The pipeline goes on either way."
+            "Whether records in quarantine fail the check `quarantine_empty`, and so `cdc-platform check`; "
+            "otherwise the check warns. The pipeline continues either way."
         ),
     ] = False
     maintenance: Annotated[Maintenance, says("How the lake is kept fast.")] = Field(

@@ -144,7 +144,7 @@ def _table_findings(table: ColumnHistory) -> Iterable[str]:
 
 
 def _absent_columns(table: ColumnHistory) -> Iterable[str]:
-    """Yield a sentence for each reason for which the lake lacks columns of a watched table."""
+    """Yield a sentence for each reason why the lake lacks columns of a watched table."""
     if table.unwatched:
         reserved = [name for name in table.unwatched if is_reserved_column(name)]
         others = [name for name in table.unwatched if name not in reserved]
@@ -153,13 +153,13 @@ def _absent_columns(table: ColumnHistory) -> Iterable[str]:
             yield f"{told} that the change stream does not watch are not in the lake: {', '.join(others)}."
         if reserved:
             yield (
-                f"{told} whose names no table of the lake can have are in the change log only; rename them "
-                f"at the source, and they are in the table: {', '.join(reserved)}."
+                f"{told} whose names no table of the lake can have are in the change log only: "
+                f"{', '.join(reserved)}. Rename them at the source to have them in the table."
             )
     if table.generated:
         yield (
-            f"`{table.name}`: generated columns outside the key are not in the lake, since no change stream "
-            f"sends them: {', '.join(table.generated)}. Compute them in a view of the table."
+            f"`{table.name}`: generated columns outside the key are not in the lake, because no change "
+            f"stream sends them: {', '.join(table.generated)}. Compute them in a view of the table."
         )
 
 

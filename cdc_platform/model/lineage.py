@@ -110,8 +110,8 @@ def advance(
 ) -> Lineage:
     """Return the lineage after a tick; a tick that it contains already changes nothing.
 
-    The order of the slices and of the announcements does not matter, nor does announcing a child again. One
-    cycle may have read a partition, its children and their children, as far as each ended in it.
+    The order of the slices and of the announcements does not matter, nor do repeated announcements. One cycle
+    may have read several generations, if all but the last one ended in it.
 
     Raises:
         PartitionBoundsInvalid: A slice was read of a partition that could not be read, or leaves a gap.
@@ -129,8 +129,8 @@ def advance(
         later = [report for report in unread if not _is_readable(partitions, report.token)]
         if not generation:
             raise PartitionBoundsInvalid(
-                "A slice was read of a partition that could not be read yet; report this: "
-                f"{unread[0].token!r}",
+                "A slice was read of a partition that is unknown, or whose parents had not finished. This is a "
+                f"bug of the platform; report this partition token: {unread[0].token!r}",
             )
         for report in generation:
             found = _read(_without_gap(partitions[report.token], report), report, tick)
@@ -260,7 +260,7 @@ def _read(partition: Partition, report: SliceReport, tick: int) -> Partition:
 
 
 def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]) -> None:
-    """Let those partitions be read that wait for nothing any more; only unfinished ones are looked at."""
+    """Schedule the unfinished partitions whose parents have all finished."""
     lowest = min((partition.position_micros for partition in unfinished.values()), default=None)
     waiting = [found for found in unfinished.values() if found.state is PartitionState.CREATED]
     for partition in waiting:

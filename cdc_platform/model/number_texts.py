@@ -1,4 +1,4 @@
-"""Numbers from texts, by their grammar: Python's parsers also take spaces, `1_0` and digits of any script."""
+"""Strict parsers of numbers: Python's own also accept spaces, `1_0` and digits of any script."""
 
 import re
 from decimal import Decimal
@@ -12,23 +12,23 @@ _MOST_SHOWN: Final = 100
 
 
 def whole_number(value: Any) -> int:
-    """Return the integer that a value is, be it a number or a text.
+    """Return the integer that a number or text stands for.
 
     Raises:
-        ValueError: It is none.
+        ValueError: the value is no integer.
     """
     if type(value) is int:
         return value
     if not isinstance(value, str) or _WHOLE.fullmatch(value) is None:
-        raise ValueError(f"{_shown(value)} is no whole number")
+        raise ValueError(f"{_shown(value)} is not a whole number")
     return int(value)
 
 
 def number_text(text: str) -> str:
-    """Return a text that is a number, or one of the words for NaN and the infinities.
+    """Return the text itself if it is a number, or a word for NaN or an infinity.
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: it is neither.
     """
     if _DECIMAL.fullmatch(text) is None and _NO_NUMBER.fullmatch(text) is None:
         raise ValueError(f"{_shown(text)} is no number")
@@ -36,10 +36,10 @@ def number_text(text: str) -> str:
 
 
 def decimal_number(value: Any) -> Decimal:
-    """Return the decimal that a value is, be it a number or a text; a float has its shortest digits.
+    """Return the decimal that a number or text stands for; a float gets its shortest digits.
 
     Raises:
-        ValueError, TypeError: It is none.
+        ValueError, TypeError: the value is no number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         raise TypeError(f"{_shown(value)} is no number")
@@ -47,10 +47,10 @@ def decimal_number(value: Any) -> Decimal:
 
 
 def float_number(value: Any) -> float:
-    """Return the float that a value is, be it a number or a text.
+    """Return the float that a number or text stands for.
 
     Raises:
-        ValueError, TypeError: It is none.
+        ValueError, TypeError: the value is no number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError(f"{_shown(value)} is no number")
@@ -58,13 +58,13 @@ def float_number(value: Any) -> float:
 
 
 def hex_bytes(text: str) -> bytes:
-    """Return the bytes whose hex digits a text has, without anything between them.
+    """Return the bytes of a text of hex digits without separators.
 
     Raises:
-        ValueError: It has others.
+        ValueError: the text has other characters, or an odd number of digits.
     """
     if _HEX.fullmatch(text) is None:
-        raise ValueError(f"{_shown(text)} is not in hex digits")
+        raise ValueError(f"{_shown(text)} is not a text of hex digit pairs")
     return bytes.fromhex(text)
 
 

@@ -58,8 +58,8 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verd
     if lone:
         shown_rows = "; ".join(f"`{row[0]}` {row[1]} became {row[2]}" for row in lone[:SHOWN])
         parts.append(
-            f"{len(lone)} rows gave up their keys, and the events with their new ones have not come, so that "
-            f"the lake lacks them: {shown_rows}. See what is in quarantine, or take a new snapshot"
+            f"rows missing from the lake: {len(lone)}, whose keys changed and whose events with the new keys "
+            f"never arrived: {shown_rows}. Replay the events if quarantine has them, or take a new snapshot"
         )
     return Verdict(
         passed=not (total or doubts["lossy_nulls"] or doubts["in_snapshot"] or lone),
@@ -69,10 +69,10 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verd
 
 
 def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
-    """Return table, key and new key of rows that the log lacks, since it has half of their key change alone.
+    """Return table, key and new key of rows that the log lacks, because it has only half of a key change.
 
-    Where transactions are told the log takes both halves. The newest tick may have read the first one only,
-    and a snapshot may have brought the row since.
+    With transaction metadata the log always takes both halves. Not counted are halves of the newest tick,
+    whose other half may follow, and rows that a later change or snapshot has brought back.
     """
     if pipeline.traits.keeps_transactions or not pipeline.traits.comes_in_order:
         return []

@@ -21,7 +21,7 @@ def checks_of(traits: SourceTraits, *, fail_on_quarantine: bool = False) -> tupl
 
     Args:
         traits: what the source promises.
-        fail_on_quarantine: whether records in quarantine fail a check, instead of a warning.
+        fail_on_quarantine: whether records in quarantine fail a check instead of only causing a warning.
     """
     checks = tuple(check for check in CHECKS if check.applies(traits))
     if not fail_on_quarantine:
@@ -43,8 +43,8 @@ CHECKS: tuple[Check, ...] = (
     Check(
         QUARANTINE_EMPTY,
         "change_log",
-        "No record is in quarantine. A warning counts those that are, by table and reason: their changes are "
-        "in no table. The setting `fail_on_quarantine` makes it a failure, which stops nothing.",
+        "No record is in quarantine. Otherwise it warns, and counts the records by table and reason: their "
+        "changes are in no table. The setting `fail_on_quarantine` makes it a failure, which stops nothing.",
         every_tick=True,
         run=check_quarantine,
         severity=Severity.WARNING,

@@ -89,8 +89,8 @@ def test_a_replay_is_asked_for(defs: Path) -> None:
     """A file that is there is read again; of one that is gone texts are left, of a corrupt one nothing."""
     code, output, _ = run("quarantine", "replay", defs)
     assert code == 0
-    assert "1 record of 1 file, which the next cycle reads again" in output
-    assert "1 record, which a later cycle judges by their texts" in output
+    assert "1 record of 1 file: the next cycle reads the files again" in output
+    assert "1 record: a later cycle decodes the kept text again" in output
     assert "corrupt.avro is gone, and nothing of it was kept" in output
     lake = lake_of(defs)
     assert [version for path, version in read_ledger(lake).items() if "there" in path] == [READ_AGAIN]
@@ -123,5 +123,5 @@ def test_transactions_of_a_change_stream_are_replayed_whole(tmp_path: Path) -> N
     outcome = json.loads(run("quarantine", "replay", file, "--record", "a", "--json")[1])
     assert outcome["from_records"] == ["a", "b"]
     assert [held.name for held in untaken_records(lake, lake.system_table(QUARANTINED), None)] == ["a", "b"]
-    assert "1 record, whose transactions the next cycle judges again" in run("quarantine", "replay", file)[1]
+    assert "1 record: the next cycle reads whole transactions again" in run("quarantine", "replay", file)[1]
     assert run("quarantine", "replay", file)[1].strip() == "nothing to replay"

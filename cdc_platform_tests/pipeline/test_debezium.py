@@ -312,7 +312,7 @@ def test_a_row_whose_key_changes_is_never_gone(
     assert [(row["id"], row["xs"]) for row in rows_of(pipeline, ITEMS)] == [(17, None)]
     warned = failed_checks(pipeline, spark)
     assert warned.keys() == {"values_resolved"}
-    assert "1 rows gave up their keys" in warned["values_resolved"]
+    assert "rows missing from the lake: 1, whose keys changed" in warned["values_resolved"]
     assert f'`{TABLE}` {{"id":4}} became {{"id":14}}' in warned["values_resolved"]
     append(tmp_path / "events.jsonl", [f"{lost}\n"])
     pipeline = sync(pipeline, spark)

@@ -217,12 +217,12 @@ def _base64(value: Any, encoding: str) -> str:
 
 
 def _wall_clock(value: Any, kind: Kind) -> int:
-    """Return the microseconds of a text that has no offset from UTC, or none but zero."""
+    """Return the microseconds of a text without a UTC offset other than zero."""
     text = _required_text(value)
     if moments.offset_text(text) not in _NO_OFFSET:
         raise ValueError(
-            f"{text!r} has an offset from UTC, which a {kind} has not; declare the column as TIMESTAMP, "
-            "which is the same moment in UTC, or as STRING"
+            f"{text!r} has an offset from UTC, which a {kind} cannot keep; declare the column as TIMESTAMP, "
+            "which keeps the moment in UTC, or as STRING"
         )
     return moments.moment_micros(text)
 
@@ -247,7 +247,7 @@ def _time_of_day(value: Any) -> str:
     micros, offset = moments.time_micros(_required_text(value))
     if offset not in (None, *_NO_OFFSET):
         raise ValueError(
-            f"{value!r} has an offset from UTC, which a TIME has not; declare the column as STRING"
+            f"{value!r} has an offset from UTC, which a TIME cannot keep; declare the column as STRING"
         )
     return moments.time_text(micros)
 

@@ -99,8 +99,8 @@ class Planner:
             return declared
         if not event.message.has_key:
             raise Unreadable(
-                f"The event of `{table}` is stored without its key. Declare the key columns, "
-                f"`keys: {{{table}: [COLUMN, ...]}}`, or `keys: {{{table}: []}}` for a table that has no key."
+                f"The event of `{table}` is stored without its key. Set the key columns, "
+                f"`keys: {{{table}: [COLUMN, ...]}}`, or `keys: {{{table}: []}}` if the table has no key."
             )
         return ()
 

@@ -1,4 +1,4 @@
-"""Keys of rows, and values of columns, as the log writes them."""
+"""Keys of rows and values of columns in the form of the log."""
 
 import json
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ _KEY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")
 
 
 def header_key(plan: TablePlan, key: Mapping[str, Any] | None) -> str | None:
-    """Return the key that a header names; None where there is none."""
+    """Return the key in a header; None if there is none."""
     return None if key is None else key_json(plan, key)
 
 
 def key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
-    """Return a key as the log has it: one text for all keys that are equal in the lake's types.
+    """Return a key in the form of the log: one text for all keys that are equal in the lake's types.
 
-    Rows are followed by it, so that it must tell the same rows apart as the merge, which compares values.
+    It must distinguish the same rows as the merge, which compares values.
 
     Raises:
         Unreadable: a column of the key is missing, null or not sent, or its type cannot hold the value.
@@ -32,9 +32,8 @@ def key_json(plan: TablePlan, key: Mapping[str, Any]) -> str:
     unsent = next((name for name in plan.keys if plan.columns[name].detector.is_marker(key[name])), None)
     if unsent is not None:
         raise Unreadable(
-            f"The key's column `{unsent}` was not sent: it has the marker of a large value, so that nothing "
-            "tells which row this is. Choose columns as the key that are always sent, or run ALTER TABLE ... "
-            "REPLICA IDENTITY FULL."
+            f"The key's column `{unsent}` was not sent: it has the marker of a large value, so the row is "
+            "unknown. Choose key columns that are always sent, or run ALTER TABLE ... REPLICA IDENTITY FULL."
         )
     values = {name: _key_value(plan.columns[name], key[name]) for name in plan.key_types}
     return _KEY_ENCODER.encode(values) if float in map(type, values.values()) else write(values)
@@ -54,7 +53,7 @@ def _key_value(column: ColumnPlan, value: Any) -> Any:
 
 
 def read_value(column: ColumnPlan, value: Any) -> Any:
-    """Return the value of a column as the log has it.
+    """Return the value of a column in the form of the log.
 
     Raises:
         Unreadable: it is not what its type says, or cannot be kept in the lake.

@@ -61,7 +61,7 @@ _REFUSED_ADVICE: Final = "Spanner refused the read"
 
 _EARLIEST: Final = re.compile(r"earliest read timestamp: ([0-9T:.+-]+Z?)")
 _CLOCK_SLACK_S: Final = 60
-"""How far the earliest moment that Spanner names may lie from the one that the retention gives."""
+"""How far the earliest start that Spanner names may be from the one that the retention period implies."""
 
 MEANINGS: Final = (
     Meaning("OUT_OF_RANGE", "too far in the past", RetentionExpired, _RETENTION_ADVICE),
@@ -143,11 +143,11 @@ def to_source_error(settings: SpannerSettings, code: str, text: str) -> SourceEr
 def refused_start(
     settings: SpannerSettings, refusal: SourceError, start_micros: int, now_micros: int, retention_s: int
 ) -> SourceError | SettingError:
-    """Return the error of a `start_timestamp` that is too far in the past, by why it is.
+    """Return the error for a `start_timestamp` before the retention period, or before the change stream.
 
     Args:
         settings: the change stream.
-        refusal: what Spanner said of the start.
+        refusal: Spanner's error for the start.
         start_micros: the start.
         now_micros: the time of the source.
         retention_s: how long the stream keeps records.
@@ -156,12 +156,12 @@ def refused_start(
     begins_micros = _earliest_micros(str(refusal))
     start = to_rfc3339(start_micros)
     advice = "or leave it out: the tables are then copied as they are now, and the stream takes over"
-    # What else the refusal advises is for a pipeline that has a lake.
+    # The rest of its advice is for a pipeline that has a lake.
     said = f"Spanner said{str(refusal).rpartition('Spanner said')[2]}"
     if max(start_micros, (begins_micros or 0) - _CLOCK_SLACK_S * 1_000_000) < kept_micros:
         return RetentionExpired(
-            f"The {settings.title} keeps records for {retention_s} s, and `start_timestamp`, {start}, lies "
-            f"before that. Set it to a time after {to_rfc3339(kept_micros)}, {advice}. {said}"
+            f"`start_timestamp` is {start}, but the {settings.title} keeps records for {retention_s} s only. "
+            f"Set it to a time after {to_rfc3339(kept_micros)}, {advice}. {said}"
         )
     begins = f"at {to_rfc3339(begins_micros)}" if begins_micros is not None else "later"
     return SettingError(
@@ -173,7 +173,7 @@ def refused_start(
 
 
 def _earliest_micros(said: str) -> int | None:
-    """Return the earliest start that Spanner names; None where its text names none."""
+    """Return the earliest start that Spanner names; None if its text names none."""
     found = _EARLIEST.search(said)
     try:
         return from_rfc3339(found.group(1).rstrip(".")) if found else None

@@ -263,7 +263,7 @@ def test_declared_types_of_json(texts: list[str], declared: str, expected: list[
         ('"2024-02-29T01:00:00+01:00"', "DATE", "has an offset from UTC"),
         ('"01:02:03+05:30"', "TIME", "has an offset from UTC"),
         *((f'"{text}"', "TIMESTAMP", "is no moment") for text in NO_MOMENTS),
-        ('"ab cd"', "BYTES(hex)", "is not in hex digits"),
+        ('"ab cd"', "BYTES(hex)", "is not a text of hex digit pairs"),
     ],
 )
 def test_what_does_not_fit_its_declaration_is_faulty(text: str, declared: str, word: str) -> None:
