@@ -40,7 +40,7 @@ class CopyPlan:
 
 @dataclass(frozen=True)
 class Batch:
-    """How many pieces one commit of a copy brought, when it began, and how long it took."""
+    """One commit of a copy: its number of pieces, its beginning, and its duration."""
 
     pieces: int
     begun_micros: int

@@ -16,11 +16,11 @@ from cdc_platform.lake.commits import ancestors_of, head
 from cdc_platform.lake.manifests import read_entries, read_manifests
 
 DECLARED: Final = "cdc.key"
-"""Table property that says why a key is not declared; a table whose key is declared has none."""
+"""Table property with the reason why a key is not declared; unset if the key is declared."""
 HAS_NULLS: Final = "has-nulls"
-"""Value of the property once a NULL has come for a key column: the key is never declared again."""
+"""Value of the property after the first NULL in a key column: the key is never declared again."""
 NOT_COMPACTED: Final = "0"
-"""Value where data files lack a key column, and none have been compacted yet; else the compaction's id."""
+"""Value if data files lack a key column and no compaction has run; otherwise the id of the compaction."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,15 @@ NO_KEY: Final = _Key(frozenset(), frozenset())
 
 
 def declare_key(table: Table, columns: Collection[str]) -> Table:
-    """Declare the key of a table, and return the table as it is then.
+    """Declare the key of a table, and return the changed table.
 
     Key columns become required. They become the identifier fields as well, unless one is a floating-point
-    number, which Iceberg forbids. A column that already has data is required only if no data file has a NULL
-    in it, or lacks it: after a change of the key that is so once the files have been compacted. All other
-    columns become optional. Doing it again changes nothing.
+    number, which Iceberg forbids. If the table has data, they become required only if every data file
+    has the column, and without a NULL: after a change of the key, once the files have been compacted. All
+    other columns become optional. The call is idempotent.
 
     Args:
-        table: the table; what its branches hold counts, too.
+        table: the table, including the data of its branches.
         columns: names of the key columns; none for a table without a key, such as a history.
 
     Raises:
@@ -70,7 +70,7 @@ def declare_key(table: Table, columns: Collection[str]) -> Table:
 
 
 def allow_null_keys(table: Table) -> None:
-    """Take back the declaration of a key, since a NULL is about to be written into one of its columns.
+    """Withdraw the declaration of a key before a NULL is written into one of its columns.
 
     Raises:
         CommitConflict: another run has changed the table's columns at the same time.
@@ -95,7 +95,7 @@ def _declarable(fields: Collection[NestedField]) -> _Key:
 
 
 def _newest_compaction(table: Table) -> str:
-    """Return the newest snapshot that is a compaction: the next one may rewrite what lacks a column."""
+    """Return the id of the newest compaction: a later one may rewrite the files that lack a column."""
     for snapshot in ancestors_of(table, head(table)):
         if snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE:
             return str(snapshot.snapshot_id)
@@ -103,14 +103,14 @@ def _newest_compaction(table: Table) -> str:
 
 
 def _has_all_values(table: Table, fields: Collection[NestedField]) -> bool:
-    """Whether every data file of every branch says that it has a value in each row for these columns."""
+    """Return whether no data file of any branch has a NULL in these columns, or lacks one of them."""
     return all(
         (file.null_value_counts or {}).get(field.field_id) == 0 for file in _files(table) for field in fields
     )
 
 
 def _files(table: Table) -> Iterator[DataFile]:
-    """Yield the data files of all branches, those without living rows, too: readers open them."""
+    """Yield the data files of all branches, including those without live rows, which readers open, too."""
     listed = (read_manifests(table.io, snapshot) for snapshot in _branch_heads(table))
     manifests = {manifest.manifest_path: manifest for found in listed for manifest in found}
     for manifest in manifests.values():
@@ -119,7 +119,7 @@ def _files(table: Table) -> Iterator[DataFile]:
 
 
 def _branch_heads(table: Table) -> Iterator[Snapshot]:
-    """Yield the newest snapshots of `main` and of branches that hold what `main` was not built upon."""
+    """Yield the newest snapshots of `main` and of the branches that are not part of its history."""
     main = head(table)
     behind = {snapshot.snapshot_id for snapshot in ancestors_of(table, main)}
     if main is not None:
@@ -145,6 +145,6 @@ def _commit(table: Table, key: _Key, reason: str | None) -> Table:
                 transaction.remove_properties(DECLARED)
     except CommitFailedException as error:
         raise CommitConflict(
-            f"Another run changed the columns of `{'.'.join(table.name())}` at the same time; run it again."
+            f"Another run changed the columns of `{'.'.join(table.name())}` at the same time; repeat the run."
         ) from error
     return table.refresh()

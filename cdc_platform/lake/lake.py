@@ -108,7 +108,7 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
 """Long texts that no filter is on: for bounds each would be compared with the least and the greatest."""
 
 SELDOM: Final = (QUARANTINED, SCHEMA, COPIED)
-"""Own tables that few ticks write and no maintenance looks after: Iceberg bounds their metadata files."""
+"""Own tables that few ticks write and maintenance skips: Iceberg limits the number of metadata files."""
 
 # A commit that finds another one before it must fail, since what it was made from is outdated.
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}

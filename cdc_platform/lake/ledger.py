@@ -47,14 +47,14 @@ def read_ledger(lake: Lake) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class ReadFile:
-    """The newest read of a file: the tick that did it, and the version that it read."""
+    """The newest read of a file: the tick of the read, and the version of the file."""
 
     tick: int
     version: str
 
 
 def last_reads(lake: Lake, paths: Iterable[str]) -> Mapping[str, ReadFile]:
-    """Return the newest reads of those of some files that have been read; needs no Spark."""
+    """Return the newest read of each of these files that has been read; needs no Spark."""
     stored = _store_ledger(lake)
     return {
         path: ReadFile(stored.ticks[path], stored.versions[path]) for path in paths if path in stored.ticks

@@ -1,4 +1,4 @@
-"""Metadata files of a table: Iceberg's log names the newest, and maintenance deletes the others by time."""
+"""Metadata files of a table: Iceberg's log names the newest; maintenance deletes older ones by age."""
 
 import logging
 from collections.abc import Iterator
@@ -19,19 +19,19 @@ from cdc_platform.lake.settings import KEPT_BY_TIME
 LOGGER = logging.getLogger(__name__)
 
 READ_LOGS: Final = 512
-"""So many logs of old metadata files of all tables are kept as they were read: they never change."""
+"""How many logs of old metadata files, of all tables together, stay in memory; they never change."""
 
 
 @dataclass(frozen=True)
 class _File:
-    """A metadata file, and how it is read."""
+    """A metadata file, and the access to it."""
 
     path: str
     io: FileIO = field(compare=False)
 
 
 def keep_by_time(table: Table) -> Table:
-    """Let maintenance delete a table's old metadata files, and no longer each commit; return the table then.
+    """Leave the deletion of a table's old metadata files to maintenance, and return the changed table.
 
     Raises:
         CommitConflict: another run has changed the table at the same time.
@@ -43,20 +43,20 @@ def keep_by_time(table: Table) -> Table:
             transaction.set_properties({**KEPT_BY_TIME})
     except CommitFailedException as error:
         raise CommitConflict(
-            f"Another run changed `{'.'.join(table.name())}` at the same time; run it again."
+            f"Another run changed `{'.'.join(table.name())}` at the same time; repeat the run."
         ) from error
     return table.refresh()
 
 
 def delete_old_metadata(table: Table, before_micros: int) -> int:
-    """Delete metadata files that the table's log names no longer; return how many were deleted.
+    """Delete metadata files that the table's log no longer names, and return how many were deleted.
 
-    They are found without listing a folder: each metadata file names those before it. The oldest go first, so
-    that those which are left, after a crash as well, reach back from the log without a gap.
+    No folder is listed: each metadata file names those before it. The oldest are deleted first, so that the
+    remaining ones form a chain without a gap that starts at the log, even after a crash.
 
     Args:
         table: the table as it is now.
-        before_micros: a file stays that the next one has replaced since then.
+        before_micros: files that were replaced at this time or later stay.
     """
     old = (path for path, replaced_ms in _unlogged(table) if replaced_ms * 1000 < before_micros)
     there = [*takewhile(lambda path: table.io.new_input(path).exists(), old)]
@@ -64,13 +64,15 @@ def delete_old_metadata(table: Table, before_micros: int) -> int:
         try:
             table.io.delete(path)
         except OSError as error:
-            LOGGER.warning("A metadata file was not deleted; the next maintenance tries it again. %s", error)
+            LOGGER.warning(
+                "A metadata file could not be deleted; the next maintenance tries again. %s", error
+            )
             return number
     return len(there)
 
 
 def _unlogged(table: Table) -> Iterator[tuple[str, int]]:
-    """Yield older files than the log names, newest first, each with when the next one replaced it."""
+    """Yield the files before those in the log, newest first, each with the time of its replacement in ms."""
     log = tuple(table.metadata.metadata_log)
     while log:
         oldest = log[0]

@@ -43,7 +43,7 @@ def count_quarantined(lake: Lake, table: str | None = None) -> int:
 
 
 def describe_next_step(lake: Lake) -> str:
-    """Return what keeps a pipeline from having tables, and what to do, to users who find none."""
+    """Return why a pipeline has no tables or cuts yet, and what to do about it."""
     held = count_quarantined(lake)
     if held and count_rows(head(lake.system_table(LOG))) == 0:
         return (
@@ -76,7 +76,7 @@ def load_held(lake: Lake, *, with_replayed: bool = False) -> list[HeldRecord]:
 
 
 def count_by_reason(lake: Lake) -> Counter[tuple[str | None, str]]:
-    """Return how many records lie in quarantine, by source table and reason; replayed ones do not."""
+    """Return how many open records are in quarantine, by source table and reason; replayed ones are not."""
     quarantine = lake.system_table(QUARANTINED)
     if count_rows(head(quarantine)) == 0:
         return Counter()
@@ -88,7 +88,7 @@ def count_by_reason(lake: Lake) -> Counter[tuple[str | None, str]]:
 
 @dataclass(frozen=True, slots=True)
 class HeldPlace:
-    """Where an open record comes from; see `HeldRecord`, whose text it leaves alone."""
+    """The origin of an open record, without its text; see `HeldRecord`."""
 
     tick: int
     record_id: str

@@ -17,11 +17,11 @@ BUSY_TIMEOUT_S: Final = 60
 """How long a writer waits for the SQLite catalog: a locked catalog delays and never fails."""
 
 LOGGED_FILES: Final = 100
-"""Each metadata file names so many before it. 3,600, an hour at a commit a second, would make it ten times as
-large, and a commit of pyiceberg eight times as slow: it copies the log some twenty times."""
+"""How many earlier files each metadata file names. 3,600, an hour at a commit a second, would make the file
+ten times as large, and a commit of pyiceberg eight times as slow: it copies the log some twenty times."""
 
 KEPT_BY_TIME: Final[Mapping[str, str]] = {
-    # Iceberg knows no age: it would delete a file as soon as the log names it no longer.
+    # Iceberg ignores the age: it would delete a file as soon as the log no longer names it.
     "write.metadata.delete-after-commit.enabled": "false",
     "write.metadata.previous-versions-max": str(LOGGED_FILES),
 }

@@ -85,12 +85,12 @@ def append_tick(rows: pa.Table, planned_on: Table, ticks: TickStep, properties: 
 
 
 def replace_tick(rows: pa.Table, planned_on: Table, ticks: TickStep) -> None:
-    """Commit one tick's rows without Spark, in place of those that an interrupted run may have left of it.
+    """Commit the rows of one tick without Spark; they replace those of an interrupted run.
 
     Args:
-        rows: the rows, few; their column `tick` is the number of the tick.
-        planned_on: the table, whose commits are not retried, as it was before.
-        ticks: the newest tick that is known to be whole, and the one to commit.
+        rows: the rows, not many; their column `tick` has the number of the tick.
+        planned_on: the table as the caller has read it; its commits are not retried.
+        ticks: the newest complete tick, and the one to commit.
 
     Raises:
         CommitConflict: another run was first; nothing was changed.

@@ -45,17 +45,17 @@ class SourceFile:
 
 
 def identity_in_file(file: SourceFile, place: str) -> str:
-    """Return the identity of what has none of its own, such as a line that is no event."""
+    """Return the identity of a record without one of its own, such as a line that is no event."""
     return f"{file.path}@{file.version}#{place}"
 
 
 def is_of_file(identity: str, path: str) -> bool:
-    """Whether an identity is no more than a place in some version of a file."""
+    """Return whether an identity is only a place in some version of a file."""
     return identity.startswith(f"{path}@")
 
 
 def is_of_version(identity: str, path: str, version: str) -> bool:
-    """Whether an identity is a place in one version of a file."""
+    """Return whether an identity is a place in this version of a file."""
     return identity.startswith(f"{path}@{version}#")
 
 

@@ -1,4 +1,4 @@
-"""Generations of partitions that one read goes through: children of partitions that end within it."""
+"""Generations of partitions within one read: the children of partitions that end in it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from cdc_platform.model.lineage import ChildAnnouncement, Lineage, PartitionStat
 from cdc_platform.model.slices import Slice
 
 MOST_FOLLOWED: Final = 1_000
-"""So many children at most are read with their parents; others are left to the next read."""
+"""Most children that are read with their parents; others are left to the next read."""
 
 
 @dataclass(frozen=True)
 class PartitionEnd:
-    """A partition that was read to its end, and the children that continue it right after it."""
+    """The end of a partition that was read completely, and the children that continue it."""
 
     token: str
     end_inclusive_micros: int
@@ -21,16 +21,16 @@ class PartitionEnd:
 
 
 class Generations:
-    """Finds the children that a read can go on with, each once and after all its parents.
+    """Finds the children with which a read can continue, each once and after all its parents.
 
-    A child whose other parent is read elsewhere is left to the next read. Not safe for several threads.
+    A child with a parent that is read elsewhere is left to the next read. Not thread-safe.
     """
 
     def __init__(self, end_inclusive_micros: int, finished_parents: Iterable[str]) -> None:
-        """Begin with what earlier reads finished.
+        """Start with the partitions that earlier reads finished.
 
         Args:
-            end_inclusive_micros: where the read ends.
+            end_inclusive_micros: the end of the read.
             finished_parents: tokens of partitions that had ended before; see `finished_parents`.
         """
         self._end_micros = end_inclusive_micros
@@ -39,7 +39,7 @@ class Generations:
         self._followed: set[str] = set()
 
     def after(self, end: PartitionEnd) -> list[Slice]:
-        """Return the slices of the children that can be read now that a partition has ended."""
+        """Return the slices of the children that can be read once a partition has ended."""
         self._finished.add(end.token)
         for child in end.children:
             if child.start_micros == end.end_inclusive_micros + 1 and child.token not in self._followed:
@@ -58,7 +58,7 @@ class Generations:
 
 
 def finished_parents(lineage: Lineage) -> tuple[str, ...]:
-    """Return the partitions that have ended, and of which a child waits for its other parents."""
+    """Return the finished partitions with a child that waits for another parent."""
     waiting = (found for found in lineage.partitions.values() if found.state is PartitionState.CREATED)
     parents = {token for child in waiting for token in child.parent_tokens}
     return tuple(sorted(t for t in parents if t in lineage.partitions and lineage.partitions[t].is_finished))

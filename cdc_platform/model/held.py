@@ -70,7 +70,7 @@ class HeldRecord:
 
     @property
     def place(self) -> str:
-        """What both halves of a Debezium key change share; empty where the record does not tell its order."""
+        """The part of the order key that both halves of a Debezium key change share; empty if unknown."""
         told = json.loads(self.record or "{}")
         return place_of(told.get("record_order") or told.get("order_key") or "")
 

@@ -1,13 +1,13 @@
-"""The rules that a sound lineage of partitions keeps."""
+"""The rules of a sound lineage of partitions."""
 
 from cdc_platform.model.lineage import Lineage, Partition, PartitionState
 
 
 def violations(lineage: Lineage) -> list[str]:
-    """Return what contradicts the rules of partitions; empty when the lineage is sound.
+    """Return the violated rules, one text for each; empty if the lineage is sound.
 
-    A finished partition has children. A child starts once, after all its parents finished, and where they
-    ended. A partition that has not been read holds the watermark at its start.
+    A finished partition has children. A child starts once, after all its parents finished, at the time at
+    which they ended. A partition that has not been read holds the watermark at its start.
     """
     problems: list[str] = []
     continued = {parent for child in lineage.partitions.values() for parent in child.parent_tokens}

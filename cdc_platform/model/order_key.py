@@ -12,8 +12,8 @@ SEPARATOR: Final = " "
 identifier sorts before its own extensions."""
 
 PLACE_PARTS: Final = 2
-"""So many parts of a Debezium event's order key name the record of the database's log that it comes from:
-the commit and the position. Both halves of a key change come from one record."""
+"""Number of parts of a Debezium event's order key that name the record of the database's log: the commit and
+the position. Both halves of a key change come from one record."""
 
 _HEX_PAIR: Final = re.compile(r"(?:([0-9A-Fa-f]{1,16})-)?([0-9A-Fa-f]{1,16})")
 

@@ -46,8 +46,8 @@ class ReadRequest:
 class ReadPlan:
     """The slices that a tick reads; ``inputs`` is what the source itself has to know of them, as text.
 
-    ``finished_parents`` lets the read go on with children of partitions that end in it; see
-    `model/generations.py`. With None children are left to the next read.
+    ``finished_parents`` lets the read continue with the children of partitions that end in it; see
+    `model/generations.py`. With None, children are left to the next read.
     """
 
     slices: tuple[Slice, ...]
@@ -88,12 +88,12 @@ class SliceReport:
 
     @property
     def duration_s(self) -> float:
-        """How much of the source's time was read."""
+        """Seconds of the source's time that were read."""
         return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
 
     @property
     def has_moved(self) -> bool:
-        """Whether anything of the slice is complete."""
+        """Whether the read made any progress."""
         return self.end_inclusive_micros > self.start_exclusive_micros
 
     @property

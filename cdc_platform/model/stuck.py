@@ -1,4 +1,4 @@
-"""Partitions that are stuck: a cycle gets nothing from them, or their reads fail."""
+"""Stuck partitions: a cycle gets nothing from them, or their reads fail."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -43,15 +43,15 @@ class StuckPartition:
 def find_stuck(
     lineage: Lineage, reports: Iterable[SliceReport], end_micros: int
 ) -> tuple[StuckPartition, ...]:
-    """Return the partitions that a cycle could not read on, the one that is furthest behind first.
+    """Return the partitions that a cycle could not read further, the one that is furthest behind first.
 
-    One that fell silent after it had sent something is none of them: it moves, and the next cycle goes on
-    there, as happens where a pipeline catches up.
+    A partition that fell silent after it had sent something is not among them: it moves, as happens while a
+    pipeline catches up, and the next cycle continues there.
 
     Args:
         lineage: the partitions, before the cycle or after it.
         reports: what became of the cycle's slices.
-        end_micros: where the cycle's slices were to end.
+        end_micros: the planned end of the cycle's slices.
     """
     found = [
         StuckPartition(

@@ -77,7 +77,7 @@ def _ensure(
 
 
 def make_table(pipeline: Pipeline, spark: SparkSession, whole: TableSchema) -> Table:
-    """Return the table for an initial copy, made where it is missing, with a first snapshot.
+    """Return the table for an initial copy, created if it is missing, with a first snapshot.
 
     Its key is declared once the copy is complete: until then nobody knows whether the copy has NULLs in it.
     """

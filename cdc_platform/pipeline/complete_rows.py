@@ -1,4 +1,4 @@
-"""Completing few changes, which this process holds: values come from earlier changes and from the tables."""
+"""Completion of small batches in this process, with values from earlier changes and from the tables."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,16 +17,16 @@ from cdc_platform.sources.json_codec import read_members
 from cdc_platform.spark.some_rows import changes_of, ids_frame
 
 TAKEN: Final = (*TOLD, "order_key")
-"""Columns of ordered changes, and of the log, that tell what a change is and where it belongs."""
+"""Columns of ordered changes, and of the log, that identify a change and its place in the order."""
 _FOUND: Final = ("new_values", "is_whole_row", "unavailable_columns")
 
 Completion = tuple[int, str, list[str]]
-"""Of one change: its ordinal, its values as the log has them, and the columns that stay unresolved."""
+"""One completed change: its ordinal, its values in the log's form, and the columns that stay unresolved."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A change, its place in the log, and that in the source's order."""
+    """A change, its place in the log, and its place in the source's order."""
 
     ordinal: int
     logged: LoggedChange
@@ -38,12 +38,12 @@ class _Row:
 
 
 def complete_rows(lookup: Lookup, rows: pa.Table, ids: Collection[RowId]) -> pa.Table:
-    """Return changes with the values that the source left out, as far as somebody knows them.
+    """Return changes completed with the values that the source left out, as far as they are known.
 
     Args:
-        lookup: where values are looked for that no change tells.
-        rows: sound changes of any rows; of those with these ids all that the batch has, and all truncates.
-        ids: the rows that are followed, with all whose keys these have had or get.
+        lookup: the tables and the log, for values that no change of the batch has.
+        rows: sound changes; for the rows `ids`, all changes and truncates of the batch.
+        ids: the rows to follow, under all keys that they had or get.
     """
     followed = _as_rows(rows, ids)
     changes = [row.change for row in followed]
@@ -58,7 +58,7 @@ def complete_rows(lookup: Lookup, rows: pa.Table, ids: Collection[RowId]) -> pa.
 
 
 def with_completions(rows: pa.Table, done: Iterable[Completion]) -> pa.Table:
-    """Return ordered changes, of which some have got their values."""
+    """Return ordered changes with the completed values in place."""
     places = {ordinal: place for place, ordinal in enumerate(rows["ordinal"].to_pylist())}
     values, is_whole, unavailable = (rows[name].to_pylist() for name in _FOUND)
     for ordinal, text, left in done:
@@ -72,13 +72,13 @@ def with_completions(rows: pa.Table, done: Iterable[Completion]) -> pa.Table:
 
 
 def row_ids(rows: pa.Table) -> set[RowId]:
-    """Return the ids of the rows that changes are of, without those that have none."""
+    """Return the ids of the changed rows; changes without a table or key have none."""
     pairs = zip(rows["table_name"].to_pylist(), rows["keys"].to_pylist(), strict=True)
     return {(table, key) for table, key in pairs if table is not None and key is not None}
 
 
 def links_of(rows: pa.Table) -> list[tuple[RowId, RowId]]:
-    """Return the ids that changes of keys connect."""
+    """Return pairs of new and old row ids, one for each key change."""
     names = ("table_name", "keys", "previous_keys")
     told = zip(*(rows[name].to_pylist() for name in names), strict=True)
     return [((table, key), (table, former)) for table, key, former in told if former is not None]
@@ -97,9 +97,9 @@ def _as_rows(rows: pa.Table, ids: Collection[RowId]) -> list[_Row]:
 
 
 def _look_up(lookup: Lookup, changes: Sequence[RowChange]) -> StoredRows:
-    """Return what the tables have of the rows in which a value may be found; None where there is no row.
+    """Return the stored values of the rows that may have a missing value; None if a row does not exist.
 
-    A value that is unresolved itself, which the table has as NULL, is not among the values.
+    Values that are themselves unresolved, which the table has as NULL, are left out.
     """
     asked, keys = defaultdict[str, set[str]](set), defaultdict[str, list[str]](list)
     for change in changes:
@@ -132,9 +132,9 @@ def _without_unresolved(lookup: Lookup, found: StoredRows, doubtful: Sequence[Ro
 
 
 def _departed(lookup: Lookup, rows: Sequence[_Row], stored: StoredRows) -> Mapping[RowId, Values]:
-    """Return the last values of rows that gave their keys up in an earlier cycle, from the log.
+    """Return the last values, from the log, of rows that gave up their keys in an earlier cycle.
 
-    So it is where nothing tells that the halves of a key change belong together in one cycle.
+    That happens without transaction metadata, when the halves of a key change come in different cycles.
     """
     movers = _movers(rows, stored)
     if not movers:
@@ -156,9 +156,9 @@ def _departed(lookup: Lookup, rows: Sequence[_Row], stored: StoredRows) -> Mappi
 
 
 def _movers(rows: Sequence[_Row], stored: StoredRows) -> Mapping[RowId, str]:
-    """Return the former keys of which neither these changes nor the tables have the row.
+    """Return the former keys whose rows are neither in these changes nor in the tables.
 
-    Each has the place in the source's order at which another key took the row over.
+    The value is the place in the source's order at which the row moved to another key.
     """
     found, known = dict[RowId, str](), set[RowId]()
     for row in rows:

@@ -46,9 +46,9 @@ from cdc_platform.spark.frames import read_current
 
 SHORT_BATCH_S: Final = 10.0
 LONG_BATCH_S: Final = 40.0
-"""A batch of pieces that is shorter than the one doubles the next, one longer than the other halves it."""
+"""After a short batch of pieces the next one is twice as large, after a long one half as large."""
 PARALLEL_RATIO: Final = 1.5
-"""A larger batch that takes at most so many times as long as the one before it was copied in parallel."""
+"""A larger batch that takes less than this many times as long as the one before was copied in parallel."""
 
 PLANNERS: Final = 8
 """How many tables are planned at a time: the source answers several small questions about each."""
@@ -287,10 +287,10 @@ def _level_branch(pipeline: Pipeline, spark: SparkSession, progress: CopyProgres
 
 
 def batch_pieces(progress: CopyProgress, opened_micros: int) -> int:
-    """Return how many pieces the next batch has: one at first, then what keeps it neither short nor long.
+    """Return how many pieces the next batch has: one at first, then a number that takes a moderate time.
 
-    A batch grows while it is short, and while more pieces take hardly longer than fewer did. What an earlier
-    process committed does not count: it may have died of a batch that was too long for it to finish.
+    Batches grow while they are short, and while more pieces take hardly longer than fewer did. Commits of an
+    earlier process do not count: it may have died of a batch that was too long for it to finish.
 
     Args:
         progress: where the copy stands.

@@ -36,7 +36,7 @@ class HistoryFaults:
             marked as current although they have an end, or the other way round.
         current_differing: rows that the table and the current versions do not have in common.
         log_differing: versions that the history and the fold of the log do not have in common.
-        misdated: captured changes at whose moments no version begins.
+        misdated: captured changes for which no version begins at the time of the change.
     """
 
     versions: int

@@ -88,11 +88,11 @@ def measure_lacking(ordered: DataFrame, wanted: str) -> Lacking:
 
 
 def measure_lacking_rows(ordered: pa.Table, lacking: pa.Table) -> Lacking:
-    """Measure the same of a batch that this process holds.
+    """Measure the rows that lack values in a batch that is in the memory of this process.
 
     Args:
         ordered: the changes of the batch.
-        lacking: those of them that are to be completed.
+        lacking: the changes among them whose values have to be completed.
     """
     columns: defaultdict[str, set[str]] = defaultdict(set)
     counts = Counter(lacking["table_name"].to_pylist())

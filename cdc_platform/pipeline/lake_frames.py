@@ -1,4 +1,4 @@
-"""Tables of the lake as Spark frames; each frame reads one version, which no later commit changes."""
+"""Tables of the lake as Spark frames; each frame reads one version, which later commits do not change."""
 
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +15,7 @@ def read_log(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
 
 
 def read_own(pipeline: Pipeline, spark: SparkSession, name: str, version: Table | None = None) -> DataFrame:
-    """Return one of the platform's own tables, with all columns that it has today.
+    """Return one of the platform's own tables, with all of its current columns.
 
     Args:
         pipeline: the pipeline.

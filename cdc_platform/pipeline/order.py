@@ -191,7 +191,7 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: _Window, ex
 def _commit_by_tasks(
     pipeline: Pipeline, spark: SparkSession, in_order: DataFrame, window: _Window
 ) -> LogStats:
-    """Commit changes of any number, which Spark's tasks order, complete and write."""
+    """Let Spark's tasks complete, write and commit any number of changes."""
     lake, step = pipeline.lake, window.step
     with ExitStack() as held:
         ordered = _settled(pipeline, spark, hold(held, in_order), window, held)
@@ -220,7 +220,7 @@ def _fits_here(pipeline: Pipeline, window: _Window) -> bool:
 
 
 def _commit_here(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, window: _Window) -> LogStats:
-    """Commit few ordered changes without a task that writes them, and without a frame that is held."""
+    """Commit a small batch of ordered changes without a Spark task that writes or a cached frame."""
     if pipeline.traits.hands_out_events:
         rows = _completed_few(pipeline, spark, rows, window)
         measured = measure_event_rows(rows)
@@ -272,7 +272,7 @@ def _order(
 
 
 def _completed_few(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, window: _Window) -> pa.Table:
-    """Return changes of events, which this process holds, as they enter the log or quarantine."""
+    """Return a small batch of changes in the form in which they enter the log or quarantine."""
     if not stand_alone(rows):
         with ExitStack() as held:
             rows = _settled(pipeline, spark, spark.createDataFrame(rows), window, held).toArrow()
@@ -285,7 +285,7 @@ def _completed_few(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, wind
 def _settled(
     pipeline: Pipeline, spark: SparkSession, persisted: DataFrame, window: _Window, held: ExitStack
 ) -> DataFrame:
-    """Return ordered changes with what others tell of them: of their transactions and of equal rows."""
+    """Return ordered changes, settled by the other changes of their transactions and of equal rows."""
     ordered, traits = persisted, pipeline.traits
     if traits.hands_out_events and traits.keeps_transactions:
         ordered = with_whole_transactions(ordered)
@@ -347,7 +347,7 @@ def _reports(window: _Window) -> str:
 
 
 def _log_before(pipeline: Pipeline, spark: SparkSession, window: _Window) -> DataFrame:
-    """Return the log that a window continues."""
+    """Return the version of the log that a window continues."""
     return read_own(pipeline, spark, LOG, window.log)
 
 

@@ -28,7 +28,7 @@ from cdc_platform.spark.cores import local_cores
 LOGGER: Final = logging.getLogger(__name__)
 
 MAX_ROUNDS: Final = 20
-"""Most rounds of one tick; each reads one more generation of partitions."""
+"""Most rounds of one tick; each reads the children that the one before could not follow."""
 
 ROUND_WORTH_S: Final = 2.0
 """How far an unread child must hold the watermark back for another round: about what a round takes Spark."""
@@ -37,9 +37,9 @@ NEAR_ROUND_WORTH_S: Final = 0.5
 
 
 SLICES_PER_TASK: Final = 8
-"""A task reads so many at a time; fewer tasks can follow more partitions that split and merge."""
+"""Slices that a task reads at a time; fewer tasks can follow more partitions that split and merge."""
 RECORDS_PER_TASK: Final = 500_000
-"""Where more are expected, reading in parallel saves more than following partitions does."""
+"""Above this, reading in parallel saves more time than following partitions does."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def read_slices(
     read = (step.committed, control.slices, control.records)
     outcome = ReadOutcome(*read, True, clock_micros, plan.end_micros, is_near)
     if outcome.interrupted:
-        # The lineage of now: a child that was read with its parent may be stuck, too.
+        # The current lineage: a child that was read with its parent may be stuck, too.
         for stuck in find_stuck(trace_lineage(pipeline), control.slices, plan.end_micros):
             LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
     failures = outcome.failures
@@ -218,29 +218,29 @@ def _commit_plan(
 
 
 def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadPlan) -> int:
-    """Return in how many tasks Spark reads a plan at most.
+    """Return the greatest number of tasks in which Spark reads a plan.
 
     Args:
         pipeline: the pipeline.
         spark: session that does the reading.
-        before: the newest committed cycle, from whose records those of the plan are estimated.
-        plan: what is read.
+        before: the newest committed cycle; its records are the estimate for the plan.
+        plan: the slices to read.
     """
     most = pipeline.settings.read_tasks
     if pipeline.traits.hands_out_events:
-        # Files are read one by one, so that many small tasks share them better.
+        # Files are read one by one, so many small tasks share them better.
         return most
     # A task reads several partitions at a time: more tasks than run at once read no faster, and each has
     # its price.
     most = min(most, local_cores(spark) or most)
     if plan.finished_parents is None or _expected_records(pipeline, before, plan) > RECORDS_PER_TASK:
         return most
-    # Partitions of different tasks that merge cannot be read on in either.
+    # If partitions of different tasks merge, neither task can continue with the child.
     return min(most, -(-len(plan.slices) // SLICES_PER_TASK))
 
 
 def _expected_records(pipeline: Pipeline, before: int, plan: ReadPlan) -> float:
-    """Return how many records a plan has if they go on coming as in the cycle before; 0 without one."""
+    """Return how many records a plan has at the rate of the cycle before; 0 if there is none."""
     control = read_control(pipeline.lake, before)
     known_s = max((report.duration_s for report in control.slices), default=0.0)
     if not known_s:

@@ -84,7 +84,7 @@ def complete_changes(
 
 
 def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, tick: int) -> pa.Table:
-    """Return the same of changes that this process holds, in the order of the log.
+    """Return a small batch with the values that the source left out, in the order of the log.
 
     Args:
         pipeline: the pipeline.
@@ -116,7 +116,7 @@ def _complete_few(lookup: Lookup, sound: pa.Table, wanted: pa.Table) -> pa.Table
 
 
 def _has_replays(pipeline: Pipeline, tick: int) -> bool:
-    """Whether changes after a tick may be older than those before it, since a replay brought them."""
+    """Return whether a replay after a tick may have brought changes older than those before it."""
     return has_texts(pipeline, f"kind = '{RecordKind.FILE.value}' and tick > {tick}")
 
 

@@ -1,7 +1,7 @@
-"""Files that were written anew: what their older versions left in quarantine is settled.
+"""Rewritten files: closes the records that their older versions left in quarantine.
 
-A file may be read before it is whole, and a faulty one may be mended. Its newer version is read by itself and
-whole, as in a replay, so that nothing of the older one is left to be done.
+A file may be read before it is complete, and a faulty file may be repaired. The newer version is read without
+a request, and whole, as in a replay, so nothing of the older version remains to be done.
 """
 
 import time
@@ -19,9 +19,9 @@ from cdc_platform.pipeline.pipeline import Pipeline
 
 
 def settle_rewritten(pipeline: Pipeline) -> int:
-    """Note at records in quarantine that a newer version of their file has been read; return how many.
+    """Mark records in quarantine as replayed if a newer version of their file has them; return how many.
 
-    An event that the newer version lacks stays open, since nothing else shows that it is missing.
+    An event that the newer version lacks stays open, because nothing else shows that it is missing.
 
     Raises:
         CommitConflict: other runs were in the way; nothing was changed.
@@ -44,7 +44,7 @@ def settle_rewritten(pipeline: Pipeline) -> int:
 
 
 def _is_replaced(held: HeldPlace, read: ReadFile) -> bool:
-    """Whether a record has no identity but its place in a version of its file that is no more."""
+    """Return whether a record's only identity is its place in a version of the file that was replaced."""
     is_version = is_of_version(held.sequence, held.origin, read.version)
     return is_of_file(held.sequence, held.origin) and not is_version
 
@@ -52,7 +52,7 @@ def _is_replaced(held: HeldPlace, read: ReadFile) -> bool:
 def _find_events(
     pipeline: Pipeline, older: Sequence[HeldPlace], reads: Mapping[str, ReadFile]
 ) -> set[tuple[str, str]]:
-    """Return origin and sequence of the events that the newest read of their file has shown again."""
+    """Return origin and sequence of the events that the newest read of their file contains."""
     events = [one for one in older if not is_of_file(one.sequence, one.origin)]
     if not events:
         return set()

@@ -29,7 +29,7 @@ class MaintenanceSettings:
             beyond an hour one each quarter of an hour.
         keep_snapshots_s: how long any cut stays readable.
         keep_snapshots: how many of the newest snapshots stay whatever their age.
-        keep_metadata_s: how long a metadata file stays after the next one has replaced it.
+        keep_metadata_s: least seconds for which a metadata file stays after a newer one has replaced it.
         major_deleted_fraction: share of a table's rows that may be deleted ones before the
             large files are rewritten too.
     """
@@ -78,7 +78,7 @@ class PipelineSettings:
         idle_interval_s: pause of continuous running after a tick that found nothing.
         check_every_s: pause between two looks of the checks at what continuous running has logged since the
             last one; None means that there is none.
-        fail_on_quarantine: whether records in quarantine fail a check, instead of a warning.
+        fail_on_quarantine: whether records in quarantine fail a check instead of only causing a warning.
         maintenance: how the lake is kept fast.
     """
 

@@ -117,7 +117,7 @@ def read_status(pipeline: Pipeline) -> Status:
     lake = pipeline.lake
     lineage = load_lineage(lake)
     partitions = list(lineage.partitions.values()) if lineage is not None else []
-    # A lineage is there before the first tick, and where it begins is no watermark yet.
+    # The lineage exists before the first tick; its start is not a watermark yet.
     watermark = watermark_micros(lineage) if lineage is not None and lineage.tick else None
     cut = newest_cut(lake)
     return Status(

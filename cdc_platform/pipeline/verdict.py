@@ -47,10 +47,10 @@ def _always(_traits: SourceTraits) -> bool:
 
 
 class Severity(Enum):
-    """What a check that does not pass brings about."""
+    """The consequence of a check that fails."""
 
     WARNING = auto()
-    """It is shown: what it found may well be right, but users need to know it."""
+    """It is only reported: the finding may be legitimate, but users need to know about it."""
     FAILURE = auto()
     """It fails `cdc-platform check` and is an error in Dagster, while the pipeline goes on."""
     STOP = auto()
@@ -76,12 +76,12 @@ class Check:
 
     @property
     def is_warning(self) -> bool:
-        """Whether it fails nothing and stops nothing."""
+        """Whether a failure is only reported."""
         return self.severity is Severity.WARNING
 
     @property
     def is_blocking(self) -> bool:
-        """Whether nothing is published once it has failed."""
+        """Whether a failure stops publication."""
         return self.severity is Severity.STOP
 
 

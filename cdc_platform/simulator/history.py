@@ -19,7 +19,7 @@ from cdc_platform.simulator.transactions import Change, Key, Row, Transaction, p
 SAME_TIMESTAMP: Final = 0.05
 """How often a transaction gets the timestamp of the last one, when they have no row in common."""
 HIGH_LOW: Final = 0.25
-"""How often the record sequences of a transaction are pairs of numbers, where they are mixed."""
+"""Share of the transactions whose record sequences are pairs of numbers, if they are mixed."""
 
 _UNPACKED_BLOCKS: Final = 64
 _BLOCKS_PER_COPY: Final = 300
@@ -160,7 +160,7 @@ class History:
             for step in draft.steps
         )
         identifier = str(self._dice.getrandbits(63))
-        # Every choice of forms uses the dice alike, so that the history stays the same.
+        # All record forms draw the same random numbers, so the history stays the same.
         is_high_low = self._dice.random() < HIGH_LOW and self._is_mixed
         return Transaction(micros, identifier, draft.tag, draft.is_system, is_high_low, changes)
 

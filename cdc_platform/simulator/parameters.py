@@ -11,7 +11,7 @@ Parameters: TypeAlias = Mapping[str, Any]
 
 
 def find_parameter(parameters: Mapping[str, Any], name: str) -> str:
-    """Return the name under which a parameter is bound; case does not matter.
+    """Return the name under which a parameter is bound, whatever its case.
 
     Raises:
         Refusal: It is not bound.

@@ -219,7 +219,7 @@ def syntax_error(dialect: Dialect, detail: str) -> Refusal:
 
 
 def not_answered(detail: str) -> Refusal:
-    """SQL that Spanner knows and the simulator does not."""
+    """SQL that Spanner answers and the simulator does not."""
     return Refusal("UNIMPLEMENTED", f"The simulator answers plain reads only: {detail}")
 
 

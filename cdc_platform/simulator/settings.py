@@ -138,8 +138,8 @@ class SimulatorSettings:
       a stalled one is silent.
     * `partition_mode` is an option of the change stream; for one with mutable key ranges a reader can only
       find out that it is one.
-    * `root_parents` and `record_sequences` choose between forms in which Spanner writes records, of which
-      some readers know only one.
+    * `root_parents` and `record_sequences` choose between forms in which Spanner writes records; some readers
+      support only one.
     * `chunk_bytes`: values above this size are sent in several messages; the stock client takes messages of
       at most 4 MiB from an emulator.
     """

@@ -88,7 +88,7 @@ def _is_equal(name: str, other: str, dialect: Dialect) -> bool:
 
 
 def _calls(tokens: Sequence[Token], dialect: Dialect) -> Iterator[tuple[int, re.Match[str]]]:
-    """Yield the places of the names of read functions that are called, and what the names say."""
+    """Yield the place and the matched name of each call of a read function."""
     for place, token in enumerate(tokens):
         call = _FUNCTIONS[dialect].fullmatch(token.value) if token.is_identifier else None
         if call is not None and at(tokens, place + 1).is_mark("("):
@@ -99,7 +99,7 @@ def _calls(tokens: Sequence[Token], dialect: Dialect) -> Iterator[tuple[int, re.
 
 
 def _selects_all(tokens: Sequence[Token], dialect: Dialect) -> bool:
-    """Return whether a query up to the function's name selects its only column, by name or as `*`."""
+    """Return whether the query before the function's name selects its only column, by name or as `*`."""
     before = tokens[:-1] if dialect is Dialect.GOOGLESQL else tokens[:-3]
     column = "ChangeRecord" if dialect is Dialect.GOOGLESQL else tokens[-1].value
     return (

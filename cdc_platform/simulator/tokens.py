@@ -1,4 +1,4 @@
-"""SQL texts as tokens, in the lexical rules of either dialect."""
+"""Tokens of SQL texts, by the lexical rules of either dialect."""
 
 import re
 from collections.abc import Sequence
@@ -59,10 +59,10 @@ class Token:
     """A token of a query.
 
     Args:
-        kind: what it is.
-        text: as it is written.
+        kind: its kind.
+        text: its characters in the query.
         value: the name of an identifier or a parameter, or what a string literal says.
-        position: where it begins, in characters.
+        position: its first character in the query.
     """
 
     kind: Kind
@@ -72,11 +72,11 @@ class Token:
 
     @property
     def is_identifier(self) -> bool:
-        """Whether it can name something."""
+        """Whether it can be a name."""
         return self.kind in (Kind.NAME, Kind.QUOTED)
 
     def is_word(self, *words: str) -> bool:
-        """Return whether it is one of these keywords, which are in upper case here."""
+        """Return whether it is one of these keywords, given in upper case."""
         return self.kind is Kind.NAME and self.text.upper() in words
 
     def is_mark(self, mark: str) -> bool:
@@ -85,11 +85,11 @@ class Token:
 
 
 NOTHING: Final = Token(Kind.MARK, "", "")
-"""Stands before the first and after the last token."""
+"""Placeholder before the first and after the last token."""
 
 
 def all_tokens(sql: str, dialect: Dialect) -> list[Token]:
-    """Return all tokens of a text, which together are the text."""
+    """Return all tokens of a text; joined, they are the text."""
     found = []
     for match in _TOKENS[dialect].finditer(sql):
         kind = Kind[match.lastgroup or "MARK"]
@@ -104,12 +104,12 @@ def tokens_of(sql: str, dialect: Dialect) -> list[Token]:
 
 
 def at(tokens: Sequence[Token], index: int) -> Token:
-    """Return a token by its place, `NOTHING` beyond both ends."""
+    """Return the token at a place; `NOTHING` beyond either end."""
     return tokens[index] if 0 <= index < len(tokens) else NOTHING
 
 
 def closing(tokens: Sequence[Token], index: int) -> int:
-    """Return the place of the bracket that closes the one at `index`; beyond the end if none does."""
+    """Return the place of the bracket that closes the one at `index`; the number of tokens if none does."""
     opened, depth = tokens[index].text, 0
     for place in range(index, len(tokens)):
         depth += tokens[place].is_mark(opened) - tokens[place].is_mark(_PAIRS[opened])
@@ -119,7 +119,7 @@ def closing(tokens: Sequence[Token], index: int) -> int:
 
 
 def split_list(tokens: Sequence[Token]) -> list[list[Token]]:
-    """Return the items between commas that are in no brackets; empty ones are left out."""
+    """Return the items between commas outside of brackets, without empty ones."""
     items, depth = list[list[Token]]([[]]), 0
     for token in tokens:
         depth += token.text in _PAIRS and token.kind is Kind.MARK

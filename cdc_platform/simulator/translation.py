@@ -1,4 +1,4 @@
-"""Queries of both dialects in the words of SQLite, which answers them."""
+"""Translation of queries of both dialects to SQLite, which answers them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,16 +23,16 @@ class SqliteQuery:
 def to_sqlite(
     sql: str, parameters: Parameters, dialect: Dialect, truths: Mapping[str, str] | None = None
 ) -> SqliteQuery:
-    """Return a query of a dialect as SQLite reads it.
+    """Translate a query of a dialect to SQLite.
 
     Args:
         sql: the query.
-        parameters: the bound values; names of parameters know no case.
+        parameters: the bound values; the case of their names does not matter.
         dialect: the language of the query.
         truths: the expressions that stand for TRUE and FALSE; SQLite's own without them.
 
     Raises:
-        Refusal: A parameter is not bound, or no array where an array has to be.
+        Refusal: A parameter is not bound, or is not an array although one is required.
     """
     translation = _Translation(all_tokens(sql, dialect), parameters, dialect, truths or {})
     text = translation.text(0, len(translation.tokens)).rstrip().removesuffix(";")
@@ -60,7 +60,7 @@ class _Translation:
                 self.tokens.append(token)
 
     def text(self, place: int, end: int) -> str:
-        """Return the tokens up to `end` as SQLite reads them."""
+        """Return the tokens up to `end`, translated to SQLite."""
         parts = []
         while place < end:
             parts.append(" " if place in self.spaces else "")
@@ -69,7 +69,7 @@ class _Translation:
         return "".join(parts)
 
     def _part(self, place: int) -> tuple[str, int]:
-        """Return what stands for the tokens at a place, and the place after them."""
+        """Return the translation of the tokens at a place, and the place after them."""
         token = self.tokens[place]
         if token.is_mark("::"):
             return "", end_of_casts(self.tokens, place)
@@ -81,7 +81,7 @@ class _Translation:
         return self._word(place), place + 1
 
     def _list_operator(self, place: int) -> tuple[str, int] | None:
-        """Return SQLite's operator, and where the list opens, where a value is compared with an array."""
+        """Return SQLite's operator and the place of the list if a value is compared with an array here."""
         token, following = self.tokens[place], at(self.tokens, place + 1)
         if not at(self.tokens, place + 2).is_mark("("):
             return None

@@ -132,9 +132,9 @@ def with_whole_transactions(ordered: DataFrame) -> DataFrame:
 
 
 def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
-    """Return ordered changes, of which no half of a key change is sound beside an unsound one.
+    """Return ordered changes in which a half of a key change is unsound if the other half is.
 
-    Where transactions are not told, a delete would take the row away whose insert lies in quarantine.
+    Without transaction metadata, a delete would otherwise remove the row whose insert is in quarantine.
 
     Args:
         ordered: the result of `order_events` of Debezium's events, persisted.

@@ -1,4 +1,4 @@
-"""Frames that are computed once for several queries, and the versions of tables that they read."""
+"""Cached frames, and the versions of tables that they read."""
 
 from contextlib import ExitStack
 from typing import Final
@@ -14,9 +14,9 @@ VERSION: Final = "versionAsOf"
 def read_version(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
     """Return the rows of one version of a table, with the columns that it had then.
 
-    Only such a frame can be held. Spark caches a frame by its plan; a write to a table replaces every cached
-    plan that reads the table's newest version, so that `unpersist` no longer finds it, and what the plan
-    refers to, broadcast tables among it, is never released.
+    Only such a frame can be cached safely. Spark caches a frame by its plan; a write to a table replaces
+    every cached plan that reads the table's newest version. `unpersist` no longer finds that plan, so it and
+    all that it refers to, such as broadcast tables, are never released.
 
     Args:
         spark: session that does the work.
@@ -27,7 +27,7 @@ def read_version(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame
 
 
 def read_current(spark: SparkSession, table: str) -> DataFrame:
-    """Return the rows of a table or branch as it is now, with its present columns: never hold them.
+    """Return the current rows of a table or branch, with its current columns; never cache them.
 
     Args:
         spark: session that does the work.
@@ -48,10 +48,10 @@ def with_columns_of(rows: DataFrame, schema: StructType) -> DataFrame:
 
 
 def hold(held: ExitStack, frame: DataFrame) -> DataFrame:
-    """Return a frame that is computed once, and released at the end of the stack.
+    """Cache a frame until the end of the stack, and return it.
 
     Args:
-        held: releases the frame.
+        held: the stack that releases the frame.
         frame: reads tables by `read_version` only.
     """
     persisted = frame.persist()
@@ -60,7 +60,7 @@ def hold(held: ExitStack, frame: DataFrame) -> DataFrame:
 
 
 def hold_view(held: ExitStack, frame: DataFrame) -> str:
-    """Return the name under which SQL finds a frame until the end of the stack."""
+    """Return the name of a temporary view of a frame, which lasts until the end of the stack."""
     view = f"held_{uuid4().hex}"
     frame.createOrReplaceTempView(view)
     held.callback(frame.sparkSession.catalog.dropTempView, view)

@@ -164,18 +164,18 @@ def make_versions(
 def _moments(of_key: WindowSpec) -> Column:
     """Return the latest moment at which each change can have happened.
 
-    A row that was read has changed by the time of the read, and before the next change that was captured.
+    A row that was read has changed by the time of the read, and before the next captured change.
     """
-    # No frame that ends with the partition, which is evaluated once for each of its rows.
+    # Not a frame up to the end of the partition: Spark would evaluate it again for each row.
     next_captured = F.expr(f"lead(if({IS_READ}, null, {COMMITTED})) IGNORE NULLS").over(of_key)
     return F.when(F.col(IS_READ), F.least(COMMITTED, next_captured)).otherwise(F.col(COMMITTED))
 
 
 def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Return keys and moments of captured changes at which no version of a history begins, though one must.
+    """Return keys and moments of captured changes at which a version of a history is missing.
 
-    The moments are those of captured changes alone, or of a captured one before, where the clock went back;
-    how `make_versions` finds them does not matter here.
+    The moments come from captured changes only; if the clock went back, from an earlier captured change. The
+    result does not depend on how `make_versions` finds them.
 
     Args:
         history: all versions.

@@ -27,7 +27,7 @@ EVENT_PARTS = (
 RECORD_PARTS = ("cast(null as string) as previous_keys", "cast(null as array<string>) as unavailable_columns")
 UNSOUND = "unsound"
 COMPANY = "another record of its transaction is in quarantine"
-"""Reason of a record that could enter the log by itself."""
+"""Reason of a record that has no fault of its own."""
 BEGINS = "begins_transaction"
 
 _OF_RECORD = (
@@ -222,7 +222,7 @@ def sound_changes(ordered: DataFrame, tick: int, columns: list[str]) -> DataFram
 def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
     """Return the rows of quarantine of one tick: whole transactions, since the log holds no part of one.
 
-    A record is one row, with the reason of its first mod that has one.
+    A record is one row, with the reason of its first faulty mod.
     """
     by_mod = F.struct(F.col(FAULT).isNull(), "mod_ordinal")
     parts = (F.min_by(name, by_mod).alias(name) for name in _OF_RECORD)

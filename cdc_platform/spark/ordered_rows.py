@@ -1,4 +1,4 @@
-"""Ordered changes that this process holds: counts and rows of few changes, without a query of Spark."""
+"""Small batches of ordered changes in this process: their counts and rows, without a Spark query."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _Row = Mapping[str, Any]
 
 
 def measure_rows(ordered: pa.Table) -> LogStats:
-    """Count what `measure` counts, of few changes of `order_records`."""
+    """Count what `measure` counts, for a small result of `order_records`."""
     rows = ordered.select([*COUNTED, *OF_TRANSACTIONS]).to_pylist()
     sound = [row for row in rows if not row[UNSOUND]]
     shorts = sorted(
@@ -36,7 +36,7 @@ def measure_rows(ordered: pa.Table) -> LogStats:
 
 
 def measure_event_rows(ordered: pa.Table) -> LogStats:
-    """Count what `measure_events` counts, of few changes of `order_events`."""
+    """Count what `measure_events` counts, for a small result of `order_events`."""
     rows = ordered.select([*COUNTED, "record_id"]).to_pylist()
     sound = [row for row in rows if not row[UNSOUND]]
     shared = {row["transaction_id"] for row in sound if not _is_alone(row)}
@@ -51,27 +51,28 @@ def sound_rows(ordered: pa.Table, tick: int, schema: pa.Schema) -> pa.Table:
 
 
 def tombstone_rows(ordered: pa.Table, tick: int) -> pa.Table:
-    """Return the rows of TOMBSTONES that the changes of a tick leave."""
+    """Return the rows of TOMBSTONES for the deletes of a tick."""
     is_delete = pc.equal(ordered["change_kind"], ChangeKind.DELETE.value)
     return sound_rows(ordered.filter(is_delete), tick, TOMBSTONES)
 
 
 def stand_alone(ordered: pa.Table) -> bool:
-    """Whether no change of `order_events` is to be looked at beside others of its transaction or its row.
+    """Return whether each change of `order_events` can be settled without others of its transaction or row.
 
-    None is unsound, so that no transaction goes to quarantine, and no row without a key lacks its number.
+    That is so if none is unsound, so that no transaction goes to quarantine, and no row without a key lacks
+    its number.
     """
     is_unnumbered = pc.starts_with(ordered["keys"], UNNUMBERED_PREFIX)
     return not pc.any(pc.or_kleene(ordered[UNSOUND], is_unnumbered)).as_py()
 
 
 def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
-    """Return the sound changes of `order_events` whose values are to be found before they enter the log.
+    """Return the sound changes of `order_events` whose values have to be completed before they enter the log.
 
     Args:
         ordered: changes.
-        completes_log: whether that is every value that the source left out; else only those of rows that
-            change their keys and of inserted rows.
+        completes_log: whether every value that the source left out is completed; else only those of inserted
+            rows and of rows whose keys change.
     """
     lacks = pc.greater(pc.fill_null(pc.list_value_length(ordered["unavailable_columns"]), 0), 0)
     lacking = ordered.filter(pc.and_(lacks, pc.invert(ordered[UNSOUND])))

@@ -27,7 +27,7 @@ UNFIT = "cdc_platform: a value does not fit its type: "
 COMMITTED = "__committed"
 TRANSACTION = "__transaction"
 IS_READ = "__is_read"
-"""Whether the moment of a change is when its row was read, which may be long after the row changed."""
+"""Whether the moment of a change is the time of a read, which may be long after the row changed."""
 _READ_KINDS = f"'{ChangeKind.SNAPSHOT.value}', '{ChangeKind.TRUNCATE.value}'"
 """A snapshot that replaces a table truncates it first, at the moment of its first read."""
 

@@ -37,7 +37,7 @@ from cdc_platform.sources.datastream.types import Fields
 
 _TEXTS: Final = ("uuid", "object", "read_method", "stream_name", "schema_key")
 AVRO_RECORD: Final = {"_format": "avro"}
-"""Ends the text of a faulty event whose values only the schema of its file can tell."""
+"""Ends the text of a faulty event whose values need the schema of its file."""
 _RECORDS: Final = ("source_metadata", "payload")
 
 

@@ -91,13 +91,13 @@ def names_of_table(object_name: str, metadata: Mapping[str, Any]) -> tuple[str, 
 
 
 def full_name(object_name: str, metadata: Mapping[str, Any]) -> str:
-    """Return a name that no other table of the source has, by what an event says of its own."""
+    """Return the unique name of an event's table at the source: database, schema and table."""
     parts = (metadata.get("database"), metadata.get("schema"), inner_name(metadata))
     return ".".join(str(part) for part in parts if part) or object_name
 
 
 def event_identity(event_id: str, object_name: str, metadata: Mapping[str, Any]) -> str:
-    """Return what an event shares with its duplicates only: two tables may have events of one uuid."""
+    """Return the identity of an event; it includes the table, because two tables may share a uuid."""
     return f"{full_name(object_name, metadata)}/{event_id}"
 
 

@@ -4,8 +4,8 @@ Nothing that would lose a digit is guessed: a number with a point may be a decim
 is a NUMBER, which is text; a text stays one, whatever it looks like. What a file cannot tell is to be
 declared.
 
-Types are joined as the lake joins those of several files, and the text of a value depends on nothing but the
-value, so that tables do not depend on how rows lie in files.
+Types are joined as the lake joins those of several files, and the text of a value depends only on the value,
+so tables do not depend on how rows are distributed over files.
 """
 
 from collections.abc import Mapping, Sequence

@@ -199,7 +199,7 @@ def _known_by_row_id(envelope: Envelope, layout: Layout, key: str) -> FaultyEven
 
 
 def _identity(envelope: Envelope, event_id: str, layout: Layout) -> str:
-    """Return the same as `event_identity`, for the tables of which the name is known already."""
+    """Return the same as `event_identity` for a table whose name is already known."""
     return f"{layout.source_name or envelope.object_name}/{event_id}"
 
 

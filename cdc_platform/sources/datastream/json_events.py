@@ -41,7 +41,7 @@ class JsonEvent(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _WrittenEvent(msgspec.Struct):
-    """The row of an event, with its values as they are written."""
+    """The row of an event, with the raw JSON of its values."""
 
     payload: dict[str, msgspec.Raw] | None = None
 
@@ -114,7 +114,7 @@ def checked(found: dict[str, Any] | EventFaulty) -> JsonEvent:
 def keep_documents(
     row: dict[str, Any], documents: Sequence[tuple[str, frozenset[type]]], line: bytes
 ) -> None:
-    """Put values as they are written into the place of parsed ones, which lack what JSON parsers leave out.
+    """Replace parsed values by their raw JSON, which has what JSON parsers drop.
 
     Args:
         row: of the event.

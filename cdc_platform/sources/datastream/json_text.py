@@ -1,4 +1,4 @@
-"""JSON as it is written: all digits of its numbers, and all members of its objects in their order."""
+"""Lossless JSON: all digits of its numbers, and all members of its objects in their order."""
 
 import json
 import re
@@ -19,7 +19,7 @@ class JsonNumber(str):
 
 
 class JsonDocument(JsonNumber):
-    """An object, an array or a zero as it is written, without spaces."""
+    """The raw JSON of an object, an array or a zero, without spaces."""
 
     __slots__ = ()
 
@@ -68,7 +68,7 @@ def normal(text: str) -> str:
 
 
 def without_spaces(text: str) -> str:
-    """Return a JSON text as `compact` writes it, but with members that have one name, and signs of zeros."""
+    """Return a JSON text as `compact` writes it, but with duplicate members and signed zeros."""
     return _PIECE.sub(_compact_piece, text)
 
 

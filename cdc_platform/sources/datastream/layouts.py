@@ -55,7 +55,7 @@ class Layout:
         protected: those of the values in whose updates NULL stands for a value that was not sent.
         keyless: what becomes of a table without a key; None where it has one.
         sequence_column: whose values order the events, where the user supplies them.
-        source_name: of the table, which no other table of the source has; empty where the metadata tell none.
+        source_name: unique name of the table at the source; empty if the metadata do not state it.
     """
 
     table: str

@@ -31,7 +31,7 @@ _CYCLE_DAYS: Final = 146_097
 _MOMENT: Final = re.compile(
     r"\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}(?::?\d{2})?)?)?", re.ASCII
 )
-"""What is taken of all that `fromisoformat` takes: it knows weeks, and any character before the time."""
+"""The accepted subset of `fromisoformat`, which also takes weeks and any character before the time."""
 _OFFSET: Final = re.compile(r"[^Tt ]*[Tt ].*?([+-]\d{2})(?::?(\d{2}))?", re.ASCII | re.DOTALL)
 _FAR_MOMENT: Final = re.compile(r"([+-]?\d{4,6})(-\d{2}-\d{2})(?:[Zz]|[Tt ](.+))?", re.ASCII | re.DOTALL)
 _TIME: Final = re.compile(

@@ -23,7 +23,7 @@ _DOCUMENTS: Final[Mapping[Kind, frozenset[type]]] = {
     **dict.fromkeys((Kind.STRING, Kind.UNKNOWN), _NESTED),
     **dict.fromkeys((Kind.JSON, Kind.OTHER), _NESTED | {int}),
 }
-"""Types of JSON's values of which a column has the text, an integer among them for the sign of a zero."""
+"""Types of JSON values that a column keeps as text; an integer is one of them for the sign of a zero."""
 
 
 class ColumnFaulty(ValueError):
@@ -38,7 +38,7 @@ class RowReader:
         columns: name and type of each column.
         readers: what reads a column, for those whose values are not what they must be already.
         unknown: columns of the payloads that the schema has not.
-        documents: columns that keep values of some types as JSON writes them, and these types.
+        documents: columns that keep the raw JSON of values of some types, and these types.
     """
 
     columns: Columns

@@ -36,7 +36,7 @@ def is_schema(file: SourceFile) -> bool:
 
 
 def offered_schemas(listed: Iterable[SourceFile], read: Iterable[SourceFile]) -> Offers:
-    """Return the files that tell the columns of files which are to be read, and may be JSON.
+    """Return the files that provide schemas for the files to be read, which may be JSON.
 
     Args:
         listed: all files that there are.
@@ -61,7 +61,7 @@ def borrowed_schemas(location: str, file: SourceFile, offers: Offers, data: byte
         location: the stream's folder.
         file: the file.
         offers: of the files that are read.
-        data: the file's bytes; Avro tells its columns itself.
+        data: the file's bytes; an Avro file has its own schema.
 
     Raises:
         RecordUnreadable: there is a schema file, but it holds no schema.

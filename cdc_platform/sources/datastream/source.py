@@ -151,7 +151,7 @@ class DatastreamSource(SourceOfArrivals):
         return decode_text(self.settings, text, position, lambda: self._borrowed(origin, text))
 
     def _borrowed(self, origin: str, text: str) -> Mapping[str, Fields]:
-        """Return the columns that files tell of an event of one, which may be gone itself."""
+        """Return the columns of an event of a file, from other files; its own file may be gone."""
         file = SourceFile(origin, "", 0, 0)
         key = key_of_name(origin)
         if key not in self._offered:

@@ -221,7 +221,7 @@ class Decoder:
         return name
 
     def _is_full(self, event: DataEvent, table: str) -> bool:
-        """Whether an event is one of FULL: by the settings, else by what was seen, also of its other half."""
+        """Return whether an event was sent under FULL: by the settings, earlier events or its other half."""
         if table in self.settings.full_identity:
             return True
         is_bare = event.op is Op.CREATE and identity_of(event) in self._bare

@@ -20,10 +20,10 @@ MILLIS: Final = 3
 MICROS: Final = 6
 NANOS: Final = 9
 UNBOUNDED: Final = 2**31 - 1
-"""Length of a `bit varying`, whose values have each their own."""
+"""Length of a `bit varying`: each value has its own."""
 _SHORT_BITS: Final = 152
-"""So many bits, with the 5 octets before them, take no more than 24 octets: PostgreSQL moves only longer
-values out of their row."""
+"""Most bits that, with a header of 5 bytes, take at most 24 bytes: PostgreSQL moves only longer values out of
+their row."""
 _SOURCE_TYPE: Final = "__debezium.source.column.type"
 _SOURCE_LENGTH: Final = "__debezium.source.column.length"
 _SOURCE_SCALE: Final = "__debezium.source.column.scale"
@@ -185,7 +185,7 @@ def _told_bits(parameters: Mapping[str, Any]) -> Encoding:
 
 
 def _bits(source: str, limit: int, length: int) -> Encoding:
-    """Return the encoding of bits: at most so many, and so many in each value."""
+    """Return the encoding of bits: at most `limit`, and `length` in each value."""
     shape = "short bits" if limit <= _SHORT_BITS else source
     return Encoding(Kind.BITS, ColumnType("STRING"), shape, length)
 

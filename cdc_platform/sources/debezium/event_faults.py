@@ -1,4 +1,4 @@
-"""What goes to quarantine of a message that cannot be used."""
+"""Quarantine records of messages that cannot be used."""
 
 import json
 from collections.abc import Mapping
@@ -10,13 +10,13 @@ from cdc_platform.sources.debezium.messages import Message
 from cdc_platform.sources.debezium.positions import is_snapshot
 
 BAD: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
-"""What an event that is not as documented makes of the code that reads it; `Unreadable` is one of them."""
+"""Errors that an event which is not as documented causes in its readers; includes `Unreadable`."""
 
 
 def fault_of(
     message: Message, error: Exception, event: DataEvent | None = None, order_key: str = ""
 ) -> FaultyEvent:
-    """Return what goes to quarantine of a message that cannot be used, with its reason."""
+    """Return the quarantine record of a message that cannot be used, with the reason."""
     known = isinstance(error, Unreadable)
     reason = str(error) if known else f"The event is not what Debezium documents: {error!r}."
     metadata = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
@@ -34,7 +34,7 @@ def fault_of(
 
 
 def _is_alone(event: DataEvent) -> bool:
-    """Whether no END counts the event: that of a snapshot, or of a time without transaction metadata."""
+    """Return whether no END counts the event: it is of a snapshot, or has no transaction metadata."""
     return is_snapshot(event.source) or (event.total_order is None and not event.is_flat)
 
 

@@ -12,7 +12,7 @@ from cdc_platform.sources.debezium.unavailable import Verdict
 from cdc_platform.sources.json_codec import write
 
 NEW_KEYS: Final = "new_keys"
-"""Member of a delete's metadata: the key that its row has from then on."""
+"""Member of a delete's metadata: the new key of its row."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Findings:
 
 
 def is_unsent_under_full(column: ColumnPlan, value: Any, before: Mapping[str, Any] | None) -> bool:
-    """Whether a value is the marker of an array, which connectors before 2.5 send under FULL, too."""
+    """Return whether a value is the marker of an array, which connectors before 2.5 also send under FULL."""
     is_same = before is not None and column.name in before and value == before[column.name]
     return column.detector.is_marker(value) and not is_same
 
@@ -76,7 +76,7 @@ def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]
 
 
 def gives_key_up(event: object) -> bool:
-    """Whether an event is the delete of a key change whose headers were kept: it names the new key."""
+    """Return whether an event is the delete of a key change with headers, which names the new key."""
     return isinstance(event, SourceEvent) and f'"{NEW_KEYS}":' in (event.metadata or "")
 
 

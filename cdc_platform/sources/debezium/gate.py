@@ -132,9 +132,9 @@ class TransactionGate:
         return bool(self._free) or any(found.is_whole for found in self._transactions.values())
 
     def let_pass(self) -> Passed:
-        """Return everything, each event by itself: nothing tells which transactions are whole.
+        """Return everything, each event by itself, because it is unknown which transactions are complete.
 
-        In one stream the halves of a key change follow each other, so that the first one waits at its end.
+        In one stream the halves of a key change are consecutive; at its end the first one waits.
         """
         members = [member for found in self._transactions.values() for member in found.members]
         events = [*members, *((event, origin) for event, origin, _ in self._free)]

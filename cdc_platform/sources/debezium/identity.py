@@ -89,7 +89,7 @@ def shows_full(event: DataEvent, columns: Columns) -> bool:
     """Whether only FULL gives such an event: an update with the row before it, under the same key.
 
     An index over the key and more gives one, too, with null or zeros for all columns that are not its own.
-    Every delete has a row before it; a value in a column that may be NULL is in no index.
+    Every delete has a row before it; a value in a nullable column cannot come from an index.
     """
     if event.before is None or event.is_flat:
         return False
@@ -127,7 +127,7 @@ def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
 
 
 def names_key_alone(event: DataEvent, columns: Columns) -> bool:
-    """Whether a deleted row is told by its key alone, as under DEFAULT, unless it had nothing else."""
+    """Return whether a delete names its row by the key alone, as under DEFAULT."""
     is_delete = event.op is Op.DELETE and event.before is not None and not event.is_flat
     return is_delete and not tells_more_than_key(event, columns)
 

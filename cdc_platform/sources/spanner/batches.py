@@ -53,7 +53,7 @@ class RecordBatchBuilder:
 
     @property
     def children(self) -> tuple[ChildAnnouncement, ...]:
-        """The children that the partition has announced."""
+        """The children that the partition has announced so far."""
         return tuple(self._children.values())
 
     def add(self, rows: Iterable[RecordRow]) -> None:

@@ -96,7 +96,7 @@ class ChangeStreamReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of the slices of a task, and for each slice the row that reports on it.
 
-        The same for children of partitions that end, if all their parents have ended before or in the task.
+        So it does for children of partitions that end, if all their parents have ended before or in the task.
         """
         # Imported here: only workers that read load Google's libraries, and after they were forked.
         from cdc_platform.sources.spanner.client import client_of

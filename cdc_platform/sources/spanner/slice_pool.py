@@ -1,6 +1,6 @@
 """Reads the slices of one task, several at a time: most of them only wait for the source.
 
-Where partitions end within their slices, their children are read with them, generation by generation.
+If a partition ends within its slice, its children are read with it, generation by generation.
 """
 
 import threading
@@ -36,7 +36,7 @@ def read_together(
     Args:
         read: reads one slice.
         slices: what to read.
-        generations: finds the children of partitions that end, which are read then, too; None reads none.
+        generations: finds the children of partitions that end, to read them, too; None for no children.
 
     Raises:
         Exception: whatever a read raises; what the other slices have not given yet is dropped.
@@ -97,7 +97,7 @@ class _Pool:
     def _hand_over(
         self, batches: Generator[pa.RecordBatch, None, PartitionEnd | None]
     ) -> PartitionEnd | None:
-        """Hand over the batches of a slice, and return the end of its partition, if it was reached."""
+        """Hand over the batches of a slice, and return the end of its partition if the slice reached it."""
         while True:
             try:
                 batch = next(batches)

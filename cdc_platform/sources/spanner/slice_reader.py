@@ -33,7 +33,7 @@ def read_slice(
 ) -> Generator[pa.RecordBatch, None, PartitionEnd | None]:
     """Yield the records of a slice, each once, and then the row that reports on it.
 
-    Returns the end of the partition where the slice reached it.
+    Returns the end of the partition if the slice reached it.
 
     A failure of the source does not raise: the report says `interrupted`, with the error, and ends at the
     last timestamp up to which nothing is missing; records after it are not given out.

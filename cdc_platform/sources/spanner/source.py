@@ -142,7 +142,7 @@ class SpannerSource:
     ) -> ReadPlan:
         """Return one slice for each live partition that is behind the source's clock.
 
-        Where partitions are chosen, these alone are read, without their children.
+        If partitions are chosen, only these are read, without their children.
         """
         slices = plan_requested(lineage, request)
         return ReadPlan(slices, finished_parents=finished_parents(lineage) if request.keys is None else None)
