@@ -129,8 +129,8 @@ def advance(
         later = [report for report in unread if not _is_readable(partitions, report.token)]
         if not generation:
             raise PartitionBoundsInvalid(
-                "A slice was read of a partition that is unknown, or whose parents had not finished. This is a "
-                f"bug of the platform; report this partition token: {unread[0].token!r}",
+                "A slice was read of a partition that is unknown, or whose parents had not finished. This is "
+                f"a bug of the platform; report this partition token: {unread[0].token!r}",
             )
         for report in generation:
             found = _read(_without_gap(partitions[report.token], report), report, tick)
