@@ -1,8 +1,8 @@
-"""Catching up where partitions live for seconds: how long reading takes, together and one by one.
+"""Catching up with short-lived partitions: the time of reading generations together and one by one.
 
-A simulator has a past in which all partitions split, merge and move every few seconds, as after an outage of
-the pipeline. The same past is read into two lakes: with children read along with their parents, as cycles do,
-and generation by generation, each with a commit of its own. Both must have the same records.
+In the history of a simulator all partitions split, merge and move every few seconds, as after an outage of
+the pipeline. It is read into two lakes: with children read together with their parents, as cycles do, and
+generation by generation, with a commit for each. Both must have the same records.
 """
 
 import itertools
@@ -40,7 +40,7 @@ def read_together(pipeline: Pipeline, spark: SparkSession, _end_micros: int) -> 
 
 
 def read_apart(pipeline: Pipeline, spark: SparkSession, end_micros: int) -> None:
-    """Read the live partitions alone, as whoever chooses them does."""
+    """Read only the live partitions, without their children."""
     keys = [partition.key for partition in live(trace_lineage(pipeline))]
     read_slices(pipeline, spark, keys, end_limit_micros=end_micros)
 
@@ -52,7 +52,7 @@ def catch_up(pipeline: Pipeline, spark: SparkSession, step: Step, end_micros: in
 
 
 def run(options: Namespace, report: Report, spark: SparkSession, source: SpannerSettings) -> None:
-    """Read the same past in both ways, in turns, each time into a lake of its own."""
+    """Read the same history in both ways, alternately, each time into its own lake."""
     numbers = itertools.count(1)
     commits: dict[str, int] = {}
     records: set[int] = set()

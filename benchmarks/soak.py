@@ -1,9 +1,9 @@
-"""A thousand small cycles of each source in one process, and what grows meanwhile.
+"""Soak: runs a thousand small cycles of each source in one process, and measures what grows.
 
-Each configuration runs in a process of its own, by the loop of `cdc-platform sync --continuous` with fresh
-input for every cycle and maintenance as ever. The number of rows stays bounded, so that growing tables
-explain no growing seconds. After each cycle the entries of Spark's cache manager, threads and file handles
-are counted; every so many cycles memory after a full garbage collection, files and snapshots. At the end the
+Each configuration runs in its own process, by the loop of `cdc-platform sync --continuous`, with new input
+for every cycle and normal maintenance. All tables but one stay small, so that growing tables do not explain
+longer cycles. After each cycle it counts the entries of Spark's cache manager, threads and file handles;
+every `--every` cycles also memory after a full garbage collection, files and snapshots. At the end the
 tables must equal what was sent, every check must pass, and nothing may have grown: see `judge` in
 `benchmarks/soaked.py`. Ends with exit code 1 if a criterion fails.
 """
@@ -101,7 +101,7 @@ class Run:
     samples: list[Sample] = field(default_factory=list)
 
     def go(self, cycles: int, every: int) -> None:
-        """Run so many cycles, and take a sample every so many."""
+        """Run the cycles, and take a sample at regular intervals."""
         early = dict[str, int]()
         for cycle in self.soak.run(cycles):
             self.cycles.append(cycle)
@@ -116,7 +116,7 @@ class Run:
 
 
 def take_sample(cycle: int, session: Session, temporary: Path, lake: Lake) -> Sample:
-    """Measure what takes longer to measure."""
+    """Take the measurements that are too slow for every cycle."""
     names = [*map(lake.table, lake.table_names())]
     tables = [*map(lake.system_table, SYSTEM_TABLES), *(table for table in names if table is not None)]
     counts = [len(table.metadata.snapshots) for table in tables]

@@ -10,12 +10,12 @@ from cdc_platform_tests.support.cycles import Cycle
 from cdc_platform_tests.support.footprint import Held, Memory, Tree
 
 WINDOW: Final = 100
-"""Cycles that the beginning and the end of a run are compared by; a third of a shorter run."""
+"""Cycles at the beginning and at the end of a run that are compared; a third of a shorter run."""
 HEAP_GROWTH_MAX: Final = 1.1
 SECONDS_GROWTH_MAX: Final = 1.2
 HANDLES_GROWTH_MAX: Final = 5
 THREADS_GROWTH_MAX: Final = 10
-"""Pools of Java add and end threads as they need them."""
+"""Java pools start and end threads on demand, so this limit is higher."""
 MIB: Final = 1024 * 1024
 FLAT: Final[Mapping[str, tuple[int, Callable[[Held], int]]]] = {
     "handles of Python": (HANDLES_GROWTH_MAX, lambda held: held.python_handles),
@@ -23,15 +23,15 @@ FLAT: Final[Mapping[str, tuple[int, Callable[[Held], int]]]] = {
     "threads of Python": (THREADS_GROWTH_MAX, lambda held: held.python_threads),
     "threads of Java": (THREADS_GROWTH_MAX, lambda held: held.java_threads),
 }
-"""What may grow by so many at most."""
+"""Counts that may grow by at most a fixed number."""
 
 Pair = tuple[float, float]
-"""A number of the early window, and the same of the last one."""
+"""A measurement in the early window, and in the last one."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What is measured every so many cycles.
+    """Measurements that are taken at regular intervals.
 
     Args:
         cycle: after which it was taken.
@@ -68,7 +68,7 @@ class Soaked:
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> "Soaked":
-        """Return what `dataclasses.asdict` has made a JSON object of."""
+        """Return the run from the JSON of `dataclasses.asdict`."""
         return cls(
             told["name"],
             [Cycle(**{**cycle, "held": Held(**cycle["held"])}) for cycle in told["cycles"]],

@@ -151,5 +151,5 @@ def _add_case(suite: ET.Element, pipeline: str, promise: "Check", verdict: "Verd
     if not verdict.passed and not promise.is_warning:
         ET.SubElement(case, "failure", {"message": verdict.summary}).text = promise.description
     facts = "\n".join(f"{name}={fact}" for name, fact in verdict.facts.items())
-    told = [f"warning={verdict.summary}"] if promise.is_warning and not verdict.passed else []
-    ET.SubElement(case, "system-out").text = "\n".join([*told, facts])
+    warnings = [f"warning={verdict.summary}"] if promise.is_warning and not verdict.passed else []
+    ET.SubElement(case, "system-out").text = "\n".join([*warnings, facts])

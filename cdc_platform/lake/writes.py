@@ -79,9 +79,9 @@ def append_tick(rows: pa.Table, planned_on: Table, ticks: TickStep, properties: 
     Raises:
         CommitConflict: another run was first; nothing was changed.
     """
-    told = {TICK: str(ticks.committed), BYTES: str(rows.nbytes), **properties}
+    summary = {TICK: str(ticks.committed), BYTES: str(rows.nbytes), **properties}
     with _compared(planned_on, ticks):
-        planned_on.append(rows, snapshot_properties=told)
+        planned_on.append(rows, snapshot_properties=summary)
 
 
 def replace_tick(rows: pa.Table, planned_on: Table, ticks: TickStep) -> None:

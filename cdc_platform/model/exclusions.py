@@ -148,12 +148,12 @@ def _absent_columns(table: ColumnHistory) -> Iterable[str]:
     if table.unwatched:
         reserved = [name for name in table.unwatched if is_reserved_column(name)]
         others = [name for name in table.unwatched if name not in reserved]
-        told = f"`{table.name}`: columns"
+        subject = f"`{table.name}`: columns"
         if others:
-            yield f"{told} that the change stream does not watch are not in the lake: {', '.join(others)}."
+            yield f"{subject} that the change stream does not watch are not in the lake: {', '.join(others)}."
         if reserved:
             yield (
-                f"{told} whose names no table of the lake can have are in the change log only: "
+                f"{subject} whose names no table of the lake can have are in the change log only: "
                 f"{', '.join(reserved)}. Rename them at the source to have them in the table."
             )
     if table.generated:

@@ -71,8 +71,8 @@ class HeldRecord:
     @property
     def place(self) -> str:
         """The part of the order key that both halves of a Debezium key change share; empty if unknown."""
-        told = json.loads(self.record or "{}")
-        return place_of(told.get("record_order") or told.get("order_key") or "")
+        record = json.loads(self.record or "{}")
+        return place_of(record.get("record_order") or record.get("order_key") or "")
 
     @property
     def identity(self) -> tuple[int, str]:

@@ -80,8 +80,8 @@ def row_ids(rows: pa.Table) -> set[RowId]:
 def links_of(rows: pa.Table) -> list[tuple[RowId, RowId]]:
     """Return pairs of new and old row ids, one for each key change."""
     names = ("table_name", "keys", "previous_keys")
-    told = zip(*(rows[name].to_pylist() for name in names), strict=True)
-    return [((table, key), (table, former)) for table, key, former in told if former is not None]
+    changes = zip(*(rows[name].to_pylist() for name in names), strict=True)
+    return [((table, key), (table, former)) for table, key, former in changes if former is not None]
 
 
 def _as_rows(rows: pa.Table, ids: Collection[RowId]) -> list[_Row]:

@@ -149,8 +149,8 @@ def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
     joined = ordered.withColumn(_PLACE, place).join(broken, ["commit_timestamp", _PLACE], "left")
     is_half = "is_broken and (change_kind = 'delete' or previous_keys is not null)"
     fault = f"coalesce({FAULT}, if({is_half}, {quote_text(HALF_FAULT)}, null))"
-    told = joined.withColumn(FAULT, F.expr(fault)).withColumn(UNSOUND, F.col(FAULT).isNotNull())
-    return told.select(*ordered.columns)
+    marked = joined.withColumn(FAULT, F.expr(fault)).withColumn(UNSOUND, F.col(FAULT).isNotNull())
+    return marked.select(*ordered.columns)
 
 
 def measure_events(ordered: DataFrame) -> LogStats:

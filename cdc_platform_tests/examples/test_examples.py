@@ -154,7 +154,7 @@ def test_quarantine_is_no_secret(examples: dict[str, Synced], tmp_path: Path) ->
     """`sync` counts records in each line and at its end; `check` warns of them, and fails where it is set."""
     shop_synced = examples["datastream"]
     assert "quarantine 1 new, 1 open" in shop_synced.without_spaces()
-    assert "records of `shop` in quarantine: 1;" in shop_synced.errors
+    assert "records of `shop` in quarantine: 1." in shop_synced.errors
     report = tmp_path / "checks.xml"
     code, output, _ = run("check", shop_synced.defs, "--junit", report)
     warned = [line for line in output.splitlines() if line.startswith("warn ")]
