@@ -146,6 +146,23 @@ def test_many_or_large_messages_are_left_to_spark(kafka: Broker) -> None:
     )
 
 
+def test_a_broker_may_restart_while_messages_are_read(kafka: Broker) -> None:
+    """Each message comes once, in its order, though the broker dies behind the first one."""
+    kafka.create("restarted.a")
+    producer = Producer({"bootstrap.servers": kafka.address})
+    for _ in range(40):
+        producer.produce("restarted.a", b"x" * 900_000)
+    assert producer.flush(ANSWERED_WITHIN_S) == 0
+    client = KafkaClient(KafkaInput(kafka.address, "restarted[.].*"))
+    (one,) = client.partitions()
+    messages = client.messages([one.first(one.end_exclusive)])
+    offsets = [next(messages).offset]
+    kafka.stop()
+    kafka.start()
+    offsets += [message.offset for message in messages]
+    assert [*range(40)] == offsets
+
+
 def test_an_end_that_is_not_there_is_waited_for(topics: KafkaInput) -> None:
     """A broker that has less than it said is an error to try again after, and no message is passed over."""
     client = KafkaClient(replace(topics, timeout_s=1.0))
