@@ -55,7 +55,7 @@ _CONSUMER: Final = {
 
 
 class KafkaClient:
-    """Looks at the topics of a setting.
+    """Looks at the topics of a setting, and reads few of their messages.
 
     Raises:
         LibraryMissing: the client's library is not installed.
@@ -142,9 +142,9 @@ class KafkaClient:
         left = {(one.topic, one.partition): one for one in ranges if one.start < one.end_exclusive}
         if not left:
             return
-        with closing(self._open("Consumer", {**_CONSUMER, "isolation.level": self._settings.isolation})) as (
-            consumer
-        ):
+        self._last_problem = None
+        properties = {**_CONSUMER, "isolation.level": self._settings.isolation}
+        with closing(self._open("Consumer", properties)) as consumer:
             consumer.assign([Place(*place, one.start) for place, one in left.items()])
             while left:
                 message = self._next(consumer, left)
@@ -167,14 +167,12 @@ class KafkaClient:
             if message is None:
                 raise self._meaning(TimeoutError("no message came"))
             error, one = message.error(), left.get((message.topic(), message.partition()))
-            is_sound = error is None or error.name() == "_PARTITION_EOF"
-            if is_sound and one is not None:
-                return message
-            if not is_sound:
-                self._remember(error)
-            # The group, which brokers may refuse, is not needed: only errors of partitions count.
-            if is_sound or one is None:
+            # The group, which brokers may refuse, is not needed: only what concerns these ranges counts.
+            if one is None:
                 continue
+            if error is None or error.name() == "_PARTITION_EOF":
+                return message
+            self._remember(error)
             if error.name() in _LOST:
                 self._check_lost(consumer, one)
             if error.name() not in _MOVING:

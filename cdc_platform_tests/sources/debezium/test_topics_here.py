@@ -30,7 +30,12 @@ pytestmark = pytest.mark.integration
 TOPICS: Final = {"polled.a": 3, "polled.b": 1, "polled.aborted": 1}
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 NOW_MS: Final = 1_800_000_000_000
-HEADERS: Final = (None, [], [("h", b"1")], [("h", b"1"), ("null", None), ("größe", b"\x00\xff")])
+HEADERS: Final[Sequence[list[tuple[str, bytes | None]] | None]] = (
+    None,
+    [],
+    [("h", b"1")],
+    [("h", b"1"), ("null", None), ("größe", b"\x00\xff")],
+)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +81,8 @@ def _client(topics: KafkaInput, isolation: str) -> tuple[KafkaInput, KafkaClient
 def _polled(client: KafkaClient, ranges: Sequence[TopicRange]) -> list[dict[str, Any]]:
     messages = poll_messages(client, ranges)
     assert messages is not None
-    return messages.to_pylist()
+    rows: list[dict[str, Any]] = messages.to_pylist()
+    return rows
 
 
 def _cut(one: TopicPartition, cuts: Sequence[float]) -> list[TopicRange]:
