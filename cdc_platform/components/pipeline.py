@@ -54,8 +54,8 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
     read_here_s: Annotated[
         float,
         says(
-            "A tick of no more seconds of a change stream, or of few small files, is read by the process "
-            "that runs it, which is quicker than a Spark task; 0 leaves all reading to Spark."
+            "The process that runs a cycle reads it if it covers no more seconds of a change stream, or few "
+            "small files or messages, which is quicker than a Spark task; 0 leaves all reading to Spark."
         ),
     ] = 15.0
     merge_here_bytes: Annotated[

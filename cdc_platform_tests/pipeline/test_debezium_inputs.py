@@ -22,7 +22,7 @@ from cdc_platform.sources.debezium.topic_ranges import TopicPartition
 from cdc_platform.sources.debezium.topics_frame import read_messages
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipeline.test_debezium import append, assert_equal, lines_of, make_pipeline, texts
-from cdc_platform_tests.pipelines import log_rows, rows_of
+from cdc_platform_tests.pipelines import log_rows, reading_by_turns, rows_of
 from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.servers.kafka import MOST_MEMBERS, Broker, Group
 from cdc_platform_tests.sources.debezium.captures_read import truth_of
@@ -120,7 +120,7 @@ def inlet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Inlet]:
 def test_a_transaction_waits_until_it_is_whole(
     spark: "SparkSession", session_lake: LakeSettings, inlet: Inlet
 ) -> None:
-    """At every cut the books balance, wherever the messages were cut off.
+    """At every cut the books balance, wherever the messages were cut off, and whoever reads them.
 
     So it is while the group of the consumers of topics is rebalanced: partitions are taken by no group.
     """
@@ -128,7 +128,7 @@ def test_a_transaction_waits_until_it_is_whole(
     lines = lines_of(CAPTURE)
     for number, (begun, end) in enumerate(itertools.pairwise((0, 25, 41, len(lines)))):
         inlet.send(lines[begun:end], number)
-        pipeline = sync(pipeline, spark)
+        pipeline = sync(reading_by_turns(pipeline, number), spark)
         transactions = {row["transaction_id"] for row in log_rows(pipeline)}
         whole = {name for name in transactions if name and _is_whole(pipeline, name)}
         assert {name for name in transactions if name} - whole <= {
@@ -153,13 +153,15 @@ def test_a_compacted_topic_and_one_whose_messages_were_deleted(
     kafka.send(lines, {})
     _wait_for_gaps(kafka, topic, json.loads(lines[-1]))
     place = KafkaInput(kafka.address, "compacted[.].*")
-    pipeline = make_pipeline(session_lake, place, CAPTURE, has_transaction_topic=False)
-    assert [table.name for table in pipeline.source.describe().tables] == ["public.accounts"]
     nothing = read_messages(kafka_spark, place, ()).collect()
     assert [row.topic for row in nothing] == [None]
-    pipeline = sync(pipeline, kafka_spark)
     truth = truth_of(CAPTURE)["public.accounts"]
-    assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
+    for turn in (1, 0):
+        made = make_pipeline(session_lake, place, CAPTURE, has_transaction_topic=False)
+        pipeline = reading_by_turns(made, turn)
+        assert [table.name for table in pipeline.source.describe().tables] == ["public.accounts"]
+        assert run_tick(pipeline, kafka_spark).read.is_near == (turn == 0)
+        assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
     kafka.send(lines[-1:] * 3, {})
     end = _end_of(pipeline)
     kafka.forget(topic, 0, end - 1)
@@ -172,17 +174,22 @@ def test_a_compacted_topic_and_one_whose_messages_were_deleted(
     assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
 
 
+@pytest.mark.parametrize(("turn", "said"), [(0, "no message came; .* failed"), (1, "Timeout")])
 def test_brokers_that_go_away_within_a_tick_are_named(
-    kafka_spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+    kafka_spark: "SparkSession",
+    session_lake: LakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    turn: int,
+    said: str,
 ) -> None:
-    """What Spark meets of them is an error of the source, after which the tick is tried again."""
+    """Whoever reads, their failure is an error of the source, after which the cycle is tried again."""
     soon = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1000"}
-    place = KafkaInput(f"127.0.0.1:{free_port()}", "cdc[.].*", options=soon)
+    place = KafkaInput(f"127.0.0.1:{free_port()}", "cdc[.].*", options=soon, timeout_s=2.0)
     found = [TopicPartition(ACCOUNTS, 0, "1", 0, 5)]
     monkeypatch.setattr(KafkaClient, "partitions", lambda _client: found)
     monkeypatch.setattr(KafkaClient, "beginnings", lambda _client, _most: iter(()))
-    pipeline = make_pipeline(session_lake, place, CAPTURE)
-    with pytest.raises(SourceUnreachable, match=f"{place.bootstrap_servers}: Timeout") as raised:
+    pipeline = reading_by_turns(make_pipeline(session_lake, place, CAPTURE), turn)
+    with pytest.raises(SourceUnreachable, match=f"{place.bootstrap_servers}: {said}") as raised:
         run_tick(pipeline, kafka_spark)
     assert len(str(raised.value)) < 1000
 

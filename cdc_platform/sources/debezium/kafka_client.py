@@ -1,19 +1,20 @@
-"""The platform's own look at Kafka, by librdkafka: which topics there are, and where their partitions end.
+"""The platform's own client of Kafka, librdkafka: topics, the ends of their partitions, and few messages.
 
-Messages are read by Spark; only a look at the beginnings of topics, before there is a Spark, is taken here.
+Spark reads what is too much for one process.
 """
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc_platform.errors import LibraryMissing, SettingError, SourceError
 from cdc_platform.sources.debezium.kafka_failures import refusal, silence
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.messages import RawMessage
-from cdc_platform.sources.debezium.topic_ranges import TopicPartition
+from cdc_platform.sources.debezium.topic_ranges import TopicPartition, TopicRange, check_offsets
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -35,10 +36,26 @@ _MOVING: Final = frozenset(
 )
 """Partitions have another broker for leader than was known; they are asked again."""
 MOVED_S: Final = 0.2
+_LOST: Final = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"})
+"""Errors of a partition that no longer has the offset that comes next."""
+_CONSUMER: Final = {
+    "group.id": GROUP,
+    "enable.auto.commit": False,
+    # What is gone is an error, never skipped.
+    "auto.offset.reset": "error",
+    # A range may end with markers of transactions or with offsets that compaction removed.
+    "enable.partition.eof": True,
+    # All that is read exists already: a broker that has no more need not wait for more.
+    "fetch.wait.max.ms": 10,
+    # Our errors say what goes wrong; its log would repeat it with every try.
+    "log_level": 2,
+    # Bounds what is fetched ahead of this process.
+    "queued.max.messages.kbytes": 16 * 1024,
+}
 
 
 class KafkaClient:
-    """Looks at the topics of a setting.
+    """Looks at the topics of a setting, and reads few of their messages.
 
     Raises:
         LibraryMissing: the client's library is not installed.
@@ -101,40 +118,76 @@ class KafkaClient:
         told = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self._timeout_s)
         return {(one.topic, one.partition): int(found.result().offset) for one, found in told.items()}
 
-    def beginnings(self, most: int) -> Iterator[RawMessage]:
+    def beginnings(self, most: int) -> Generator[RawMessage, None, None]:
         """Yield the first messages of each partition, about so many of all together.
 
         Raises:
             SourceUnreachable: no broker answers.
             AccessDenied: they do not let us in, or not to a topic.
         """
+        found = [one for one in self.partitions() if one.end_exclusive > one.earliest]
+        share = max(1, most // max(1, len(found)))
+        yield from self.messages(one.first(share) for one in found)
+
+    def messages(self, ranges: Iterable[TopicRange]) -> Generator[RawMessage, None, None]:
+        """Yield the messages of ranges: those of one partition by offset, partitions in any order.
+
+        Raises:
+            OffsetsLost: messages of a range are gone.
+            SourceUnreachable: no broker sends a message in time.
+            AccessDenied: they do not let us in, or not to a topic.
+        """
         from confluent_kafka import TopicPartition as Place
 
-        left = {
-            (one.topic, one.partition): one for one in self.partitions() if one.end_exclusive > one.earliest
-        }
-        consumer = self._open(
-            "Consumer", {"group.id": GROUP, "enable.auto.commit": False, "enable.partition.eof": True}
-        )
-        share = max(1, most // max(1, len(left)))
-        with closing(consumer):
-            consumer.assign([Place(one.topic, one.partition, one.earliest) for one in left.values()])
+        left = {(one.topic, one.partition): one for one in ranges if one.start < one.end_exclusive}
+        if not left:
+            return
+        self._last_problem = None
+        properties = {**_CONSUMER, "isolation.level": self._settings.isolation}
+        with closing(self._open("Consumer", properties)) as consumer:
+            consumer.assign([Place(*place, one.start) for place, one in left.items()])
             while left:
-                message = consumer.poll(self._timeout_s)
-                if message is None:
-                    raise self._meaning(TimeoutError("no message came"))
-                place = message.topic(), message.partition()
-                if message.error() is not None and not _is_end(message.error()):
-                    raise self._meaning(SourceError(message.error().str()))
-                if place not in left:
-                    continue
-                one = left[place]
-                if message.error() is None:
+                message = self._next(consumer, left)
+                place, is_end = (message.topic(), message.partition()), message.error() is not None
+                one = replace(left[place], start=message.offset() + (not is_end))
+                if not is_end and message.offset() < one.end_exclusive:
                     yield _raw(message)
-                last = min(one.end_exclusive, one.earliest + share) - 1
-                if message.error() is not None or message.offset() >= last:
+                left[place] = one
+                if one.start >= one.end_exclusive:
                     del left[place]
                     consumer.incremental_unassign([Place(*place)])
+
+    def _next(self, consumer: Any, left: Mapping[tuple[str, int], TopicRange]) -> Any:
+        """Return the next message, or end of a partition, of ranges."""
+        from confluent_kafka import KafkaException
+
+        give_up_at = time.monotonic() + self._timeout_s
+        while True:
+            message = consumer.poll(max(0.0, give_up_at - time.monotonic()))
+            if message is None:
+                raise self._meaning(TimeoutError("no message came"))
+            error, one = message.error(), left.get((message.topic(), message.partition()))
+            # The group, which brokers may refuse, is not needed: only what concerns these ranges counts.
+            if one is None:
+                continue
+            if error is None or error.name() == "_PARTITION_EOF":
+                return message
+            self._remember(error)
+            if error.name() in _LOST:
+                self._check_lost(consumer, one)
+            if error.name() not in _MOVING:
+                raise self._meaning(KafkaException(error))
+
+    def _check_lost(self, consumer: Any, one: TopicRange) -> None:
+        """Raise OffsetsLost where a partition lacks what comes next of a range."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka import TopicPartition as Place
+
+        try:
+            ends = consumer.get_watermark_offsets(Place(one.topic, one.partition), timeout=self._timeout_s)
+        except KafkaException as error:
+            raise self._meaning(error) from error
+        check_offsets(TopicPartition(one.topic, one.partition, one.topic_id, *ends), one.start)
 
     def _open(self, kind: str, properties: dict[str, object]) -> Any:
         try:
@@ -178,10 +231,6 @@ def _id_of(topic: Any) -> str:
     found = topic.topic_id
     most, least = found.get_most_significant_bits(), found.get_least_significant_bits()
     return f"{most % 2**64:016x}{least % 2**64:016x}"
-
-
-def _is_end(error: Any) -> bool:
-    return bool(error.name() == "_PARTITION_EOF")
 
 
 def _raw(message: Any) -> RawMessage:

@@ -5,10 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from cdc_platform.errors import AccessDenied, SourceError, SourceUnreachable
+from cdc_platform.errors import AccessDenied, OffsetsLost, SourceError, SourceUnreachable
 
 _SAID: Final = re.compile(r"org\.apache\.kafka\.common\.errors\.(\w+)Exception(: [^\n]*)?", re.ASCII)
 _NO_RECORD: Final = re.compile(r"Cannot fetch record for offset [^\n]*")
+_LOST: Final = re.compile(
+    r"KafkaIllegalStateException: .*?\bReason:\s+(.+?)\s+with consumer group", re.DOTALL
+)
+"""How Spark's source says that messages are gone (`failOnDataLoss`)."""
 _DENIED: Final = re.compile(r"Authentication|Authorization", re.ASCII)
 _AWAY: Final = frozenset(
     {
@@ -43,6 +47,7 @@ def broker_failures(servers: str) -> Iterator[None]:
     Raises:
         SourceUnreachable: they do not answer.
         AccessDenied: they do not let us in, or not to a topic.
+        OffsetsLost: messages were deleted after the cycle was planned.
     """
     try:
         yield
@@ -54,6 +59,13 @@ def broker_failures(servers: str) -> Iterator[None]:
 
 
 def _meaning(servers: str, text: str) -> SourceError | None:
+    lost = _LOST.search(text)
+    if lost is not None:
+        return OffsetsLost(
+            "Messages were deleted before they were read; look at the retention of the topic. Nothing was "
+            "skipped. Run another cycle: it names the first offset that is left, and how to go on. "
+            f"Brokers: {servers}: {' '.join(lost[1].split())}"
+        )
     for found in _SAID.finditer(text):
         name, said = found[1], f"{found[1]}Exception{found[2] or ''}"
         if _DENIED.search(name):

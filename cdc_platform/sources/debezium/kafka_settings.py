@@ -35,8 +35,8 @@ class KafkaInput:
         bootstrap_servers: brokers, `HOST:PORT,HOST:PORT`.
         topics_pattern: regular expression that whole names of topics match, that of transactions too.
         options: further options of Spark's source.
-        client: properties of librdkafka, which lists topics and offsets, where it calls them otherwise than
-            Java's client does.
+        client: properties of librdkafka, which lists topics and offsets and reads few messages, where their
+            names are not those of Java's client.
         most_messages: so many new messages are read by one tick, of all partitions together.
         transaction_patience_s: a transaction that is not whole is given up once messages were read that are
             so much younger than its last one; its events go to quarantine.

@@ -37,6 +37,12 @@ class TopicPartition:
         """What the ledger calls it."""
         return f"{self.topic}/{self.partition}"
 
+    def first(self, most: int) -> "TopicRange":
+        """Return the range of its first messages, at most so many."""
+        end_exclusive = min(self.end_exclusive, self.earliest + most)
+        found = self.topic, self.partition, self.topic_id
+        return TopicRange(*found, self.earliest, self.earliest, end_exclusive)
+
 
 @dataclass(frozen=True)
 class TopicProgress:
@@ -167,11 +173,16 @@ def _begin(
     else:
         start, seen = progress.next_offset, progress.seen_exclusive
     start = max(start, wanted or 0)
-    _check_offsets(one, start)
+    check_offsets(one, start)
     return TopicRange(one.topic, one.partition, one.topic_id, start, max(seen, start), one.end_exclusive)
 
 
-def _check_offsets(one: TopicPartition, start: int) -> None:
+def check_offsets(one: TopicPartition, start: int) -> None:
+    """Check that a partition has what comes next of it.
+
+    Raises:
+        OffsetsLost: messages from `start` on are gone.
+    """
     if start < one.earliest:
         raise OffsetsLost(
             f"Messages of the topic {one.topic}, partition {one.partition}, were deleted before they were "

@@ -2,19 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.topic_ranges import TopicRange
-from cdc_platform.sources.debezium.topics_reader import COLUMNS
-
-SCHEMA: Final = (
-    "topic string, partition int, offset bigint, micros bigint, key binary, value binary, "
-    "headers array<struct<key: string, value: binary>>"
-)
+from cdc_platform.sources.debezium.topics_reader import MESSAGES
 
 
 def read_messages(spark: SparkSession, settings: KafkaInput, ranges: Sequence[TopicRange]) -> DataFrame:
@@ -24,7 +19,8 @@ def read_messages(spark: SparkSession, settings: KafkaInput, ranges: Sequence[To
     one row without a topic: a task without rows would not report.
     """
     if not ranges:
-        return spark.range(0, 1, 1, 1).select(F.from_json(F.lit("{}"), SCHEMA).alias("none")).select("none.*")
+        none = F.from_json(F.lit("{}"), from_arrow_schema(MESSAGES))
+        return spark.range(0, 1, 1, 1).select(none.alias("none")).select("none.*")
     source = spark.read.format("kafka").options(**settings.spark_options())
     for name, offsets in _places(ranges).items():
         source = source.option(name, json.dumps(offsets))
@@ -32,7 +28,7 @@ def read_messages(spark: SparkSession, settings: KafkaInput, ranges: Sequence[To
     found = source.load().coalesce(1).withColumn("micros", F.unix_micros("timestamp"))
     so_far = Window.partitionBy("topic", "partition").orderBy("offset")
     arrived = found.withColumn("arrived", F.max("micros").over(so_far))
-    return arrived.sortWithinPartitions("arrived", "topic", "partition", "offset").select(*COLUMNS)
+    return arrived.sortWithinPartitions("arrived", "topic", "partition", "offset").select(*MESSAGES.names)
 
 
 def _places(ranges: Sequence[TopicRange]) -> dict[str, dict[str, object]]:

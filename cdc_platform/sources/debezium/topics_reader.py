@@ -1,7 +1,7 @@
-"""From what Spark's source has read of topics to raw records: in one task, for it has one order."""
+"""From messages of topics, whoever has read them, to raw records: by one reader, for they have one order."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,13 +22,23 @@ from cdc_platform.sources.debezium.truncates import refuse_truncated
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
 
-COLUMNS: Final = ("topic", "partition", "offset", "micros", "key", "value", "headers")
+MESSAGES: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("micros", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
 """What the reading takes of each message, in the order of arrival."""
 
 
 @dataclass(frozen=True)
 class TopicsReading:
-    """One tick's reading, which Spark calls with the messages.
+    """The reading of one cycle, called with its messages by a task of Spark or by the pipeline's process.
 
     Args:
         settings: of the stream, as `DebeziumSettings.to_options` makes them.
@@ -44,7 +54,7 @@ class TopicsReading:
     inputs: str
     patience_micros: int
 
-    def __call__(self, messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, messages: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
         """Yield the raw records of batches of messages."""
         prepare_worker()
         settings = DebeziumSettings.from_options(self.settings)
@@ -80,7 +90,7 @@ def _progress(one: TopicRange, resume: int | None) -> str:
 
 
 def _messages_of(batch: pa.RecordBatch) -> Iterator[RawMessage]:
-    columns = [batch.column(name).to_pylist() for name in COLUMNS]
+    columns = [batch.column(name).to_pylist() for name in MESSAGES.names]
     for topic, partition, offset, micros, key, value, headers in zip(*columns, strict=True):
         if topic is not None:
             yield RawMessage(topic, key, value, _headers(headers), partition, offset, micros, offset)

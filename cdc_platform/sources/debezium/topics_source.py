@@ -1,7 +1,7 @@
 """Debezium's events in topics of Kafka, as the pipeline sees them."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import cached_property
@@ -19,11 +19,14 @@ from cdc_platform.sources.debezium.source import DESCRIBED_MESSAGES, DebeziumSou
 from cdc_platform.sources.debezium.topic_ranges import TopicRange, plan_ranges
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_platform.sources.debezium.topics_reader import TopicsReading
 
 
 class TopicsSource(DebeziumSource):
-    """Asks brokers how far their topics go, and sets up Spark's reads of what is new.
+    """Asks brokers how far topics go, reads few new messages itself, and sets up Spark's reads of many.
 
     The lake alone has the offsets, with the records that were read up to them: nothing is committed to Kafka.
     """
@@ -34,7 +37,7 @@ class TopicsSource(DebeziumSource):
 
     @cached_property
     def client(self) -> KafkaClient:
-        """The connection for looking; Spark has its own."""
+        """The connection of this process; Spark has its own."""
         return KafkaClient(self.kafka)
 
     def describe(self) -> EventsDescription:
@@ -64,8 +67,22 @@ class TopicsSource(DebeziumSource):
         }
         return ReadPlan(slices, json.dumps(inputs))
 
-    def read_here(self, tick: int, plan: ReadPlan, most_s: float) -> None:
-        """Leave topics to Spark, which reads them."""
+    def read_here(
+        self, tick: int, plan: ReadPlan, most_s: float
+    ) -> "Generator[pa.RecordBatch, None, None] | None":
+        """Yield the raw records of the messages of a plan; None where they are many, or large.
+
+        Raises:
+            OffsetsLost: messages of the plan are gone.
+            SourceUnreachable: no broker sends a message in time.
+            AccessDenied: they do not let us in, or not to a topic.
+        """
+        if not most_s:
+            return None
+        from cdc_platform.sources.debezium.topics_here import poll_messages
+
+        messages = poll_messages(self.client, _ranges_of(plan))
+        return None if messages is None else self._reading(tick, plan)(messages.to_batches())
 
     def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
         """Return the raw records of the messages of a plan."""
@@ -73,18 +90,21 @@ class TopicsSource(DebeziumSource):
 
         from cdc_platform.model.schemas import RAW_EVENT_RECORDS
         from cdc_platform.sources.debezium.topics_frame import read_messages
+
+        schema = from_arrow_schema(RAW_EVENT_RECORDS)
+        messages = read_messages(spark, self.kafka, _ranges_of(plan))
+        return messages.mapInArrow(self._reading(tick, plan), schema)
+
+    def _reading(self, tick: int, plan: ReadPlan) -> "TopicsReading":
         from cdc_platform.sources.debezium.topics_reader import TopicsReading
 
-        ranges = [TopicRange(**fields) for fields in json.loads(plan.inputs)["ranges"]]
-        reading = TopicsReading(
+        return TopicsReading(
             self.settings.without_password().to_options(),
             tick,
             plan.slices[0],
             plan.inputs,
             int(self.kafka.transaction_patience_s * 1_000_000),
         )
-        schema = from_arrow_schema(RAW_EVENT_RECORDS)
-        return read_messages(spark, self.kafka, ranges).mapInArrow(reading, schema)
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a context that raises what brokers do to Spark's tasks as errors of the source."""
@@ -94,3 +114,7 @@ class TopicsSource(DebeziumSource):
         """Forget the connection."""
         self.__dict__.pop("client", None)
         super().close()
+
+
+def _ranges_of(plan: ReadPlan) -> list[TopicRange]:
+    return [TopicRange(**fields) for fields in json.loads(plan.inputs)["ranges"]]

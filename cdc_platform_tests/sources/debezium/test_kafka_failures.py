@@ -2,10 +2,16 @@
 
 import pytest
 
-from cdc_platform.errors import AccessDenied, SourceError, SourceUnreachable
+from cdc_platform.errors import AccessDenied, OffsetsLost, SourceError, SourceUnreachable
 from cdc_platform.sources.debezium.kafka_failures import broker_failures
 
 ERRORS = "org.apache.kafka.common.errors"
+LOST = """Some data may have been lost because they are not available in Kafka any more;
+either the data was aged out by Kafka or the topic may have been deleted before all the data in the
+topic was processed.
+If you don't want your streaming query to fail on such cases, set the source option failOnDataLoss to false.
+Reason: Could not read records in offset [0, 9) for topic partition shop.orders-0
+with consumer group spark-kafka-source-1-executor"""
 FRAME = "\n\tat org.apache.kafka.common.internals.KafkaFutureImpl.get(KafkaFutureImpl.java:165)"
 
 
@@ -16,6 +22,11 @@ FRAME = "\n\tat org.apache.kafka.common.internals.KafkaFutureImpl.get(KafkaFutur
         (f"Job aborted: {ERRORS}.DisconnectException{FRAME}", SourceUnreachable, "DisconnectException"),
         ("Cannot fetch record for offset 5 in 120000 milliseconds", SourceUnreachable, "offset 5"),
         (f"{ERRORS}.SaslAuthenticationException: no such user{FRAME}", AccessDenied, "no such user"),
+        (
+            f"Caused by: org.apache.spark.sql.kafka010.KafkaIllegalStateException: {LOST}{FRAME}",
+            OffsetsLost,
+            "partition shop.orders-0$",
+        ),
     ],
 )
 def test_brokers_that_fail_tasks_are_named(text: str, expected: type[SourceError], said: str) -> None:

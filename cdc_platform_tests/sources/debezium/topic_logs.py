@@ -13,19 +13,8 @@ from cdc_platform.sources.debezium.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.progress import PASSED, STATE
 from cdc_platform.sources.debezium.settings import DebeziumSettings
 from cdc_platform.sources.debezium.topic_ranges import TopicPartition, TopicRange, plan_ranges
-from cdc_platform.sources.debezium.topics_reader import TopicsReading
+from cdc_platform.sources.debezium.topics_reader import MESSAGES, TopicsReading
 
-MESSAGES: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("micros", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
 PIECE: Final = Slice("stream", 0, 1)
 Place = tuple[str, int]
 
