@@ -13,7 +13,7 @@ from cdc_platform.lake.cuts import list_cuts
 from cdc_platform.lake.lake import LOG, RAW
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.slices import Slice
-from cdc_platform.pipeline import adapt, build, merge, order, publish
+from cdc_platform.pipeline import adapt, build, log_commit, merge, publish
 from cdc_platform.pipeline.branch import Attempt, finished_head, load_table, reset_branch
 from cdc_platform.pipeline.merge import merge_table, merge_tables
 from cdc_platform.pipeline.order import order_changes
@@ -110,7 +110,7 @@ def test_two_runs_cannot_both_order_the_same_records(
             feed_tick(pipeline, 3)
         order_changes(pipeline, spark)
 
-    interrupt_once(monkeypatch, order, "measure", rival)
+    interrupt_once(monkeypatch, log_commit, "measure", rival)
     with pytest.raises(CommitConflict):
         order_changes(pipeline, spark)
     records = [(row["record_id"], row["mod_ordinal"]) for row in log_rows(pipeline)]
@@ -131,7 +131,7 @@ def test_an_idle_order_cannot_take_the_log_back(
         feed(pipeline, START + 4 * SECOND, opening(9, 100, START + 3 * SECOND))
         order_changes(pipeline, spark)
 
-    interrupt_once(monkeypatch, order, "_properties", rival)
+    interrupt_once(monkeypatch, log_commit, "_properties", rival)
     with pytest.raises(CommitConflict):
         order_changes(pipeline, spark)
     mark = read_mark(pipeline.lake.system_table(LOG))

@@ -10,7 +10,7 @@ import pytest
 
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.table_options import TableOptions
-from cdc_platform.pipeline import order, tick
+from cdc_platform.pipeline import log_commit, tick
 from cdc_platform.pipeline.pipeline import open_pipeline
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_state
@@ -29,7 +29,7 @@ class Killed(BaseException):
 
 STEPS: Final[list[tuple[ModuleType, str]]] = [
     (tick, "read_generations"),  # the raw records are committed, and nothing else
-    (order, "_bury"),  # quarantine and tombstones, too, but not the log
+    (log_commit, "_set_aside"),  # quarantine and tombstones, too, but not the log
     (tick, "order_changes"),
     (tick, "merge_tables"),
     (tick, "extend_histories"),

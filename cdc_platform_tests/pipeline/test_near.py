@@ -12,7 +12,7 @@ from cdc_platform.lake.commits import read_mark
 from cdc_platform.lake.lake import RAW
 from cdc_platform.lake.settings import LakeSettings
 from cdc_platform.model.slices import Slice
-from cdc_platform.pipeline import near, order
+from cdc_platform.pipeline import log_commit, near
 from cdc_platform.pipeline.order import order_changes
 from cdc_platform.pipeline.pipeline import Pipeline
 from cdc_platform.pipeline.read import read_slices
@@ -109,11 +109,11 @@ def test_two_runs_cannot_both_order_what_they_hold(
     counting = measure_rows
 
     def interrupted(rows: pa.Table) -> LogStats:
-        monkeypatch.setattr(order, "measure_rows", counting)
+        monkeypatch.setattr(log_commit, "measure_rows", counting)
         order_changes(pipeline, spark)
         return counting(rows)
 
-    monkeypatch.setattr(order, "measure_rows", interrupted)
+    monkeypatch.setattr(log_commit, "measure_rows", interrupted)
     with pytest.raises(CommitConflict, match=r"Tick 1 of .*change_log was not committed"):
         order_changes(pipeline, spark)
     assert [row["ordinal"] for row in log_rows(pipeline)] == [0, 1]

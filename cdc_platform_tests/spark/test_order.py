@@ -218,12 +218,12 @@ def test_quarantine_is_written_once(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that ended between quarantine and log leaves nothing twice, even if more has been read since."""
-    from cdc_platform.pipeline import order
+    from cdc_platform.pipeline import log_commit
 
     pipeline = bank_pipeline(session_lake)
     feed(pipeline, START + SECOND, {**insert("bad", 2), "mod_type": "UNKNOWN"}, opening(1, 100, START + 1))
     with monkeypatch.context() as patch:
-        patch.setattr(order, "sound_changes", lambda *_args: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(log_commit, "sound_changes", lambda *_args: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             order_changes(pipeline, spark)
     assert len(quarantined_rows(pipeline)) == 1
