@@ -83,9 +83,15 @@ class _Key:
         }
 
     def _place(self, event: KeyEvent) -> str:
-        """Return the order key of an event, moved only as far as others demand."""
+        """Return the order key of an event, moved only as far as others demand.
+
+        A write that earlier cycles logged behind other events may stand behind a write to which its removal
+        gives way. The removal then follows its own write, or the key would keep a row that has left it.
+        """
         order = event.order_key
         after, before = self._orders(self._predecessors(event)), self._orders(self._successors(event))
+        if event.is_removal and after:
+            before = [one for one in before if one > max(after)]
         if after and order <= max(after):
             order = f"{max(after)}{AFTER}"
         # Without its last character a text comes right before itself.

@@ -33,7 +33,7 @@ from cdc_platform.sources.debezium.identity import check_key, learn_identity, na
 from cdc_platform.sources.debezium.messages import Message, RawMessage, parse_line, parse_raw
 from cdc_platform.sources.debezium.pairing import Identity, identity_of, key_text
 from cdc_platform.sources.debezium.plans import ColumnPlan, Planner, check_masks
-from cdc_platform.sources.debezium.positions import is_snapshot, order_key
+from cdc_platform.sources.debezium.positions import event_id, is_snapshot, order_key
 from cdc_platform.sources.debezium.rows import RowDecoder
 from cdc_platform.sources.debezium.settings import DebeziumSettings, SnapshotPolicy
 from cdc_platform.sources.debezium.state import DecoderState
@@ -156,7 +156,7 @@ class Decoder:
 
     def _decode_data(self, event: DataEvent) -> list[Decoded]:
         if event.source.name == self.settings.signal_table:
-            return [Signal(event.message.position)]
+            return [self._signal(event)]
         if is_snapshot(event.source) and event.source.lsn is not None:
             floor = self.state.floors.get(event.source.server, 0)
             self.state.floors[event.source.server] = max(floor, event.source.lsn)
@@ -175,6 +175,13 @@ class Decoder:
         is_held = self.settings.tells_transactions
         watch, position = self.state.snapshots, event.message.position
         return [*watch.take(event.source, changes, position, replaces=is_replaced, is_held=is_held)]
+
+    def _signal(self, event: DataEvent) -> Signal:
+        if is_snapshot(event.source) or not event.transaction_id:
+            return Signal(event.message.position)
+        order = order_key(event, self.state.floors.get(event.source.server, 0))
+        identity = event_id(event, event.source.name)
+        return Signal(event.message.position, event.transaction_id, order, identity)
 
     def _table(self, event: DataEvent) -> str:
         """Return the table's name in the lake, which that of a partition is not.

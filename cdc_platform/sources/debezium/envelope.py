@@ -135,9 +135,16 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """An order to the connector, through its signal topic or its signal table."""
+    """An order to the connector, through its signal topic or its signal table.
+
+    A row of the signal table is an event of a transaction: ``transaction_id``, ``order_key`` and ``event_id``
+    are those of this event. They are empty for other orders.
+    """
 
     position: int
+    transaction_id: str = ""
+    order_key: str = ""
+    event_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class TransactionGate:
         elif isinstance(told, Checkpoint):
             self._take_note(told, arrival)
         elif isinstance(told, Signal):
-            self._count(self._current, arrival)
+            self._take_signal(told, arrival)
         elif isinstance(told, SourceEvent | FaultyEvent):
             self._take_event(told, arrival)
 
@@ -83,6 +83,12 @@ class TransactionGate:
         bounded.commit_lsn = told.lsn
         if self._current == told.transaction_id:
             self._current = ""
+
+    def _take_signal(self, told: Signal, arrival: Arrival) -> None:
+        if told.transaction_id:
+            self._count(told.transaction_id, arrival, told.order_key, told.event_id)
+        elif self._is_one_stream:
+            self._count(self._current, arrival)
 
     def _take_note(self, told: Checkpoint, arrival: Arrival) -> None:
         self._newest = None
@@ -248,17 +254,18 @@ def _later(until: PassedUntil, found: Transaction, committed_ms: int) -> PassedU
 
 
 def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:
-    """Return where those began of which nothing has come that tells their order."""
-    return [found.begun_at for found in waiting if found.first_order is None and found.begun_at is not None]
+    """Return where the transactions begin, as far as their BEGIN has arrived."""
+    return [found.begun_at for found in waiting if found.begun_at is not None]
 
 
 def _is_behind(found: Transaction, limit: str | None, begun: Mapping[str, int]) -> bool:
-    """Whether a transaction was committed after one that waits."""
+    """Return whether a transaction was committed after one that waits.
+
+    One without a readable event, such as an empty one, has no order key; its BEGIN shows it.
+    """
     if _is_held(found.first_order, limit):
         return True
-    if found.begun_at is None:
-        return False
-    origin, position = found.begun_at
+    origin, position = found.begun_at or ("", 0)
     return origin in begun and position > begun[origin]
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import cycle
 from random import Random
 from typing import Any, Final
 
@@ -134,7 +135,30 @@ def lake_of(ticks: Sequence[Rows]) -> tuple[list[Rows], Lake]:
     return logged, lake
 
 
+class LoadedDice(Random):
+    """Dice that give listed numbers.
+
+    Args:
+        falls: numbers, in the order of the throws.
+    """
+
+    def __init__(self, *falls: int) -> None:
+        super().__init__(0)
+        self._falls = cycle(falls)
+
+    def randint(self, a: int, b: int) -> int:
+        """Return the next number, which must be one of those from `a` to `b`."""
+        fall = next(self._falls)
+        assert a <= fall <= b
+        return fall
+
+
 @settings(max_examples=60, deadline=None)
+@example(
+    # A transaction without a readable event comes whole before those that it follows.
+    Delivery("transactions", frozenset({26}), 3, tuple(range(41)), (28,), has_headers=False),
+    LoadedDice(3, 5, 0, 12, 3, 0, 0, 3, 5, 0, 12, 3, 0, 0, 4),
+)
 @example(
     # An event that cannot be read comes twice, while another partition lags behind.
     Delivery("truncates", frozenset({0, 13}), 1, (*range(16), *range(12, 36)), (10, 25)),
