@@ -1,10 +1,10 @@
 """Metadata files of a table: Iceberg's log names the newest; maintenance deletes older ones by age."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException
@@ -20,6 +20,10 @@ LOGGER = logging.getLogger(__name__)
 
 READ_LOGS: Final = 512
 """How many logs of old metadata files, of all tables together, stay in memory; they never change."""
+
+
+MISSING_IN_A_ROW: Final = 5
+"""So many missing files end the search: maintenance deletes from the oldest on, and leaves no gap itself."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ def delete_old_metadata(table: Table, before_micros: int) -> int:
         before_micros: files that were replaced at this time or later stay.
     """
     old = (path for path, replaced_ms in _unlogged(table) if replaced_ms * 1000 < before_micros)
-    there = [*takewhile(lambda path: table.io.new_input(path).exists(), old)]
+    there = [*_existing(table.io, old)]
     for number, path in enumerate(reversed(there)):
         try:
             table.io.delete(path)
@@ -71,14 +75,29 @@ def delete_old_metadata(table: Table, before_micros: int) -> int:
     return len(there)
 
 
+def _existing(io: FileIO, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the files that exist, until some in a row are missing: those before them are gone, too."""
+    missing = 0
+    for path in paths:
+        if io.new_input(path).exists():
+            missing = 0
+            yield path
+        elif (missing := missing + 1) == MISSING_IN_A_ROW:
+            return
+
+
 def _unlogged(table: Table) -> Iterator[tuple[str, int]]:
     """Yield the files before those in the log, newest first, each with the time of its replacement in ms."""
     log = tuple(table.metadata.metadata_log)
+    known = {entry.metadata_file for entry in log}
     while log:
-        oldest = log[0]
-        log = _read_log(_File(oldest.metadata_file, table.io))
-        for after, entry in pairwise((oldest, *reversed(log))):
-            yield entry.metadata_file, after.timestamp_ms
+        # A file that another tool has deleted does not hide those before it: its successors name them, too.
+        logs = ((entry, _read_log(_File(entry.metadata_file, table.io))) for entry in log[:MISSING_IN_A_ROW])
+        reader, log = next((found for found in logs if found[1]), (log[0], ()))
+        for after, entry in pairwise((reader, *reversed(log))):
+            if entry.metadata_file not in known:
+                known.add(entry.metadata_file)
+                yield entry.metadata_file, after.timestamp_ms
 
 
 @lru_cache(maxsize=READ_LOGS)

@@ -115,6 +115,15 @@ def test_a_deletion_that_was_broken_off_is_finished_by_the_next(
     assert names(logged(table)) == names(files_of(table))
 
 
+def test_a_file_that_another_tool_deleted_hides_none_before_it(lake: Lake) -> None:
+    """Neither one in the midst of those that are due nor the oldest one in the log ends the search."""
+    table = commit(make_table(lake, SHORT), 20)
+    files_of(table)[-LOGGED - 4].unlink()
+    logged(table)[0].unlink()
+    assert len(files_of(table)) - LOGGED == delete_old_metadata(table, now_micros())
+    assert names(logged(table)[1:]) == names(files_of(table))
+
+
 def _name(path: str) -> str:
     return _path(path).name
 

@@ -243,6 +243,14 @@ def _wide_offset(value: Any) -> str:
     return wide_offset_moment(moments.moment_micros(text), moments.offset_text(text))
 
 
+def _wide_moment(value: Any) -> str:
+    """Return any moment in UTC; an offset stays where there is one, for a declared type that refuses it."""
+    text = _required_text(value)
+    if moments.offset_text(text) in _NO_OFFSET:
+        return wide_utc_moment(moments.moment_micros(text))
+    return _wide_offset(text)
+
+
 def _time_of_day(value: Any) -> str:
     micros, offset = moments.time_micros(_required_text(value))
     if offset not in (None, *_NO_OFFSET):
@@ -297,7 +305,7 @@ _READERS: Final[Mapping[Kind, Reader]] = {
 _WIDE: Final[Mapping[Kind, Reader]] = {
     Kind.DATE: _wide_day,
     Kind.DATETIME: lambda value: moments.far_moment_text(_wall_clock(value, Kind.DATETIME)),
-    Kind.TIMESTAMP: lambda value: wide_utc_moment(moments.moment_micros(_required_text(value))),
+    Kind.TIMESTAMP: _wide_moment,
     Kind.TIMESTAMP_WITH_TIMEZONE: _wide_offset,
 }
 _PLAIN: Final[Mapping[Reader, frozenset[type]]] = {

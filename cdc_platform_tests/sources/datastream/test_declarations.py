@@ -12,7 +12,9 @@ from cdc_platform.sources.datastream.decoding import Decoding
 from cdc_platform.sources.datastream.envelope import Envelope
 from cdc_platform.sources.datastream.files import read_events
 from cdc_platform.sources.datastream.moments import INFINITY_MICROS, MINUS_INFINITY_MICROS
+from cdc_platform.sources.datastream.rows import column_reader
 from cdc_platform.sources.datastream.types import FieldType, Kind
+from cdc_platform.sources.datastream.values import json_reader
 from cdc_platform_tests.unified_types import avro_file, event_schema, json_line
 
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
@@ -273,6 +275,17 @@ def test_what_does_not_fit_its_declaration_is_faulty(text: str, declared: str, w
     assert "Column `c`" in found.reason
     assert word in found.reason
     assert f"s.t/{json.loads(found.text)['uuid']}" == found.event_id
+
+
+@pytest.mark.parametrize("found", [Kind.TIMESTAMP, Kind.TIMESTAMP_WITH_TIMEZONE, Kind.STRING])
+@pytest.mark.parametrize("declared", [Kind.DATETIME, Kind.DATE])
+def test_an_offset_is_refused_whatever_type_the_schema_file_gives(found: Kind, declared: Kind) -> None:
+    """A declared wall clock shifts no moment, and takes one in UTC."""
+    read = column_reader(FieldType(found), FieldType(declared), json_reader)
+    assert read is not None
+    with pytest.raises(ValueError, match="has an offset from UTC"):
+        read("2020-01-01T00:00:00+02:00")
+    assert read("2020-01-01T00:00:00Z")[:10] == "2020-01-01"
 
 
 DOCUMENTS = [
