@@ -25,7 +25,7 @@ class Window:
     tick: int
     watermark_micros: int
     late: tuple[HeldRecord, ...] = ()
-    """Records of quarantine whose transactions are judged anew."""
+    """Quarantined records whose transactions are judged again."""
 
     @property
     def step(self) -> TickStep:

@@ -1,14 +1,11 @@
 """Cached frames, and the versions of tables that they read."""
 
 from contextlib import ExitStack
-from typing import Final
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 from pyspark.sql.types import StructType
-
-VERSION: Final = "versionAsOf"
 
 
 def read_version(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
@@ -23,7 +20,7 @@ def read_version(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame
         table: Spark's name of the table, without a branch.
         snapshot_id: the version, of any branch.
     """
-    return spark.read.option(VERSION, str(snapshot_id)).table(table)
+    return spark.read.option("versionAsOf", str(snapshot_id)).table(table)
 
 
 def read_current(spark: SparkSession, table: str) -> DataFrame:

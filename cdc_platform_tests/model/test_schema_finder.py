@@ -26,7 +26,7 @@ def test_the_source_orders_the_key_and_records_do_not(is_exact: bool) -> None:
 
 
 def test_a_table_that_is_made_again_has_the_order_of_its_key_from_the_source() -> None:
-    """The columns are the same, so that nothing else tells of the other order."""
+    """The columns are the same, so that only the order of the key shows the difference."""
     before, after = (table("notes", dict.fromkeys(names, "INT64"), {}) for names in (["a", "b"], ["b", "a"]))
     history, events = follow(([], look(5, before)), ([], look(9, after)))
     assert [column.name for column in history.tables["notes"].schema.key_columns] == ["b", "a"]

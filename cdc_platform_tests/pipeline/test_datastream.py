@@ -108,7 +108,7 @@ def test_the_newest_change_of_each_row_counts(
 def test_folders_and_files_that_change(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """A new object is found while running, a file that is written anew is read anew, a broken one is held.
+    """A new object is found while running, a rewritten file is read again, a broken one is quarantined.
 
     An event of the new object has the uuid of another table's.
     """

@@ -120,7 +120,7 @@ def inlet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Inlet]:
 def test_a_transaction_waits_until_it_is_whole(
     spark: "SparkSession", session_lake: LakeSettings, inlet: Inlet
 ) -> None:
-    """At every cut the books balance, wherever the messages were cut off, and whoever reads them.
+    """At every cut the books balance, wherever the messages were cut off, read by this process or by Spark.
 
     So it is while the group of the consumers of topics is rebalanced: partitions are taken by no group.
     """
@@ -182,7 +182,7 @@ def test_brokers_that_go_away_within_a_tick_are_named(
     turn: int,
     said: str,
 ) -> None:
-    """Whoever reads, their failure is an error of the source, after which the cycle is tried again."""
+    """A broker's failure is an error of the source in either way of reading, and the cycle is tried again."""
     soon = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1000"}
     place = KafkaInput(f"127.0.0.1:{free_port()}", "cdc[.].*", options=soon, timeout_s=2.0)
     found = [TopicPartition(ACCOUNTS, 0, "1", 0, 5)]

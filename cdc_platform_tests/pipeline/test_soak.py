@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CYCLES: Final = 6
 WARM_UP: Final = 3
-"""By then a pipeline has read, logged, merged and looked for what comes again."""
+"""After these cycles a pipeline has read, logged, merged and looked for repeated events."""
 CHANGES: Final = 30
 EXECUTIONS_MAX: Final = 30
 """Spark forgets a few of its past queries late."""

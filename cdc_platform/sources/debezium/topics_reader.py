@@ -1,4 +1,4 @@
-"""From messages of topics, whoever has read them, to raw records: by one reader, for they have one order."""
+"""Raw records from messages of topics, read here or by Spark: by one reader, since they have one order."""
 
 import json
 from collections.abc import Generator, Iterable, Iterator

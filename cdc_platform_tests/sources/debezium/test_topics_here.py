@@ -183,7 +183,7 @@ def test_an_end_that_is_not_there_is_waited_for(topics: KafkaInput) -> None:
 def test_messages_deleted_after_the_plan_are_lost(
     kafka_spark: "SparkSession", kafka: Broker, is_here: bool
 ) -> None:
-    """Whoever reads a range of which messages are gone fails, and reads no other messages instead."""
+    """Either way of reading fails for a range with deleted messages, and reads no others instead."""
     topic = f"deleted.{'here' if is_here else 'spark'}"
     kafka.create(topic)
     kafka.send([json.dumps({"topic": topic, "key": 1, "value": 1, "timestamp": NOW_MS})] * 9, {})
