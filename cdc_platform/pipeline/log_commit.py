@@ -20,7 +20,7 @@ from cdc_platform.lake.commits import (
     bytes_since,
     head,
 )
-from cdc_platform.lake.lake import BURIED, LOG, QUARANTINED, RAW
+from cdc_platform.lake.lake import BURIED, LOG, QUARANTINED
 from cdc_platform.lake.writes import append_tick, commit_tick, replace_tick
 from cdc_platform.pipeline.log_window import Window, log_before
 from cdc_platform.pipeline.near import MOST_BYTES
@@ -70,11 +70,11 @@ def commit_by_tasks(pipeline: Pipeline, spark: SparkSession, in_order: DataFrame
     return stats
 
 
-def fits_here(pipeline: Pipeline, window: Window) -> bool:
+def fits_here(window: Window) -> bool:
     """Whether the records of a window are so few that this process holds them all."""
     if window.late:
         return False
-    held_bytes = bytes_since(pipeline.lake.system_table(RAW), window.mark.position_micros)
+    held_bytes = bytes_since(window.raw, window.mark.position_micros)
     return held_bytes is not None and held_bytes <= MOST_BYTES
 
 

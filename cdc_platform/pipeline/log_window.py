@@ -19,6 +19,7 @@ from cdc_platform.pipeline.pipeline import Pipeline
 class Window:
     """Records between the log's watermark and the new one; the tables are the versions that it continues."""
 
+    raw: Table
     quarantine: Table
     log: Table
     mark: Mark

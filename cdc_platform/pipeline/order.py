@@ -82,8 +82,8 @@ def _extend_log(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     if watermark is None or lineage.tick <= mark.tick or watermark <= (mark.position_micros or 0):
         return OrderOutcome(mark.tick, mark.position_micros, 0, 0, 0)
     late = () if pipeline.traits.hands_out_events else untaken_records(pipeline.lake, quarantine, _taken(log))
-    window = Window(quarantine, log, mark, lineage.tick, watermark, late)
-    expected = _count_records(pipeline, window) + len(late)
+    window = Window(pipeline.lake.system_table(RAW), quarantine, log, mark, lineage.tick, watermark, late)
+    expected = _count_records(window) + len(late)
     if expected == 0:
         stats = commit_nothing(window)
     else:
@@ -103,16 +103,15 @@ def _taken(log: Table) -> int | None:
     return None
 
 
-def _count_records(pipeline: Pipeline, window: Window) -> int:
+def _count_records(window: Window) -> int:
     """Return how many records lie between two watermarks, duplicates included; needs no Spark."""
     condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
-    raw = pipeline.lake.system_table(RAW)
-    scan = raw.scan(row_filter=condition, selected_fields=("kind", "record_timestamp"))
+    scan = window.raw.scan(row_filter=condition, selected_fields=("kind", "record_timestamp"))
     return int(scan.to_arrow().num_rows)
 
 
 def _commit_records(pipeline: Pipeline, spark: SparkSession, window: Window, expected: int) -> LogStats:
-    raw = read_own(pipeline, spark, RAW)
+    raw = read_own(pipeline, spark, RAW, window.raw)
     condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
     has_addresses = pipeline.traits.knows_addresses and tells_addresses(pipeline, condition)
     records = _read_records(pipeline, spark, window, raw, expected)
@@ -127,7 +126,7 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: Window, exp
         if not has_texts(pipeline, window.reports):
             fitting = fitting_shapes(pipeline, shapes)
     in_order = _order(pipeline, records, window, expected, fitting)
-    if fits_here(pipeline, window):
+    if fits_here(window):
         stats = commit_here(pipeline, spark, in_order.toArrow(), window)
     else:
         stats = commit_by_tasks(pipeline, spark, in_order, window)
