@@ -1,7 +1,7 @@
 PYTHON ?= python3
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types test test-fast demo bench
+.PHONY: help install lint types licenses audit test test-fast demo bench
 
 help:  ## Show the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,12 @@ lint:  ## Check style and format.
 
 types:  ## Check types.
 	mypy
+
+licenses:  ## List the licences of the installed libraries.
+	pip-licenses --order=license
+
+audit:  ## Look for known vulnerabilities of the installed libraries.
+	pip-audit --local --skip-editable --vulnerability-service osv
 
 test:  ## Run all tests (Java 17 or later, and the Spanner emulator).
 	pytest

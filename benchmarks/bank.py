@@ -11,11 +11,11 @@ from typing import Any
 from cdc_platform.demo.bank import BankSettings, create_bank, read_ledger
 from cdc_platform.demo.emulator import open_emulator
 from cdc_platform.demo.home import find_start
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.spark.session.settings import SparkSettings
 
 PIPELINE = "bank"
 CHANGES_PER_TRANSFER = 3

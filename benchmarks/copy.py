@@ -14,8 +14,8 @@ from benchmarks.bank import Bench, open_bench
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from cdc_platform.demo.bank import OPENING_BALANCE, open_database
 from cdc_platform.demo.ledger import ACCOUNT_COLUMNS, ACCOUNTS, account_row
-from cdc_platform.pipeline.copy import copy_tables
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.copying.copy import copy_tables
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.resources import spark_session
 from cdc_platform.sources.spanner.settings import SpannerSettings

@@ -19,18 +19,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
-from cdc_platform.lake.commits import TICK, read_mark
-from cdc_platform.lake.lake import RAW, READ
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.schemas import FILES
-from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.lake.catalog.lake import RAW, READ
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import TICK, read_mark
+from cdc_platform.model.base.schemas import FILES
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.resources import spark_session
-from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.file_store import FileStore
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.spark.session.settings import SparkSettings
 
 OURS: Final = "platform, into tables"
 SPARK: Final = "spark.read.json, counted"

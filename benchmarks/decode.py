@@ -17,12 +17,12 @@ from google.cloud.spanner_v1.types import PartialResultSet
 
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from benchmarks.messages import answer
-from cdc_platform.model.slices import Slice
-from cdc_platform.model.timestamps import from_datetime
-from cdc_platform.sources.spanner.batches import RecordBatchBuilder
-from cdc_platform.sources.spanner.chunks import RowAssembler
-from cdc_platform.sources.spanner.decode import decode_change_record
-from cdc_platform.sources.spanner.wire import rows_parser
+from cdc_platform.model.base.timestamps import from_datetime
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.sources.spanner.client.chunks import RowAssembler
+from cdc_platform.sources.spanner.client.wire import rows_parser
+from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder
+from cdc_platform.sources.spanner.stream.decode import decode_change_record
 
 PLATFORM, STOCK, LAZY = "platform, to Arrow", "stock client, default", "stock client, lazy, not extracted"
 BATCH_RECORDS = 10_000

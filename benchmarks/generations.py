@@ -17,17 +17,17 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from benchmarks.partitions import open_stream
-from cdc_platform.lake.commits import read_mark
-from cdc_platform.lake.lake import RAW
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.lineage import live, watermark_micros
-from cdc_platform.model.records import RecordKind
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.read import read_generations, read_slices
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.stream.lineage import live, watermark_micros
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.reading.read import read_generations, read_slices
+from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.spark.session.settings import SparkSettings
 
 TOGETHER = "generations together"
 APART = "one generation a commit"

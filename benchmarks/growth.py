@@ -24,20 +24,20 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from benchmarks.harness import Report, arguments, interleaved, must_equal, percentile
 from benchmarks.inputs import CHECKSUM_SQL, TABLE, Checksum, History, arrow_columns
 from benchmarks.tables import open_session
-from cdc_platform.lake.lake import Lake
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ModType, ValueCaptureType
-from cdc_platform.model.slices import Slice
-from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.model.timestamps import from_datetime, to_rfc3339
-from cdc_platform.pipeline.copy import copy_tables
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.records import ModType, ValueCaptureType
+from cdc_platform.pipeline.copying.copy import copy_tables
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
-from cdc_platform.spark.settings import SparkSettings
-from cdc_platform.spark.typed import KIND, ORDINAL
+from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.spark.tables.typed import KIND, ORDINAL
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipelines import START, FakeSource, data_change, slice_row
 

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
-from cdc_platform.spark.typed import KIND, ORDINAL
+from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.spark.tables.typed import KIND, ORDINAL
 
 Ints = npt.NDArray[np.int64]
 

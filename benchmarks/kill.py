@@ -21,14 +21,14 @@ import yaml
 from benchmarks.harness import Report, arguments, must_equal
 from benchmarks.kill_files import run_files
 from benchmarks.processes import catch_up, check, kill_sync
-from cdc_platform.lake.copies import load_plans, read_progress
-from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.lake.lake import LOG, Lake
-from cdc_platform.lake.schema_history import list_schema_events
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.names import lake_table_name
+from cdc_platform.lake.catalog.lake import LOG, Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.copies import load_plans, read_progress
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.schema_history import list_schema_events
+from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.settings import SimulatorSettings
+from cdc_platform.simulator.wire.settings import SimulatorSettings
 from cdc_platform_tests.traffic import changing_columns
 
 ALL: Final = "all"

@@ -21,11 +21,11 @@ import yaml
 
 from benchmarks.harness import Report, must_equal
 from benchmarks.processes import catch_up, check, kill_sync
-from cdc_platform.lake.commits import read_mark
-from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.lake.lake import LOG, RAW, Lake
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.table_options import ORDER_KEY
+from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.schema.table_options import ORDER_KEY
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_state
 
 PIPELINE: Final = "shop"

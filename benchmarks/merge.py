@@ -29,13 +29,13 @@ from benchmarks.tables import (
     peer_table,
     platform_table,
 )
-from cdc_platform.lake.commits import BRANCH, head
-from cdc_platform.lake.table_files import read_files
-from cdc_platform.pipeline.near_merge import NearTable, commit_merge, plan_merge
-from cdc_platform.pipeline.near_rows import NearPatch
-from cdc_platform.spark.fold import fold_changes, measure_patch
-from cdc_platform.spark.merge import append_born, merge_existing
-from cdc_platform.spark.typed import KIND, ORDINAL, named
+from cdc_platform.lake.commits.commits import BRANCH, head
+from cdc_platform.lake.local_writer.table_files import read_files
+from cdc_platform.pipeline.merging.local_merge import NearTable, commit_merge, plan_merge
+from cdc_platform.pipeline.merging.local_rows import NearPatch
+from cdc_platform.spark.tables.merge import append_born, merge_existing
+from cdc_platform.spark.tables.net_changes import fold_changes, measure_patch
+from cdc_platform.spark.tables.typed import KIND, ORDINAL, named
 
 PLATFORM = "platform, v3"
 COLUMNS = [column.name for column in TABLE.columns]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from google.cloud.spanner_v1.types import PartialResultSet, StructType, Type, TypeCode
 from google.protobuf.struct_pb2 import ListValue, Value  # type: ignore[import-untyped]  # ships no types
 
-from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import to_rfc3339
 
 FIRST_COMMIT_MICROS = 1_700_000_000_000_000
 

@@ -16,10 +16,12 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
-from cdc_platform.lake.control import load_lineage, save_lineage
-from cdc_platform.lake.lake import Lake
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.lineage import (
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.control import load_lineage, save_lineage
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.base.timestamps import from_rfc3339
+from cdc_platform.model.stream.lineage import (
     Lineage,
     Partition,
     PartitionState,
@@ -27,16 +29,14 @@ from cdc_platform.model.lineage import (
     plan_slices,
     prune,
 )
-from cdc_platform.model.lineage_rules import violations
-from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome, SliceReport
-from cdc_platform.model.timestamps import from_rfc3339
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.model.stream.lineage_rules import violations
+from cdc_platform.model.stream.read_windows import ReadPlan, Slice, SliceOutcome, SliceReport
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.sources.spanner.slice_pool import read_together
-from cdc_platform.sources.spanner.slice_reader import read_slice
 from cdc_platform.sources.spanner.source import SpannerSource
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.sources.spanner.stream.slice_pool import read_together
+from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+from cdc_platform.spark.session.settings import SparkSettings
 
 SECOND: Final = 1_000_000
 ANSWERS_WITHIN_S: Final = 300

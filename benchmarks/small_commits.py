@@ -18,8 +18,8 @@ from benchmarks.harness import Report, arguments, timed
 from benchmarks.inputs import History, write_base
 from benchmarks.merge import near_merge, window_merge
 from benchmarks.tables import IcebergTable, open_lake, peer_table, platform_table
-from cdc_platform.lake.maintenance import compact_small_files, expire_snapshots, find_expendable
-from cdc_platform.pipeline.settings import MaintenanceSettings
+from cdc_platform.lake.commits.maintenance import compact_small_files, expire_snapshots, find_expendable
+from cdc_platform.pipeline.core.settings import MaintenanceSettings
 
 
 @dataclass

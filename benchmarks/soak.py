@@ -26,9 +26,9 @@ from pyspark.sql import SparkSession
 from benchmarks.harness import Report, arguments
 from benchmarks.soaked import Sample, Soaked, judge, markdown
 from benchmarks.tables import open_session
-from cdc_platform.lake.lake import SYSTEM_TABLES, Lake
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.spark.session.settings import SparkSettings
 from cdc_platform_tests.servers.kafka import CONNECTOR, Broker, broker, fetch_jars
 from cdc_platform_tests.support.cycles import Cycle, Soak
 from cdc_platform_tests.support.footprint import Session, tree_of

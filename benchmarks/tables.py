@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from benchmarks.harness import must_equal
 from benchmarks.inputs import CHECKSUM_SQL, FIRST_MOMENT_MICROS, TABLE, Checksum, base_checksum
-from cdc_platform.lake.settings import CATALOG, LakeSettings
-from cdc_platform.spark.config import spark_config
-from cdc_platform.spark.merge import create_table_sql
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.lake.catalog.settings import CATALOG, LakeSettings
+from cdc_platform.spark.session.config import spark_config
+from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform.spark.tables.merge import create_table_sql
 
 NAMESPACE = "bench"
 

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from benchmarks.tables import open_session
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.pipeline.pipeline import open_pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.pipeline.core.pipeline import open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput, Strategy
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, Strategy
+from cdc_platform.spark.session.settings import SparkSettings
 
 WHOLE: Final = "all values sent, omit"
 NAIVE: Final = "latest event, then fill"

@@ -15,6 +15,7 @@ from cdc_platform.commands.simulate import simulate
 from cdc_platform.commands.spark_server import spark_server
 from cdc_platform.commands.status import status
 from cdc_platform.commands.sync import sync
+from cdc_platform.printing import print_text
 
 FIRST_STEPS: Final = """\b
 See it work, with a bank of its own:
@@ -58,7 +59,7 @@ class Commands(click.Group):
             known = as_known(error)
             if known is None:
                 raise
-            click.secho(f"{type(known).__name__}: {known}", fg="red", err=True)
+            print_text(f"{type(known).__name__}: {known}", fg="red", err=True)
             ctx.exit(1)
 
 

@@ -37,6 +37,7 @@
     + LakeAccessDenied          the credentials may not use the catalog or the object store
     + LakeUnreachable           the catalog or the object store does not answer (retry)
     + LakeDamaged               the catalog, or a file that it names, is missing or unreadable
+    + DiskFull                  there is no room for what is written
     + LakeFormatUnknown         the lake was written by a newer version of the platform
     + CutNotFound               no such cut, or its snapshots have expired
     + PipelineNotFound          no lake at the place, or the pipeline has never run there
@@ -46,8 +47,11 @@
     + HeldRecordNotFound        no such record lies in quarantine
 """
 
+import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
+
+_PASSWORD: Final = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
 
 
 class CdcError(Exception):
@@ -57,6 +61,10 @@ class CdcError(Exception):
     """
 
     retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str = "") -> None:
+        # What a library says of an address, too: errors end up in logs and pages.
+        super().__init__(_PASSWORD.sub(r"\1(hidden)@", message))
 
 
 class SettingError(CdcError, ValueError):
@@ -242,6 +250,18 @@ class LakeDamaged(LakeError):
     def missing(cls, location: str) -> "LakeDamaged":
         """Return the error of a file that the lake's metadata name, and that is gone."""
         return cls(f"file {location}", "it is not there any more")
+
+
+class DiskFull(LakeError):
+    """There is no room for what is written; ``told`` is what the system says of it."""
+
+    def __init__(self, told: str) -> None:
+        self.told = told
+        super().__init__(
+            "There is no room left for the lake, or for Spark's temporary files (`spark.local.dir` in the "
+            "setting `spark.conf`). What is committed stays, and what was begun does not count: make room, "
+            f"and start again. {told}"
+        )
 
 
 class LakeFormatUnknown(LakeError):

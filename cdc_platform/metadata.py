@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any, Final
 import dagster as dg
 import pyarrow as pa
 
-from cdc_platform.lake.cuts import Cut
-from cdc_platform.model.lineage import Lineage, Partition, PartitionState, watermark_micros
-from cdc_platform.model.records import RecordKind
-from cdc_platform.model.slices import SliceReport
-from cdc_platform.model.table_schema import TableSchema, spark_type
-from cdc_platform.model.timestamps import to_datetime, to_rfc3339
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
+from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros
+from cdc_platform.model.stream.read_windows import SliceReport
+from cdc_platform.model.stream.records import RecordKind
 
 if TYPE_CHECKING:
     # The sensor imports this module, and does without Spark.
-    from cdc_platform.pipeline.build import MergeOutcome
-    from cdc_platform.pipeline.copy import CopyOutcome
-    from cdc_platform.pipeline.maintain import MaintenanceOutcome
-    from cdc_platform.pipeline.order import OrderOutcome
-    from cdc_platform.pipeline.read import ReadOutcome
+    from cdc_platform.pipeline.copying.copy import CopyOutcome
+    from cdc_platform.pipeline.merging.build import MergeOutcome
+    from cdc_platform.pipeline.ordering.order import OrderOutcome
+    from cdc_platform.pipeline.publishing.maintain import MaintenanceOutcome
+    from cdc_platform.pipeline.reading.read import ReadOutcome
 
 Metadata = Mapping[str, Any]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from cdc_platform.model.lineage import Lineage, live
+from cdc_platform.model.stream.lineage import Lineage, live
 
 
 def change_stream_partitions(pipeline: str) -> dg.DynamicPartitionsDefinition:

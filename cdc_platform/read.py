@@ -31,13 +31,13 @@ from pyiceberg.table import DataScan, Table
 from pyparsing import ParseBaseException
 
 from cdc_platform.errors import CutNotFound, LibraryMissing, SettingError, TableNotFound
-from cdc_platform.lake.cut_states import CutState, cut_state, cut_states, require_readable
-from cdc_platform.lake.cuts import Cut, find_cut, newest_cut
-from cdc_platform.lake.lake import Lake
-from cdc_platform.lake.quarantine import describe_next_step
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.names import quote_spark
-from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.cut_states import CutState, cut_state, cut_states, require_readable
+from cdc_platform.lake.state.cuts import Cut, find_cut, newest_cut
+from cdc_platform.lake.state.quarantine import describe_next_step
+from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
 
 if TYPE_CHECKING:
     import duckdb

@@ -17,12 +17,14 @@ from dagster_pyspark import LazyPySparkResource
 
 from cdc_platform.claims import claim_run
 from cdc_platform.errors import CdcError, JarsUnavailable, SettingError, SetupError, SparkUnreachable
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.spark.config import launch_secrets, session_secrets, spark_config
-from cdc_platform.spark.java import check_java
-from cdc_platform.spark.properties import started_with
-from cdc_platform.spark.shipping import ship_package
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.spark.session.config import launch_secrets, session_secrets, spark_config
+from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
+from cdc_platform.spark.session.jars import check_jars
+from cdc_platform.spark.session.java import check_java
+from cdc_platform.spark.session.properties import started_with
+from cdc_platform.spark.session.shipping import ship_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +38,8 @@ STDERR: Final = 2
 SPARK_IS_QUIET: Final = threading.Event()
 """Set when the process is about to end: what Spark says of its own end is not passed on."""
 
+REFUSED: Final = "authentication token"
+"""Part of what a server answers who sends none, or a wrong one."""
 UNRESOLVED: Final = ("unresolved dependenc", "server access error", "download failed", "not found: ")
 
 
@@ -80,16 +84,28 @@ def _open_session(
 ) -> "SparkSession":
     if settings.spark.remote is not None:
         _probe(settings.spark.address)
-        remote: SparkSession = resource.spark_session
+        try:
+            remote: SparkSession = resource.spark_session
+        except Exception as error:
+            if REFUSED not in str(error):
+                raise
+            raise SparkUnreachable(
+                "The Spark Connect server refuses a client without its token. Set the environment variable "
+                f"{TOKEN_VARIABLE} to that token, or work as the user who started the server with "
+                f"`cdc-platform spark-server`: {settings.spark.address}"
+            ) from error
         return remote
     check_java()
     _refuse_second_lake(settings)
+    check_jars(settings.spark)
     secrets = launch_secrets(settings.spark, settings.lake)
     with started_with(secrets), _launcher_output(report or _ignore) as lines, _kept_interrupts():
         try:
             session: SparkSession = resource.spark_session
         except Exception as error:
             raise _start_error(settings, error, lines) from error
+    if any("downloading http" in line.lower() for line in lines):
+        check_jars(settings.spark)
     return session
 
 
@@ -116,7 +132,7 @@ def _refuse_second_lake(settings: PipelineSettings) -> None:
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
-    wanted = spark_config(settings.spark, settings.lake).get(WAREHOUSE)
+    wanted = settings.lake.spark_properties()["warehouse"]
     found = active.conf.get(WAREHOUSE, None) if active is not None else None
     if found is not None and found != wanted:
         raise SettingError(

@@ -14,16 +14,16 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PIPELINE_TAG, PROOF_TAG, failures_in_a_row, unfinished_runs
 from cdc_platform.errors import CdcError, SourceError
-from cdc_platform.lake.commits import read_mark
-from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.lake.lake import RAW
-from cdc_platform.lake.ledger import read_ledger, waiting_texts
-from cdc_platform.model.lineage import Lineage
-from cdc_platform.model.slices import ReadRequest
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.read_progress import read_ledger, waiting_texts
+from cdc_platform.model.stream.lineage import Lineage
+from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.partitions import change_stream_partitions, compare_keys
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.reading.trace import trace_lineage
 
 RANGE_START_TAG: Final = "dagster/asset_partition_range_start"
 RANGE_END_TAG: Final = "dagster/asset_partition_range_end"

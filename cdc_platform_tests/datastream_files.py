@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import to_rfc3339
 
 ORIGIN: Final = 1_800_000_000_000_000
 """When the made-up source begins; a position of its log is so many seconds later."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 
 
 def table(name: str, keys: dict[str, str], values: dict[str, str]) -> TableSchema:

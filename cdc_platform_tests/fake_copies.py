@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cdc_platform.errors import AccessDenied, CopyExpired
-from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.sources.spanner.copy_pieces import columns_from_text
-from cdc_platform.sources.spanner.snapshot import table_arrow_schema
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.sources.spanner.copying.copy_pieces import columns_from_text
+from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 
 RowsAt = Callable[[str, int], Iterator[pa.RecordBatch]]
 """Table and moment to its rows."""

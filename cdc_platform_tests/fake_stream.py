@@ -5,7 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cdc_platform.errors import PartitionBoundsInvalid
-from cdc_platform.model.lineage import (
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+from cdc_platform.model.stream.lineage import (
     ChildAnnouncement,
     Lineage,
     advance,
@@ -13,11 +15,9 @@ from cdc_platform.model.lineage import (
     plan_slices,
     watermark_micros,
 )
-from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.order_key import record_order
-from cdc_platform.model.records import RecordKind
-from cdc_platform.model.slices import Slice, SliceOutcome, SliceReport
-from cdc_platform.model.timestamps import from_datetime, to_datetime
+from cdc_platform.model.stream.ordering_key import record_order
+from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.records import RecordKind
 from cdc_platform_tests.history import (
     NULL_ROW,
     DataRecord,

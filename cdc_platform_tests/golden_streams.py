@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.model.lineage import Lineage, advance, begin
-from cdc_platform.model.records import RecordKind
-from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
-from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
-from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
+from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
+from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
+from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.stream.lineage import Lineage, advance, begin
+from cdc_platform.model.stream.records import RecordKind
 from cdc_platform_tests.fake_stream import read_control
 from cdc_platform_tests.history import NULL_ROW, RawRow
 from cdc_platform_tests.typed_values import sorted_by_key, typed_row

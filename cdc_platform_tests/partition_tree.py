@@ -5,7 +5,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from cdc_platform.model.names import ROOT_TOKEN
+from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform_tests.history import Key
 
 BUCKETS: Final = 16

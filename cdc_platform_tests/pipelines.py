@@ -13,30 +13,30 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from cdc_platform.lake.commits import POSITION, TICK, head, read_mark
-from cdc_platform.lake.cuts import Cut
-from cdc_platform.lake.lake import LOG, QUARANTINED, RAW, SYSTEM_TABLES, Lake
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.lineage import Lineage, plan_requested
-from cdc_platform.model.looks import Look
-from cdc_platform.model.order_key import record_order
-from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
-from cdc_platform.model.schemas import RAW_CHANGE_RECORDS
-from cdc_platform.model.sightings import SeenColumn
-from cdc_platform.model.slices import ReadPlan, ReadRequest, Slice, SliceOutcome
-from cdc_platform.model.table_options import TableOptions
-from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.model.timestamps import to_datetime
-from cdc_platform.model.traits import CHANGE_STREAM
-from cdc_platform.pipeline.history import extend_histories
-from cdc_platform.pipeline.invariants import checks_of
-from cdc_platform.pipeline.merge import merge_tables
-from cdc_platform.pipeline.order import order_changes
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.publish import publish_cut
-from cdc_platform.pipeline.settings import MaintenanceSettings, PipelineSettings
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, SYSTEM_TABLES, Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import POSITION, TICK, head, read_mark
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.schema.observed_columns import SeenColumn
+from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.lineage import Lineage, plan_requested
+from cdc_platform.model.stream.ordering_key import record_order
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, Slice, SliceOutcome
+from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
+from cdc_platform.pipeline.checks.invariants import checks_of
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.core.settings import MaintenanceSettings, PipelineSettings
+from cdc_platform.pipeline.histories.history import extend_histories
+from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.sources.loading import load_with, read_with
-from cdc_platform.sources.spanner.copy_pieces import columns_to_text
+from cdc_platform.sources.spanner.copying.copy_pieces import columns_to_text
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.example_tables import table

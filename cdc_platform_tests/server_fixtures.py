@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from cdc_platform.model.timestamps import from_datetime
-from cdc_platform.simulator.settings import Dialect
+from cdc_platform.model.base.timestamps import from_datetime
+from cdc_platform.simulator.wire.settings import Dialect
 from cdc_platform_tests.sources.spanner.servers import (
     EMULATOR,
     SIMULATOR,

@@ -9,10 +9,10 @@ from typing import Any, Final
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from cdc_platform.model.records import ModType, ValueCaptureType
-from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
-from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.sources.datastream.kinds import SourceKind
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.stream.records import ModType, ValueCaptureType
+from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform_tests.example_tables import TABLES
 from cdc_platform_tests.fake_stream import Fate, Slicing, TickPlan
 from cdc_platform_tests.history import History, JsonValue, Key, Row, RowChange, SequenceForm, Transaction

@@ -8,7 +8,7 @@ from google.cloud.datastream_v1.types import BackfillJob, Error, SourceObjectIde
 
 from cdc_platform.assets.stream_state import StreamAsset, build_stream, stream_resource
 from cdc_platform.checks.stream_state import STREAM_IS_RUNNING, build_stream_check
-from cdc_platform.sources.datastream.stream_settings import StreamSettings
+from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 
 JOB = "bank_tick"
 

@@ -3,7 +3,7 @@
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ DAGSTER_FILES: Final = frozenset(
     },
 )
 COMMAND_LINE: Final = frozenset({"cli", "commands"})
+PRINTING: Final = frozenset({"printing"})
 EVERYTHING: Final = STEPS | DAGSTER_FILES | COMMAND_LINE | {"simulator", "demo", "read"}
 
 LAYERS: Final[dict[str, frozenset[str]]] = {
@@ -30,15 +31,34 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "model": frozenset({"errors"}),
     "sources": CORE,
     "lake": CORE,
-    "spark": CORE | {"lake.settings"},  # a session is configured for one lake
+    "spark": CORE | {"lake.catalog.settings"},  # a session is configured for one lake
     "pipeline": ENGINES,
     "simulator": CORE,  # judges readers, so it shares no code with them
-    "demo": STEPS | {"simulator"},
+    "demo": STEPS | PRINTING | {"simulator"},
     **dict.fromkeys(DAGSTER_FILES, EVERYTHING - COMMAND_LINE),
     "read": CORE | {"lake", "components.loading"},  # what readers install needs no step of a tick
-    "commands": EVERYTHING - {"cli"} | {"stopping"},
+    "commands": EVERYTHING - {"cli"} | PRINTING | {"stopping"},
+    "printing": frozenset(),
     "stopping": frozenset({"errors"}),
-    "cli": frozenset({"errors", "commands"}),
+    "cli": frozenset({"errors", "commands"}) | PRINTING,
+}
+
+ROOMS: Final[dict[str, tuple[str, ...]]] = {
+    # a part of the package: its folders, each of which imports only from those before it
+    "model": ("base", "schema", "stream", "rows"),
+    "lake": ("catalog", "commits", "local_writer", "state"),
+    "spark": ("session", "frames", "log", "tables"),
+    "pipeline": (
+        *("core", "reading", "versions", "publishing", "schema", "copying", "merging", "checks"),
+        *("completing", "histories", "ordering", "on_demand"),
+    ),
+    "simulator": ("wire", "history", "stream", "sql"),
+    "sources": ("spanner", "datastream", "debezium"),
+    "sources.spanner": ("client", "copying", "stream"),
+    "sources.datastream": ("values", "settings", "events", "files", "stream"),
+    "sources.debezium": (
+        *("wire", "settings", "engine", "values", "rows", "transactions", "files", "kafka"),
+    ),
 }
 
 FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
@@ -55,7 +75,7 @@ FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
 }
 
 CLASSIC_ONLY: Final = frozenset({"sparkContext", "_jvm", "_jsc", "_jsparkSession", "rdd"})
-FRAMES: Final = "spark.frames"
+FRAMES: Final = "spark.frames.table_frames"
 """Where frames upon tables come from, and where they are held."""
 FRAME_CALLS: Final = re.compile(
     r"\bspark\.table\(|\.read\b[^=]*\.table\(|\.(?:persist|unpersist|cache|checkpoint|localCheckpoint)\("
@@ -64,6 +84,7 @@ MACHINE_PATH: Final = re.compile(r"(?<![\w.$}/:-])/(?:root|home|Users|work|mnt|p
 TEXT_SUFFIXES: Final = frozenset({".py", ".md", ".toml", ".cfg", ".yaml", ".yml", ".properties", ""})
 LINES_PER_FILE: Final = 400
 LINES_PER_FUNCTION: Final = 60
+MODULES_PER_FOLDER: Final = 15
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -120,6 +141,37 @@ def framework_violations(path: Path) -> Iterator[str]:
             yield f"{path.relative_to(ROOT)}:{line} {here} must not import {name}"
 
 
+def room_violations(path: Path) -> Iterator[str]:
+    """Yield a readable line for each import from a folder to one beside it that does not lie below it."""
+    here = below_package(module_of(path))
+    for part, rooms in ROOMS.items():
+        room = _room(here, part)
+        above = [later for later in rooms if room in rooms and rooms.index(later) > rooms.index(room)]
+        for line, name in imports_of(path):
+            if _room(below_package(name), part) in above:
+                yield f"{path.relative_to(ROOT)}:{line} {part}.{room} must not import {name}"
+
+
+def _room(name: str, part: str) -> str:
+    """Return the folder of a part in which a dotted name lies, or the name of the module beside them."""
+    return name.removeprefix(f"{part}.").split(".")[0] if name.startswith(f"{part}.") else ""
+
+
+def circles_among(modules: Mapping[str, Path]) -> list[str]:
+    """Return the modules that import each other, directly or by others."""
+    left = {
+        name: {known for _, found in imports_of(path) for known in (found, found.rpartition(".")[0])}
+        & modules.keys()
+        for name, path in modules.items()
+    }
+    while free := {name for name, imported in left.items() if not imported & left.keys()}:
+        left = {name: imported for name, imported in left.items() if name not in free}
+    # What only imports from a circle is not part of it.
+    while free := {name for name in left if not any(name in imported for imported in left.values())}:
+        left = {name: imported for name, imported in left.items() if name not in free}
+    return sorted(left)
+
+
 def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Yield every function and method of a file, nested ones too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -145,6 +197,46 @@ def test_imports_go_one_way() -> None:
     """Imports go from the Dagster files down to the model, never up or across."""
     found = [line for path in python_files(PACKAGE) for line in layer_violations(path)]
     assert not found, "\n".join(found)
+
+
+def test_every_folder_has_its_place() -> None:
+    """A new folder of a part says first what it may import."""
+    folders = {part: ROOT / PACKAGE / part.replace(".", "/") for part in ROOMS}
+    found = {
+        part: {path.parent.name for path in folder.glob("*/__init__.py")} for part, folder in folders.items()
+    }
+    assert {part: set(rooms) for part, rooms in ROOMS.items()} == found
+
+
+def test_folders_import_downwards() -> None:
+    """Within a part, a folder imports only from those that lie below it."""
+    found = [line for path in python_files(PACKAGE) for line in room_violations(path)]
+    assert not found, "\n".join(found)
+
+
+def test_no_modules_import_each_other() -> None:
+    """There are no circles, not even with imports in functions or for types."""
+    assert circles_among({module_of(path): path for path in python_files(PACKAGE)}) == []
+
+
+def test_circles_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules of a circle are named, but not what imports them or is imported by them."""
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    texts = {"low": "", "a": "import low, b", "b": "from c import x", "top": "import a"}
+    texts["c"] = "def f():\n    import a"
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    assert circles_among({name: tmp_path / f"{name}.py" for name in texts}) == ["a", "b", "c"]
+
+
+def test_folders_fit_a_reader() -> None:
+    """A folder beyond the limit holds a second concept."""
+    found = {
+        str(folder.relative_to(ROOT)): modules
+        for folder in {path.parent for path in python_files(PACKAGE)}
+        if (modules := sum(path.name != "__init__.py" for path in folder.glob("*.py"))) > MODULES_PER_FOLDER
+    }
+    assert found == {}
 
 
 def test_frameworks_stay_in_their_layers() -> None:
@@ -247,8 +339,8 @@ def test_no_file_names_a_machine() -> None:
     [
         ("import dagster", [(1, "dagster")]),  # plain
         ("def f():\n    from pyspark.sql import functions as F", [(2, "pyspark.sql.functions")]),  # late
-        ("from . import records", [(1, "cdc_platform.model.records")]),  # relative, same folder
-        ("from ..lake.lake import Lake", [(1, "cdc_platform.lake.lake.Lake")]),  # relative, one up
+        ("from . import changes", [(1, "cdc_platform.model.rows.changes")]),  # relative, same folder
+        ("from ..base.names import quote", [(1, "cdc_platform.model.base.names.quote")]),  # relative, one up
     ],
 )
 def test_imports_are_found_however_written(
@@ -258,7 +350,7 @@ def test_imports_are_found_however_written(
     expected: list[tuple[int, str]],
 ) -> None:
     """The reader of imports sees late and relative imports under their full names."""
-    path = tmp_path / PACKAGE / "model" / "sample.py"
+    path = tmp_path / PACKAGE / "model" / "rows" / "sample.py"
     path.parent.mkdir(parents=True)
     path.write_text(source, encoding="utf-8")
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import CommitConflict
-from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
@@ -66,7 +66,7 @@ def test_errors_of_the_platform_exit_with_1(tmp_path: Path, monkeypatch: pytest.
     def conflict(*_args: object) -> None:
         raise CommitConflict("another run was first")
 
-    monkeypatch.setattr("cdc_platform.pipeline.status.read_status", conflict)
+    monkeypatch.setattr("cdc_platform.pipeline.on_demand.status.read_status", conflict)
     code, _, errors = run("status", begin(write_defs(tmp_path)))
     assert (code, errors) == (1, "CommitConflict: another run was first\n")
 

@@ -15,8 +15,8 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.verdicts import describe_verdict
 from cdc_platform.components.loading import load_definitions, load_settings
 from cdc_platform.errors import SettingError
-from cdc_platform.pipeline.invariants import CHECKS, QUARANTINE_EMPTY, checks_of
-from cdc_platform.pipeline.verdict import Verdict
+from cdc_platform.pipeline.checks.check_result import Verdict
+from cdc_platform.pipeline.checks.invariants import CHECKS, QUARANTINE_EMPTY, checks_of
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 ROOT = Path(__file__).parents[1]

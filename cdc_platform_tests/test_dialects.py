@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client, open_database
-from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.proof import prove_tables
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.pipeline.checks.reconciliation import prove_tables
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
 from cdc_platform_tests.pipelines import quarantined_rows, rows_of

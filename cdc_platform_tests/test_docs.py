@@ -12,7 +12,7 @@ from cdc_platform.components.loading import load_each
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = (
     ROOT / "README.md",
-    ROOT / "CHANGELOG.md",
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "examples").glob("*/README.md")),
 )

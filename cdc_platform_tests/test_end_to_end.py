@@ -16,11 +16,11 @@ import yaml
 from cdc_platform.components.loading import load_settings
 from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
 from cdc_platform.demo.emulator import Emulator, find_emulator
-from cdc_platform.lake.copies import load_plans, read_progress
-from cdc_platform.lake.lake import LOG, Lake
-from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.lake.catalog.lake import LOG, Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.copies import load_plans, read_progress
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.follow import follow_source
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
 from cdc_platform_tests.emulator_fixtures import BankStream, change_schema, make_bank, required
 from cdc_platform_tests.pipelines import CHECKS
 from cdc_platform_tests.programs import BANK, COMMAND_LINE, Program, running_demo, start

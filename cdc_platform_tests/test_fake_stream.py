@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 
 from cdc_platform.errors import PartitionBoundsInvalid
-from cdc_platform.model.records import RecordKind
-from cdc_platform.model.slices import Slice, SliceOutcome
-from cdc_platform.model.timestamps import from_datetime
+from cdc_platform.model.base.timestamps import from_datetime
+from cdc_platform.model.stream.read_windows import Slice, SliceOutcome
+from cdc_platform.model.stream.records import RecordKind
 from cdc_platform_tests.fake_stream import FakeChangeStream, Slicing, raw_rows
 from cdc_platform_tests.history import History, RawRow, tables_at
 from cdc_platform_tests.partition_tree import PartitionTree, Span

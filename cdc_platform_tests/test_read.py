@@ -12,19 +12,19 @@ from pyiceberg.types import LongType
 
 from cdc_platform import read
 from cdc_platform.errors import CutNotFound, LibraryMissing, PipelineNotFound, SettingError, TableNotFound
-from cdc_platform.lake.commits import fact, head
-from cdc_platform.lake.cut_states import cut_states
-from cdc_platform.lake.cuts import Cut
-from cdc_platform.lake.filters import equals
-from cdc_platform.lake.lake import Lake
-from cdc_platform.lake.maintenance import expire_snapshots, find_expendable
-from cdc_platform.lake.promises import promise_cut, release_cut
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.names import lake_table_name
-from cdc_platform.model.table_options import TableOptions
-from cdc_platform.model.timestamps import to_datetime, to_rfc3339
-from cdc_platform.pipeline.maintain import maintain_lake
-from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import fact, head
+from cdc_platform.lake.commits.filters import equals
+from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
+from cdc_platform.lake.state.cut_states import cut_states
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.lake.state.pins import promise_cut, release_cut
+from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.read import TablesAtCut, open_tables
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_tick
 from cdc_platform_tests.pipelines import START, found_table, run_steps

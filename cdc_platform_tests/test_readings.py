@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 
 from cdc_platform.errors import RetentionExpired
-from cdc_platform.lake.control import load_lineage, save_lineage
-from cdc_platform.lake.lake import Lake
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.lineage import PartitionState
-from cdc_platform.model.lineage_rules import violations
-from cdc_platform.model.slices import Slice, SliceOutcome
-from cdc_platform.simulator.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
-from cdc_platform.sources.spanner.slice_reader import read_slice
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.control import load_lineage, save_lineage
+from cdc_platform.model.stream.lineage import PartitionState
+from cdc_platform.model.stream.lineage_rules import violations
+from cdc_platform.model.stream.read_windows import Slice, SliceOutcome
+from cdc_platform.simulator.wire.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
+from cdc_platform.sources.spanner.stream.slice_reader import read_slice
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated
 from cdc_platform_tests.simulator.in_process import SILENCE_S, InProcessClient, Reading, churning, reading
 from cdc_platform_tests.simulator.traffics import traffics

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client, open_database
-from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.lake.schema_history import list_schema_events
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.pipeline.evolve import find_exclusions
-from cdc_platform.pipeline.log_checks import check_nothing_lost
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.source_checks import check_schema, check_source
-from cdc_platform.pipeline.table_checks import check_fold
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.schema_history import list_schema_events
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.log_checks import check_nothing_lost
+from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
+from cdc_platform.pipeline.checks.table_checks import check_fold
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform_tests.pipelines import quarantined_rows, rows_of
 from cdc_platform_tests.test_dialects import catch_up, write

@@ -12,13 +12,13 @@ from cdc_platform import sensors
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PIPELINE_TAG, Worker
 from cdc_platform.errors import SourceUnreachable
-from cdc_platform.lake.control import save_lineage
-from cdc_platform.lake.lake import Lake
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.lineage import Lineage, Partition, PartitionState
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.control import save_lineage
+from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
 from cdc_platform.partitions import change_stream_partitions
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running, Wanted, look
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource

@@ -10,22 +10,22 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CdcError
-from cdc_platform.lake.copies import load_plans
-from cdc_platform.lake.cuts import Cut
-from cdc_platform.lake.lake import LOG
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.pipeline.invariants import checks_of
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.proof import Proof, prove_tables
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.source_checks import describe_proof
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.copies import load_plans
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.stream.records import ValueCaptureType
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.invariants import checks_of
+from cdc_platform.pipeline.checks.reconciliation import Proof, prove_tables
+from cdc_platform.pipeline.checks.source_checks import describe_proof
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.pipeline.verdict import EVERYTHING
-from cdc_platform.simulator.records import watched_changes
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.settings import (
+from cdc_platform.simulator.stream.records import watched_changes
+from cdc_platform.simulator.wire.settings import (
     PASSING_FAULTS,
     Dialect,
     RecordSequences,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cdc_platform.model.table_schema import ColumnType
+from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.sources.spanner.settings import Dialect
 from cdc_platform_tests.history import JsonValue
 

@@ -6,8 +6,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
-from cdc_platform.model.table_schema import ColumnType, TableSchema
-from cdc_platform.model.timestamps import from_rfc3339, to_datetime
+from cdc_platform.model.base.timestamps import from_rfc3339, to_datetime
+from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
 from cdc_platform_tests.history import JsonValue, Key, Row
 
 _FROM_JSON: Final[Mapping[str, Callable[[Any], Any]]] = {

@@ -4,10 +4,10 @@ import dagster as dg
 
 from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.lake.commits import count_rows, head
-from cdc_platform.lake.lake import LOG
-from cdc_platform.pipeline.order import order_changes
-from cdc_platform.pipeline.read import newest_known_micros
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import count_rows, head
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.reading.read import newest_known_micros
 from cdc_platform.resources import find_run
 
 

@@ -4,9 +4,9 @@ import dagster as dg
 
 from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.model.schemas import COPIES
-from cdc_platform.pipeline.copy import copy_tables
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.schemas import COPIES
+from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.resources import find_run
 
 

@@ -12,15 +12,15 @@ from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.verdicts import describe_verdict, look_at_log
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
-from cdc_platform.lake.lake import CUT
-from cdc_platform.model.schemas import CUTS
+from cdc_platform.lake.catalog.lake import CUT
+from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.partitions import add_live_partitions
 from cdc_platform.pipeline.follow import follow_source, pause
-from cdc_platform.pipeline.history import extend_histories
-from cdc_platform.pipeline.merge import merge_tables
-from cdc_platform.pipeline.publish import publish_cut
-from cdc_platform.pipeline.read import newest_known_micros
-from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.pipeline.histories.history import extend_histories
+from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.reading.read import newest_known_micros
+from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import PipelineRun, find_run
 
 

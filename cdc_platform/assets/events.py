@@ -7,11 +7,11 @@ import dagster as dg
 from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.tables import count_merged_rows
-from cdc_platform.lake.commits import count_rows, head
-from cdc_platform.lake.lake import LOG
-from cdc_platform.model.lineage import Lineage
-from cdc_platform.pipeline.build import MergeOutcome
-from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import count_rows, head
+from cdc_platform.model.stream.lineage import Lineage
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging.build import MergeOutcome
 from cdc_platform.pipeline.tick import TickOutcome
 
 

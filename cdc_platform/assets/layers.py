@@ -7,11 +7,11 @@ from typing import Any, TypedDict
 import dagster as dg
 import pyarrow as pa
 
-from cdc_platform.lake.lake import COPIED, LINEAGE, LOG, RAW, own_tables
+from cdc_platform.lake.catalog.lake import COPIED, LINEAGE, LOG, RAW, own_tables
 from cdc_platform.metadata import TABLE_NAME
-from cdc_platform.model.names import lake_table_name
-from cdc_platform.model.table_options import history_name
-from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
+from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.schema.table_options import history_name
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceTraits
 
 CUT_ASSET = "cut"
 MAINTENANCE_ASSET = "maintenance"

@@ -4,9 +4,9 @@ import dagster as dg
 
 from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.model.schemas import PARTITION_LINEAGE
+from cdc_platform.model.base.schemas import PARTITION_LINEAGE
 from cdc_platform.partitions import add_live_partitions
-from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import find_run
 
 

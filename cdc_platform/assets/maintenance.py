@@ -5,7 +5,7 @@ from pydantic import Field
 
 from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.pipeline.maintain import maintain_lake
+from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.resources import find_run
 
 

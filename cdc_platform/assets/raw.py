@@ -8,8 +8,8 @@ from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PROOF_TAG
 from cdc_platform.partitions import change_stream_partitions
-from cdc_platform.pipeline.read import ReadOutcome, read_partitions
-from cdc_platform.pipeline.trace import trace_lineage
+from cdc_platform.pipeline.reading.read import ReadOutcome, read_partitions
+from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import find_run
 
 

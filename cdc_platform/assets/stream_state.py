@@ -15,10 +15,15 @@ from dagster_shared.utils.warnings import BetaWarning
 
 from cdc_platform.errors import SourceError
 from cdc_platform.metadata import Metadata
-from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.sources.datastream.stream_reader import read_stream
-from cdc_platform.sources.datastream.stream_settings import StreamSettings
-from cdc_platform.sources.datastream.stream_state import StreamError, StreamObject, StreamState, StreamStatus
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
+from cdc_platform.sources.datastream.stream.stream_reader import read_stream
+from cdc_platform.sources.datastream.stream.stream_state import (
+    StreamError,
+    StreamObject,
+    StreamState,
+    StreamStatus,
+)
 
 Observe = Callable[[StreamSettings], StreamStatus]
 

@@ -8,10 +8,10 @@ from pydantic import Field
 from cdc_platform import metadata
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.verdicts import look_at_log
-from cdc_platform.lake.commits import BRANCH, count_rows, head
-from cdc_platform.pipeline.merge import merge_table
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.rebuild import rebuild_table
+from cdc_platform.lake.commits.commits import BRANCH, count_rows, head
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging.merge import merge_table
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.resources import find_run
 
 

@@ -7,9 +7,9 @@ import dagster as dg
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.errors import CheckFailed
-from cdc_platform.pipeline.guard import Guard
-from cdc_platform.pipeline.invariants import checks_of
-from cdc_platform.pipeline.verdict import Check, Verdict
+from cdc_platform.pipeline.checks.check_result import Check, Verdict
+from cdc_platform.pipeline.checks.invariants import checks_of
+from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.resources import PipelineRun
 
 THROUGH_TICK: Final = "checked_through_tick"

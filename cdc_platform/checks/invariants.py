@@ -8,12 +8,12 @@ from dagster import AssetCheckExecutionContext, AssetCheckResult
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.verdicts import THROUGH_TICK, check_key, describe_verdict
 from cdc_platform.claims import PROOF_TAG
-from cdc_platform.lake.commits import POSITION, TICK, Mark, ancestors_of, fact, head, read_mark
-from cdc_platform.lake.cuts import cuts_since
-from cdc_platform.lake.lake import LOG
-from cdc_platform.pipeline.invariants import checks_of
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.verdict import EVERYTHING, Check, Scope, checking
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import POSITION, TICK, Mark, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.state.cuts import cuts_since
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope, checking
+from cdc_platform.pipeline.checks.invariants import checks_of
+from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.resources import find_run
 
 MOST_EVALUATIONS: Final = 20

@@ -6,7 +6,7 @@ import dagster as dg
 
 from cdc_platform.assets.stream_state import StreamAsset, find_reading
 from cdc_platform.errors import SourceError
-from cdc_platform.sources.datastream.stream_state import Concern, StreamState, StreamStatus
+from cdc_platform.sources.datastream.stream.stream_state import Concern, StreamState, StreamStatus
 
 STREAM_IS_RUNNING: Final = "stream_is_running"
 

@@ -21,13 +21,14 @@ from cdc_platform.commands.common import (
     start_spark,
 )
 from cdc_platform.errors import SettingError
+from cdc_platform.printing import join_lines, print_line
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.pipeline.pipeline import Pipeline
-    from cdc_platform.pipeline.verdict import Check, Verdict
+    from cdc_platform.pipeline.checks.check_result import Check, Verdict
+    from cdc_platform.pipeline.core.pipeline import Pipeline
 
     Results = list[tuple[Check, Verdict, float]]
 
@@ -50,7 +51,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
     failure.
     """
     from cdc_platform.components.loading import load_each
-    from cdc_platform.pipeline.invariants import checks_of
+    from cdc_platform.pipeline.checks.invariants import checks_of
     from cdc_platform.resources import SPARK_IS_QUIET
 
     chosen = share_spark(defs, load_each(defs, name))
@@ -86,7 +87,7 @@ def run_checks(
     wants_more: Callable[[], bool] = lambda: True,
 ) -> "Results":
     """Run every check while more is wanted, print a line for each, and return it with verdict and seconds."""
-    from cdc_platform.pipeline.verdict import EVERYTHING, Verdict, checking
+    from cdc_platform.pipeline.checks.check_result import EVERYTHING, Verdict, checking
 
     results = []
     for promise in takewhile(lambda _: wants_more(), checks):
@@ -102,8 +103,8 @@ def run_checks(
         seconds = time.monotonic() - begun
         failed = ("warn  ", "yellow") if promise.is_warning else ("FAILED", "red")
         text, colour = ("ok    ", "green") if verdict.passed else failed
-        word = click.style(text, fg=colour)
-        click.echo(f"{word} {promise.name:<20} {verdict.summary} ({seconds:.1f} s)")
+        print_line(f"{text} ", fg=colour, nl=False)
+        print_line(f"{promise.name:<20} {verdict.summary} ({seconds:.1f} s)")
         results.append((promise, verdict, seconds))
     return results
 
@@ -138,7 +139,8 @@ def as_junit(found: "Mapping[str, Results]") -> str:
         suite = ET.SubElement(suites, "testsuite", {"name": name, **counts})
         for promise, verdict, seconds in results:
             _add_case(suite, pipeline, promise, verdict, seconds)
-    return ET.tostring(suites, encoding="unicode", xml_declaration=True)
+    # XML cannot hold control characters.
+    return join_lines(ET.tostring(suites, encoding="unicode", xml_declaration=True).split("\n"))
 
 
 def _add_case(suite: ET.Element, pipeline: str, promise: "Check", verdict: "Verdict", seconds: float) -> None:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cdc_platform.errors import CdcError, PipelineNotFound, SettingError
-from cdc_platform.lake.damage import find_damage
+from cdc_platform.lake.catalog.damage import find_damage, find_full
+from cdc_platform.printing import print_line, print_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.pipeline.pipeline import Pipeline
-    from cdc_platform.pipeline.settings import PipelineSettings
+    from cdc_platform.pipeline.core.pipeline import Pipeline
+    from cdc_platform.pipeline.core.settings import PipelineSettings
 
 DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 NAME = click.option("--name", help="Pipeline to use; required if DEFS declares several.")
@@ -51,11 +52,11 @@ def start_spark(settings: "PipelineSettings") -> "SparkSession":
     from cdc_platform.resources import spark_session
 
     begun = time.monotonic()
-    click.echo(f"Starting Spark ({settings.spark.address}) ...", err=True)
+    print_line(f"Starting Spark ({settings.spark.address}) ...", err=True)
 
     def report(line: str) -> None:
         if "downloading http" in line.lower():
-            click.echo(f"  {line.strip()}", err=True)
+            print_line(f"  {line.strip()}", err=True)
 
     session = spark_session(settings, report)
     click.echo(f"Spark is ready after {time.monotonic() - begun:.1f} s.", err=True)
@@ -91,7 +92,7 @@ def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[Pipel
 def print_name(name: str, chosen: "Sequence[PipelineSettings]") -> None:
     """Print the name of a pipeline as a heading if several are covered."""
     if len(chosen) > 1:
-        click.echo(f"pipeline {name}")
+        print_line(f"pipeline {name}")
 
 
 def open_found(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
@@ -100,7 +101,7 @@ def open_found(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     Raises:
         PipelineNotFound: none of them has run, or there is no lake at the place.
     """
-    from cdc_platform.pipeline.pipeline import open_existing
+    from cdc_platform.pipeline.core.pipeline import open_existing
 
     found, missing = [], []
     for settings in chosen:
@@ -111,10 +112,10 @@ def open_found(chosen: "Sequence[PipelineSettings]") -> "list[Pipeline]":
     if not found:
         raise missing[0]
     for reason in missing:
-        click.secho(f"{type(reason).__name__}: {reason}", fg="red", err=True)
+        print_text(f"{type(reason).__name__}: {reason}", fg="red", err=True)
     return found
 
 
 def as_known(error: Exception) -> CdcError | None:
     """Return an error whose message is all that a user needs, None for one that needs a traceback."""
-    return error if isinstance(error, CdcError) else find_damage(error)
+    return error if isinstance(error, CdcError) else find_full(error) or find_damage(error)

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cdc_platform.commands.common import DEFS, EVERY_NAME, examples, open_found, print_name, start_spark
-from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.printing import join_lines, print_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cdc_platform.lake.cut_states import CutState
-    from cdc_platform.lake.markers import Marker
-    from cdc_platform.pipeline.pipeline import Pipeline
-    from cdc_platform.pipeline.settings import PipelineSettings
+    from cdc_platform.lake.state.cut_states import CutState
+    from cdc_platform.lake.state.markers import Marker
+    from cdc_platform.pipeline.core.pipeline import Pipeline
+    from cdc_platform.pipeline.core.settings import PipelineSettings
 
     MarkersOfCuts = Mapping[int, tuple[Marker, ...]]
 
@@ -58,7 +59,7 @@ def cuts(
     several pipelines.
     """
     from cdc_platform.components.loading import load_each, load_settings
-    from cdc_platform.lake.quarantine import describe_next_step
+    from cdc_platform.lake.state.quarantine import describe_next_step
 
     if promise is not None and release is not None:
         raise click.UsageError("Choose one of --promise and --release.")
@@ -74,16 +75,16 @@ def cuts(
         if not as_json:
             print_name(pipeline.name, chosen)
             nothing = f"no cut yet; {describe_next_step(pipeline.lake)}"
-            click.echo(describe_cuts(states, markers=markers) if states else nothing)
+            print_text(describe_cuts(states, markers=markers) if states else nothing)
     if as_json:
-        click.echo(json.dumps(listed, indent=2))
+        print_text(json.dumps(listed, indent=2))
     if len(pipelines) < len(chosen):
         sys.exit(1)
 
 
 def _list(pipeline: "Pipeline", *, shows_all: bool) -> "tuple[Sequence[CutState], MarkersOfCuts]":
-    from cdc_platform.lake.cut_states import cut_states
-    from cdc_platform.lake.markers import list_markers, markers_of
+    from cdc_platform.lake.state.cut_states import cut_states
+    from cdc_platform.lake.state.markers import list_markers, markers_of
 
     states = cut_states(pipeline.lake)
     # Only sources that hand out events have such messages.
@@ -95,10 +96,10 @@ def _list(pipeline: "Pipeline", *, shows_all: bool) -> "tuple[Sequence[CutState]
 
 
 def _promise(settings: "PipelineSettings", number: int) -> None:
-    from cdc_platform.lake.cut_states import cut_state, require_readable
-    from cdc_platform.lake.cuts import find_cut
-    from cdc_platform.lake.promises import promise_cut
-    from cdc_platform.pipeline.pipeline import open_existing
+    from cdc_platform.lake.state.cut_states import cut_state, require_readable
+    from cdc_platform.lake.state.cuts import find_cut
+    from cdc_platform.lake.state.pins import promise_cut
+    from cdc_platform.pipeline.core.pipeline import open_existing
 
     lake = open_existing(settings).lake
     # What is wrong with the number shows before Spark takes its time to start.
@@ -107,9 +108,9 @@ def _promise(settings: "PipelineSettings", number: int) -> None:
 
 
 def _release(settings: "PipelineSettings", number: int) -> None:
-    from cdc_platform.lake.cuts import find_cut
-    from cdc_platform.lake.promises import release_cut
-    from cdc_platform.pipeline.pipeline import open_existing
+    from cdc_platform.lake.state.cuts import find_cut
+    from cdc_platform.lake.state.pins import release_cut
+    from cdc_platform.pipeline.core.pipeline import open_existing
 
     lake = open_existing(settings).lake
     find_cut(lake, number)
@@ -149,7 +150,7 @@ def describe_cuts(
             f"{len(cut.tables):>6}  {_yes(state.is_readable):<8}  {_yes(state.is_promised)}"
         )
         lines += [f"{'':>8}  {marker.prefix}: {marker.content}" for marker in markers.get(cut.cut, ())]
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def _yes(value: bool) -> str:

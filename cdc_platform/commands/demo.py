@@ -59,8 +59,8 @@ def demo(home: Path, **options: Any) -> None:
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.demo import DemoOptions, DemoTools, run_demo
     from cdc_platform.demo.servers import DemoServer
-    from cdc_platform.pipeline.invariants import checks_of
-    from cdc_platform.pipeline.status import read_status
+    from cdc_platform.pipeline.checks.invariants import checks_of
+    from cdc_platform.pipeline.on_demand.status import read_status
     from cdc_platform.resources import SPARK_IS_QUIET
 
     wanted = DemoOptions(

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cdc_platform.commands.common import DEFS, NAME, examples
-from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.printing import join_lines, print_text
 
 if TYPE_CHECKING:
-    from cdc_platform.model.row_story import Step
-    from cdc_platform.pipeline.explain import Explanation
+    from cdc_platform.model.rows.row_story import Step
+    from cdc_platform.pipeline.on_demand.explain import Explanation
 
 WIDEST: Final = 60
 """Values that are longer do not move what stands behind the others."""
@@ -63,11 +64,11 @@ def explain(defs: Path, table: str, key: str, name: str | None, as_json: bool) -
     table or the row is not known.
     """
     from cdc_platform.components.loading import load_settings
-    from cdc_platform.pipeline.explain import explain_row
-    from cdc_platform.pipeline.pipeline import open_existing
+    from cdc_platform.pipeline.core.pipeline import open_existing
+    from cdc_platform.pipeline.on_demand.explain import explain_row
 
     found = explain_row(open_existing(load_settings(defs, name)), table, key)
-    click.echo(json.dumps(found.to_dict(), indent=2) if as_json else describe_explanation(found))
+    print_text(json.dumps(found.to_dict(), indent=2) if as_json else describe_explanation(found))
 
 
 def describe_explanation(found: "Explanation") -> str:
@@ -83,7 +84,7 @@ def describe_explanation(found: "Explanation") -> str:
     if found.quarantined:
         told = f"{_count(found.quarantined, 'record')} of this table in quarantine"
         lines += ["", f"{told}: what they hold is in no change above."]
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def _describe_step(found: "Explanation", step: "Step") -> list[str]:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cdc_platform.commands.common import DEFS, EVERY_NAME, NAME, examples, open_found, print_name
-from cdc_platform.model.held import HeldFilter
-from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.stream.quarantined_records import HeldFilter
+from cdc_platform.printing import join_lines, print_text
 
 if TYPE_CHECKING:
-    from cdc_platform.model.held import HeldRecord
-    from cdc_platform.pipeline.replay import ReplayOutcome
+    from cdc_platform.model.stream.quarantined_records import HeldRecord
+    from cdc_platform.pipeline.on_demand.replay import ReplayOutcome
 
 SHOWN: Final = 50
 REASON_LENGTH: Final = 100
@@ -63,7 +64,7 @@ def quarantine() -> None:
 def list_records(defs: Path, name: str | None, wanted: HeldFilter, *, shows_all: bool, as_json: bool) -> None:
     """List what lies in quarantine, the oldest first; JSON has all of it but the records themselves."""
     from cdc_platform.components.loading import load_each
-    from cdc_platform.lake.quarantine import load_held
+    from cdc_platform.lake.state.quarantine import load_held
 
     chosen, listed = load_each(defs, name), []
     pipelines = open_found(chosen)
@@ -73,9 +74,9 @@ def list_records(defs: Path, name: str | None, wanted: HeldFilter, *, shows_all:
         listed += [{"pipeline": pipeline.name, **as_dict(one)} for one in found]
         if not as_json:
             print_name(pipeline.name, chosen)
-            click.echo(describe_held(found))
+            print_text(describe_held(found))
     if as_json:
-        click.echo(json.dumps(listed, indent=2))
+        print_text(json.dumps(listed, indent=2))
     if len(pipelines) < len(chosen):
         sys.exit(1)
 
@@ -91,7 +92,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
     RECORD is its identity, as `list` prints it.
     """
     from cdc_platform.errors import HeldRecordNotFound
-    from cdc_platform.lake.quarantine import load_held
+    from cdc_platform.lake.state.quarantine import load_held
 
     wanted = HeldFilter(record=record)
     held = load_held(_open(defs, name).lake, with_replayed=True)
@@ -101,7 +102,7 @@ def show(defs: Path, record: str, name: str | None, as_json: bool) -> None:
             f"No record {record!r} lies in quarantine; `cdc-platform quarantine list {defs}` names them."
         )
     told = [{**as_dict(one), "record": _parsed(one.record)} for one in found]
-    click.echo(json.dumps(told, indent=2, ensure_ascii=False) if as_json else _describe_whole(told))
+    print_text(json.dumps(told, indent=2, ensure_ascii=False) if as_json else _describe_whole(told))
 
 
 @quarantine.command()
@@ -120,15 +121,15 @@ def replay(defs: Path, name: str | None, wanted: HeldFilter, *, record: str | No
     A record that can be used now enters the log at its own place in the source's order, so it overrides
     nothing that is newer. One that still cannot be used comes back, with its reason of now.
     """
-    from cdc_platform.pipeline.replay import replay_records
+    from cdc_platform.pipeline.on_demand.replay import replay_records
 
     outcome = replay_records(_open(defs, name), replace(wanted, record=record))
-    click.echo(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else describe_replay(outcome, defs))
+    print_text(json.dumps(_outcome_as_dict(outcome), indent=2) if as_json else describe_replay(outcome, defs))
 
 
 def _open(defs: Path, name: str | None) -> Any:
     from cdc_platform.components.loading import load_settings
-    from cdc_platform.pipeline.pipeline import open_existing
+    from cdc_platform.pipeline.core.pipeline import open_existing
 
     return open_existing(load_settings(defs, name))
 
@@ -163,7 +164,7 @@ def describe_held(found: "Sequence[HeldRecord]") -> str:
         lines.append(f"and {len(found) - SHOWN} older ones; --json lists all")
     counts = Counter(_short(held.reason) for held in found)
     lines += ["", *(f"{number:>6}  {reason}" for reason, number in counts.most_common(SHOWN))]
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
@@ -187,7 +188,7 @@ def describe_replay(outcome: "ReplayOutcome", defs: Path) -> str:
         return "nothing to replay"
     if len(lines) > len(outcome.lost):
         lines.append(f"Run a cycle now: cdc-platform sync {defs}")
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def _outcome_as_dict(outcome: "ReplayOutcome") -> dict[str, Any]:
@@ -206,8 +207,8 @@ def _describe_whole(told: Sequence[dict[str, Any]]) -> str:
         lines += [
             f"{name:<13}  {value}" for name, value in one.items() if name != "record" and value is not None
         ]
-        lines += ["", json.dumps(one["record"], indent=2, ensure_ascii=False), ""]
-    return "\n".join(lines).rstrip()
+        lines += ["", *json.dumps(one["record"], indent=2, ensure_ascii=False).split("\n"), ""]
+    return join_lines(lines).rstrip()
 
 
 def _parsed(record: str | None) -> Any:

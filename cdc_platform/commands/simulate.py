@@ -11,9 +11,9 @@ import click
 
 from cdc_platform.commands.common import FiniteRange
 from cdc_platform.errors import SettingError
-from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
-from cdc_platform.simulator.settings import (
+from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.model.stream.records import ValueCaptureType
+from cdc_platform.simulator.wire.settings import (
     PASSING_FAULTS,
     Dialect,
     Fault,

@@ -12,6 +12,7 @@ import click
 
 from cdc_platform.commands.common import DEFS, NAME, examples
 from cdc_platform.errors import SettingError, SparkUnreachable
+from cdc_platform.printing import print_line
 
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 EXAMPLE: Final = "sc://127.0.0.1:15002"
@@ -33,28 +34,32 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
     """Keep a Spark Connect server running for the pipeline that DEFS declares.
 
     A run of Dagster otherwise starts a Spark of its own, which takes it seconds. The server has the address
-    of the setting `spark.remote`, on this machine, and what else `spark` and `lake` say. It ends when it is
-    interrupted.
+    of the setting `spark.remote`, on this machine, and what else `spark` and `lake` say. It answers
+    commands and runs of the same user of the machine, and ends when it is interrupted.
     """
     from cdc_platform.components.loading import load_settings
     from cdc_platform.demo.processes import end_process
-    from cdc_platform.spark.connect_server import start_connect_server, wait_until_ready
+    from cdc_platform.spark.session.connect_server import start_connect_server, wait_until_ready
+    from cdc_platform.spark.session.connect_token import choose_token, write_token
 
     settings = load_settings(defs, name)
     port = find_port(settings.spark.remote)
     is_over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: is_over.set())
-    click.echo(f"Starting a Spark Connect server; the first start fetches its packages ({log}) ...", err=True)
-    server = start_connect_server(replace(settings.spark, remote=None), settings.lake, port, log)
+    print_line(f"Starting a Spark Connect server; the first start fetches its packages ({log}) ...", err=True)
+    token = choose_token(settings.spark.remote)
+    server = start_connect_server(replace(settings.spark, remote=None), settings.lake, port, log, token)
+    file = write_token(port, token)
     try:
         wait_until_ready(server, port, log)
-        click.echo(f"The runs of `{settings.name}` find Spark at {settings.spark.address}")
+        print_line(f"The runs of `{settings.name}` find Spark at {settings.spark.address}")
         while server.poll() is None and not is_over.wait(LOOK_EVERY_S):
             pass
     finally:
         has_stopped = server.poll() is not None
         end_process(server, ENDS_WITHIN_S)
+        file.unlink(missing_ok=True)
     # A signal to the whole process group ends it, too.
     if has_stopped and not is_over.is_set():
         raise SparkUnreachable(f"The Spark Connect server has stopped; its log: {log}")

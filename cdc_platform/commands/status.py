@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from cdc_platform.commands.common import DEFS, EVERY_NAME, examples, open_found
-from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.printing import join_lines, print_text
 
 if TYPE_CHECKING:
-    from cdc_platform.pipeline.status import Status, TableStatus
+    from cdc_platform.pipeline.on_demand.status import Status, TableStatus
 
 SHOWN_FILES: Final = 20
 
@@ -32,12 +33,12 @@ def status(defs: Path, name: str | None, as_json: bool) -> None:
     The exit code is 1 if one of the pipelines has never run.
     """
     from cdc_platform.components.loading import load_each
-    from cdc_platform.pipeline.status import read_status
+    from cdc_platform.pipeline.on_demand.status import read_status
 
     chosen = load_each(defs, name)
     found = [read_status(pipeline) for pipeline in open_found(chosen)]
     as_objects = [one.to_dict() for one in found]
-    click.echo(json.dumps(as_objects, indent=2) if as_json else "\n\n".join(map(describe_status, found)))
+    print_text(json.dumps(as_objects, indent=2) if as_json else "\n\n".join(map(describe_status, found)))
     if len(found) < len(chosen):
         sys.exit(1)
 
@@ -72,7 +73,7 @@ def describe_status(found: "Status") -> str:
             for name, copy in found.copies.items()
         ),
     ]
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def _describe_lag(found: "Status") -> str:

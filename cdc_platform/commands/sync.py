@@ -18,13 +18,14 @@ from cdc_platform.commands.common import (
     start_spark,
 )
 from cdc_platform.errors import CdcError
-from cdc_platform.model.records import RecordKind
-from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.printing import join_lines, print_line, print_text
 from cdc_platform.stopping import stop_signals
 
 if TYPE_CHECKING:
-    from cdc_platform.pipeline.pipeline import Pipeline
-    from cdc_platform.pipeline.settings import PipelineSettings
+    from cdc_platform.pipeline.core.pipeline import Pipeline
+    from cdc_platform.pipeline.core.settings import PipelineSettings
     from cdc_platform.pipeline.tick import TickOutcome
 
 MOST_FAILURES: Final = 5
@@ -84,14 +85,14 @@ def sync(defs: Path, name: str | None, until_caught_up: bool, cycles: int | None
 
 def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], until: Until) -> bool:
     """Run cycles of a pipeline until their end, and return whether it was reached."""
-    from cdc_platform.pipeline.evolve import find_exclusions
-    from cdc_platform.pipeline.pipeline import open_pipeline
-    from cdc_platform.pipeline.trace import trace_lineage
+    from cdc_platform.pipeline.core.pipeline import open_pipeline
+    from cdc_platform.pipeline.reading.trace import trace_lineage
+    from cdc_platform.pipeline.schema.evolve import find_exclusions
 
     pipeline = open_pipeline(settings)
     target_micros = pipeline.source.clock_micros()
     for finding in find_exclusions(pipeline):
-        click.secho(f"Note: {finding}", fg="yellow", err=True)
+        print_line(f"Note: {finding}", fg="yellow", err=True)
     # What is wrong with the source or the settings shows before Spark takes its time to start.
     trace_lineage(pipeline)
     _ = pipeline.tables
@@ -101,7 +102,7 @@ def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], unt
 
 
 def _follow(pipeline: "Pipeline", wants_more: Callable[[], bool], until: Until, target_micros: int) -> bool:
-    from cdc_platform.lake.quarantine import count_quarantined
+    from cdc_platform.lake.state.quarantine import count_quarantined
     from cdc_platform.pipeline.follow import follow_source
 
     most_failures = None if until.is_endless else MOST_FAILURES
@@ -115,14 +116,14 @@ def _follow(pipeline: "Pipeline", wants_more: Callable[[], bool], until: Until, 
         if done == 1 or until.cycles is not None or has_done_something(outcome):
             turn = (done, until.cycles) if until.cycles is not None else None
             line = describe_cycle(outcome, count_quarantined(pipeline.lake), turn)
-            click.echo("\n".join((*describe_copies(outcome), line)))
+            print_text(join_lines((*describe_copies(outcome), line)))
         if done == until.cycles or (is_to_end and is_level(outcome)):
             return True
     return False
 
 
 def _warn_of_quarantine(pipeline: "Pipeline") -> None:
-    from cdc_platform.lake.quarantine import count_quarantined
+    from cdc_platform.lake.state.quarantine import count_quarantined
 
     held = count_quarantined(pipeline.lake)
     if held:
@@ -130,11 +131,11 @@ def _warn_of_quarantine(pipeline: "Pipeline") -> None:
             f"Warning: records of `{pipeline.name}` in quarantine: {held}. Its tables lack their changes. "
             "`cdc-platform quarantine list` shows the reasons."
         )
-        click.secho(text, fg="yellow", err=True)
+        print_text(text, fg="yellow", err=True)
 
 
 def _tell_error(error: CdcError) -> None:
-    click.secho(f"{type(error).__name__}: {error} Trying again.", fg="yellow", err=True)
+    print_text(f"{type(error).__name__}: {error} Trying again.", fg="yellow", err=True)
 
 
 def _is_caught_up(outcome: "TickOutcome", target_micros: int, *, hands_out_events: bool) -> bool:

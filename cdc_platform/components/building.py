@@ -21,10 +21,10 @@ from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
 from cdc_platform.checks.invariants import build_checks, proofs, tick_checks
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError, PipelineNotFound
-from cdc_platform.model.lake_tables import LakeTable
-from cdc_platform.model.table_options import PLAIN
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.model.schema.lake_tables import LakeTable
+from cdc_platform.model.schema.table_options import PLAIN
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.resources import run_resource
 from cdc_platform.sensors import Running, Wanted, build_sensor
 

@@ -13,9 +13,9 @@ from cdc_platform.components.parts import says
 from cdc_platform.components.pipeline import PipelineComponent, resolve_path
 from cdc_platform.components.scaffolding import DatastreamPipelineScaffolder
 from cdc_platform.components.texts import says_names, says_text, says_texts
-from cdc_platform.sources.datastream.settings import DatastreamSettings
-from cdc_platform.sources.datastream.stream_reader import require_library
-from cdc_platform.sources.datastream.stream_settings import StreamSettings
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
+from cdc_platform.sources.datastream.stream.stream_reader import require_library
 
 DAY_S = 24 * 3600.0
 
@@ -120,6 +120,17 @@ class Source(dg.Model, dg.Resolvable):
     ] = 3 * DAY_S
     most_files: Annotated[int, says("Files that one tick reads at most.")] = 10_000
     most_bytes: Annotated[int, says("Bytes that one tick reads at most.")] = 2 * 1024**3
+    most_depth: Annotated[
+        int,
+        says(
+            "How deep lists and objects of an Avro schema lie in each other at most, and arrays of a value."
+        ),
+    ] = 64
+    most_digits: Annotated[int, says("Digits of a decimal, before and after the point, at most.")] = 1_000
+    most_block_bytes: Annotated[
+        int,
+        says("Bytes of a line of JSON, and of a block of Avro once it is decompressed, at most."),
+    ] = 256 * 1024**2
     deadline_s: Annotated[float, says("Seconds within which the store has to give a first answer.")] = 60.0
 
 

@@ -10,9 +10,9 @@ from cdc_platform.components.parts import says
 from cdc_platform.components.pipeline import PipelineComponent, resolve_path
 from cdc_platform.components.scaffolding import DebeziumPipelineScaffolder
 from cdc_platform.components.texts import says_names, says_text, says_texts
-from cdc_platform.sources.debezium.kafka_settings import MOST_MESSAGES, PATIENCE_S
-from cdc_platform.sources.debezium.settings import DebeziumSettings
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.sources.debezium.settings.kafka_settings import MOST_MESSAGES, PATIENCE_S
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
+from cdc_platform.spark.session.settings import SparkSettings
 
 DAY_S = 24 * 3600.0
 
@@ -27,6 +27,9 @@ class Files(dg.Model, dg.Resolvable):
             "A relative folder is relative to the folder of this file."
         ),
     ]
+    most_unpacked_bytes: Annotated[
+        int, says("Bytes of text that a gzip has at most; a file is held in memory.")
+    ] = 1024**3
 
 
 class Kafka(dg.Model, dg.Resolvable):

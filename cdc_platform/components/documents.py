@@ -9,8 +9,10 @@ import yaml
 
 from cdc_platform.errors import SettingError
 
-KEYS: Final = frozenset({"type", "attributes", "template_vars_module", "requirements", "post_processing"})
-"""What a component's document may hold, by Dagster."""
+KEYS: Final = frozenset({"type", "attributes", "requirements", "post_processing"})
+"""What a component's document may hold, by Dagster; not `template_vars_module`, whose code nothing runs."""
+MOST_NODES: Final = 100_000
+"""Values of a document, each counted as often as it is referred to."""
 MERGE: Final = "tag:yaml.org,2002:merge"
 
 
@@ -18,8 +20,19 @@ class RepeatedKey(yaml.YAMLError):
     """A key stands twice in one mapping; the text is its name, with its line."""
 
 
+class EndlessDocument(yaml.YAMLError):
+    """References make a document endless, or far larger than its text; the text says which."""
+
+
 class _StrictLoader(yaml.SafeLoader):
     """Loads what is safe, and no key twice: YAML would let the last one win without a word."""
+
+    def compose_document(self) -> yaml.Node | None:
+        """Return a document before its references and merge keys are followed."""
+        node = super().compose_document()
+        if node is not None and _weigh(node, {}) > MOST_NODES:
+            raise EndlessDocument(f"has more than {MOST_NODES:,} values once its references are followed")
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Return a mapping as it is written, before merge keys bring in what it overrides on purpose."""
@@ -31,6 +44,19 @@ class _StrictLoader(yaml.SafeLoader):
                     raise RepeatedKey(f"{key.value} (line {key.start_mark.line + 1})")
                 seen.add(key.value)
         return node
+
+
+def _weigh(node: yaml.Node, weights: dict[int, int | None]) -> int:
+    """Return how many values a node holds; what has no weight yet while it is looked at holds itself."""
+    known = weights.setdefault(id(node), 0)
+    if known is None:
+        raise EndlessDocument(f"holds itself (line {node.start_mark.line + 1})")
+    if known == 0:
+        weights[id(node)] = None
+        below = node.value if isinstance(node, yaml.CollectionNode) else ()
+        inner = (each for item in below for each in (item if isinstance(item, tuple) else (item,)))
+        weights[id(node)] = known = 1 + sum(_weigh(each, weights) for each in inner)
+    return known
 
 
 @dataclass(frozen=True)
@@ -69,6 +95,10 @@ def _parse(path: Path) -> list[Any]:
         raise SettingError(str(path), "is not a text in UTF-8") from error
     except RepeatedKey as error:
         raise SettingError(f"{path}: {error}", "stands there twice; only one of them would count") from error
+    except EndlessDocument as error:
+        raise SettingError(str(path), f"{error}; write what it means") from error
+    except RecursionError as error:
+        raise SettingError(str(path), "is nested too deeply to be a pipeline's") from error
     except yaml.YAMLError as error:
         raise SettingError(str(path), f"is not YAML: {error}") from error
 

@@ -17,7 +17,7 @@ from cdc_platform.components.mistakes import as_setting_error, check_groups, che
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.errors import SettingError
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.pipeline.core.settings import PipelineSettings
 
 COMPONENTS: Final[dict[str, type[PipelineComponent]]] = {
     f"{component.__module__}.{component.__name__}": component
@@ -117,7 +117,8 @@ def _load_document(document: Document) -> PipelineComponent:
     check_variables(document)
     try:
         model = kind.model().model_validate(document.attributes)
-        component = kind.resolve_from_model(dg.ResolutionContext.default(), model)
+        with _naming(document.place):
+            component = kind.resolve_from_model(dg.ResolutionContext.default(), model)
     except ValidationError as error:
         raise as_setting_error(document, error, kind) from error
     except ResolutionException as error:

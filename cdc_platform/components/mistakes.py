@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,11 +13,15 @@ from cdc_platform.components.documents import Document
 from cdc_platform.errors import SettingError
 
 VARIABLE: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
+_QUOTED: Final = r"""(?:'[^'\\]*'|"[^"\\]*")"""
+_TEMPLATE: Final = re.compile(
+    rf"(?P<known>\{{\{{\s*env(?:\.(?!__)[A-Za-z_]\w*|\(\s*{_QUOTED}\s*(?:,\s*{_QUOTED}\s*)?\))\s*\}}\}})"
+    r"|\{[{%#](?:[^{}]{0,60}[%#}]?\})?",
+    re.ASCII,
+)
+"""A template that is evaluated, or where another one begins, with as much of it as a message shows."""
 UNKNOWN: Final = "extra_forbidden"
 MISSING: Final = "missing"
-SECTIONS: Final = {"Options": "table_options"}
-"""Settings whose part of the file is not named like their model."""
-
 Names = tuple[str, ...]
 """Keys from the outermost to the innermost."""
 
@@ -49,6 +53,22 @@ def check_variables(document: Document) -> None:
             )
 
 
+def check_templates(attributes: object) -> None:
+    """Refuse every template but that of a variable: Jinja's expressions can run any code.
+
+    Raises:
+        SettingError: there is one; its key and the template are named.
+    """
+    for names, text in _texts(attributes):
+        for found in _TEMPLATE.finditer(text):
+            if found["known"] is None:
+                raise SettingError(
+                    ".".join(names),
+                    f"holds the template {found[0]!r}, which is not evaluated; only environment variables "
+                    "are: {{ env.X }}, or {{ env('X', 'VALUE') }} with a default",
+                )
+
+
 def check_groups(document: Document, component: type[BaseModel]) -> None:
     """Refuse a plain value where a group of settings belongs.
 
@@ -64,11 +84,7 @@ def check_groups(document: Document, component: type[BaseModel]) -> None:
 
 def as_setting_error(document: Document, error: ValidationError, component: type[BaseModel]) -> SettingError:
     """Return pydantic's error as one of ours; a misspelled key comes first, since others follow from it."""
-    outer = (
-        ()
-        if error.title.startswith(component.__name__)
-        else (SECTIONS.get(error.title, error.title.lower()),)
-    )
+    outer = _find_group(component, error.title) or ()
     mistakes = sorted(_mistakes(error, outer), key=lambda mistake: mistake.kind != UNKNOWN)
     first = mistakes[0]
     guess = _guess(component, first.names) if first.kind == UNKNOWN else None
@@ -81,6 +97,17 @@ def as_setting_error(document: Document, error: ValidationError, component: type
     if others:
         problem += f" Besides, {', and '.join(others)}"
     return SettingError(f"{document.place}: {'.'.join(first.names) or 'attributes'}", problem)
+
+
+def _find_group(component: type[BaseModel], model_name: str) -> Names | None:
+    """Return the keys of the group of settings that a model of this name describes."""
+    for name, field in component.model_fields.items():
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                below = () if kind.__name__ == model_name else _find_group(kind, model_name)
+                if below is not None:
+                    return (name, *below)
+    return None
 
 
 def _mistakes(error: ValidationError, outer: Names) -> list[Mistake]:

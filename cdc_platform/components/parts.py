@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import ConfigDict, Field
 
 from cdc_platform.components.texts import says_texts
-from cdc_platform.spark.settings import DEFAULT_PACKAGES
+from cdc_platform.spark.session.settings import DEFAULT_PACKAGES
 
 
 def says(description: str) -> dg.Resolver:

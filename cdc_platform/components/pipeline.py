@@ -2,21 +2,22 @@
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import dagster as dg
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
+from cdc_platform.components.mistakes import check_templates
 from cdc_platform.components.parts import FINITE, Lake, Maintenance, Options, Runs, Spark, says
 from cdc_platform.components.texts import says_names
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.table_options import TableOptions
-from cdc_platform.pipeline.settings import MaintenanceSettings, PipelineSettings
-from cdc_platform.pipeline.source import SourceSettings
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.pipeline.core.settings import MaintenanceSettings, PipelineSettings
+from cdc_platform.pipeline.core.source import SourceSettings
 from cdc_platform.sensors import Running
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.spark.session.settings import SparkSettings
 
 
 class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
@@ -84,6 +85,17 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
         default_factory=Maintenance
     )
     runs: Annotated[Runs, says("How Dagster runs the pipeline.")] = Field(default_factory=Runs)
+
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
+        """Return the component with its templates filled in, for this platform and for Dagster.
+
+        Raises:
+            SettingError: a template is more than an environment variable.
+        """
+        check_templates(model.model_dump())
+        component: Self = super().resolve_from_model(context, model)
+        return component
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the pipeline's assets, checks, job and sensor."""

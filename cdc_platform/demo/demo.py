@@ -20,11 +20,13 @@ from cdc_platform.demo.live import balances_at_all_cuts, describe_live, show
 from cdc_platform.demo.processes import Children
 from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_writer
 from cdc_platform.errors import SetupError
-from cdc_platform.pipeline.evolve import find_exclusions
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.follow import follow_source, pause
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.spark.connect_server import start_connect_server, wait_until_ready
+from cdc_platform.pipeline.schema.evolve import find_exclusions
+from cdc_platform.printing import print_line, print_text
+from cdc_platform.spark.session.connect_server import start_connect_server, wait_until_ready
+from cdc_platform.spark.session.connect_token import choose_token
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,16 +136,17 @@ def _run_with_ui(stage: Stage, is_wanted: Callable[[], bool]) -> bool:
 
 def _tell_exclusions(pipeline: Pipeline) -> None:
     for finding in find_exclusions(pipeline):
-        click.secho(f"Note: {finding}", fg="yellow")
+        print_line(f"Note: {finding}", fg="yellow")
 
 
 def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
     port, log = _free_port(), stage.children.log_of("spark")
     click.echo(f"Starting a Spark Connect server; the first start fetches its packages ({log}) ...")
-    server = start_connect_server(settings.spark, settings.lake, port, log)
+    token = choose_token()
+    server = start_connect_server(settings.spark, settings.lake, port, log, token)
     stage.children.adopt("spark", server)
     wait_until_ready(server, port, log)
-    return f"sc://{LOOPBACK}:{port}"
+    return f"sc://{LOOPBACK}:{port}/;token={token}"
 
 
 def _start_dagster(stage: Stage, remote: str) -> None:
@@ -188,7 +191,7 @@ def _finish(stage: Stage, pipeline: Pipeline, spark: "SparkSession", is_wanted: 
     checks_hold = stage.tools.run_checks(pipeline, spark, is_wanted)
     if not is_wanted():
         return False
-    click.echo(stage.tools.describe_status(pipeline))
+    print_text(stage.tools.describe_status(pipeline))
     with open_database(stage.bank) as database:
         expected = sum_of_balances(database)
     return _check_balances(pipeline, expected) and checks_hold
@@ -228,7 +231,7 @@ def _check_balances(pipeline: Pipeline, expected: int) -> bool:
 
 
 def _tell_error(error: Exception) -> None:
-    click.secho(f"{type(error).__name__}: {error}", fg="yellow", err=True)
+    print_text(f"{type(error).__name__}: {error}", fg="yellow", err=True)
 
 
 def _is_free(port: int) -> bool:

@@ -1,6 +1,7 @@
 """The demo's home folder: the pipeline's YAML file, the lake, Dagster's instance, logs."""
 
 import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import yaml
 
 from cdc_platform.demo.bank import BankSettings
 from cdc_platform.errors import SettingError, SourceError
-from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 
@@ -84,14 +85,27 @@ class DemoHome:
 
 @contextmanager
 def open_home(folder: Path) -> Iterator[DemoHome]:
-    """Yield the home folder, made if need be, for one demo at a time.
+    """Yield the home folder, made if need be, for one demo at a time, and for its owner alone.
+
+    What this process and its children write meanwhile is the owner's, too.
 
     Raises:
         SettingError: another demo is using it, or no folder can be made there.
     """
     home = DemoHome(folder)
+    before = os.umask(0o077)
     try:
-        home.logs.mkdir(parents=True, exist_ok=True)
+        yield from _locked(home)
+    finally:
+        os.umask(before)
+
+
+def _locked(home: DemoHome) -> Iterator[DemoHome]:
+    folder = home.folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        home.logs.mkdir(exist_ok=True)
     except OSError as error:
         raise SettingError("--home", f"names a place where no folder can be made: {error}") from error
     with (folder / "demo.lock").open("w") as lock:

@@ -9,10 +9,10 @@ import click
 import pyarrow.compute as pc
 
 from cdc_platform.demo.ledger import ACCOUNTS
-from cdc_platform.lake.cuts import Cut, list_cuts
-from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.status import read_status
+from cdc_platform.lake.state.cuts import Cut, list_cuts
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.on_demand.status import read_status
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CdcError, SourceError
-from cdc_platform.model.records import RecordKind
-from cdc_platform.pipeline.guard import Guard, Heard
-from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.checks.running_checks import Guard, Heard
+from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.tick import TickOutcome, finish_tick, run_tick
 
 PAUSE_S: Final = 0.1

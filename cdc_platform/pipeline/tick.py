@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.commits import read_mark
-from cdc_platform.lake.cuts import Cut, newest_cut
-from cdc_platform.lake.lake import LOG, RAW
-from cdc_platform.pipeline.build import MergeOutcome
-from cdc_platform.pipeline.copy import NOTHING_COPIED, CopyOutcome, copy_tables
-from cdc_platform.pipeline.guard import Guard
-from cdc_platform.pipeline.history import extend_histories
-from cdc_platform.pipeline.maintain import maintain_lake
-from cdc_platform.pipeline.merge import merge_tables
-from cdc_platform.pipeline.order import OrderOutcome, order_changes
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.publish import publish_cut
-from cdc_platform.pipeline.read import ReadOutcome, read_generations
+from cdc_platform.lake.catalog.lake import LOG, RAW
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.pipeline.checks.running_checks import Guard
+from cdc_platform.pipeline.copying.copy import NOTHING_COPIED, CopyOutcome, copy_tables
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.histories.history import extend_histories
+from cdc_platform.pipeline.merging.build import MergeOutcome
+from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
+from cdc_platform.pipeline.publishing.maintain import maintain_lake
+from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.reading.read import ReadOutcome, read_generations
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from typing import Any, Final, Self
 import grpc  # type: ignore[import-untyped] # ships no types
 
 from cdc_platform.errors import SetupError
-from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.simulator.database import Database
-from cdc_platform.simulator.history import History
-from cdc_platform.simulator.history_file import HistoryFile
-from cdc_platform.simulator.hours import Hours
-from cdc_platform.simulator.problems import Refusal
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.simulator.history.history import History
+from cdc_platform.simulator.history.history_file import HistoryFile
+from cdc_platform.simulator.history.hours import Hours
 from cdc_platform.simulator.service import SpannerService
-from cdc_platform.simulator.settings import Fault, SimulatorSettings
+from cdc_platform.simulator.sql.database import Database
+from cdc_platform.simulator.wire.problems import Refusal
+from cdc_platform.simulator.wire.settings import Fault, SimulatorSettings
 
 LOOPBACK: Final = "127.0.0.1"
 SERVICE: Final = "google.spanner.v1.Spanner"

@@ -7,19 +7,28 @@ from functools import cached_property
 from itertools import count, pairwise
 from typing import Any, Final
 
-from cdc_platform.simulator import problems
-from cdc_platform.simulator.chunks import Position, Row, messages
-from cdc_platform.simulator.database import Database, Statement
-from cdc_platform.simulator.faults import KINT64MAX_1, Fate, befall
-from cdc_platform.simulator.keys import chosen_keys
-from cdc_platform.simulator.messages import message_type
-from cdc_platform.simulator.moments import Moments, Reading, framed, transaction
-from cdc_platform.simulator.parameters import parameter_types, parameter_values
-from cdc_platform.simulator.reads import Result
-from cdc_platform.simulator.settings import Dialect, Fault, PartitionMode
-from cdc_platform.simulator.sql import StreamCall
-from cdc_platform.simulator.values import BOOL, INT64, JSON, STRING, TIMESTAMP, in_dialect, row_type, to_proto
-from cdc_platform.simulator.wire import result_set
+from cdc_platform.simulator.sql.database import Database, Statement
+from cdc_platform.simulator.sql.keys import chosen_keys
+from cdc_platform.simulator.sql.parameters import parameter_types, parameter_values
+from cdc_platform.simulator.sql.reads import Result
+from cdc_platform.simulator.sql.sql import StreamCall
+from cdc_platform.simulator.stream.faults import KINT64MAX_1, Fate, befall
+from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.chunks import Position, Row, messages
+from cdc_platform.simulator.wire.messages import message_type
+from cdc_platform.simulator.wire.moments import Moments, Reading, framed, transaction
+from cdc_platform.simulator.wire.settings import Dialect, Fault, PartitionMode
+from cdc_platform.simulator.wire.values import (
+    BOOL,
+    INT64,
+    JSON,
+    STRING,
+    TIMESTAMP,
+    in_dialect,
+    row_type,
+    to_proto,
+)
+from cdc_platform.simulator.wire.wire import result_set
 
 _DATA_FIELDS: Final = {
     "commit_timestamp": TIMESTAMP,

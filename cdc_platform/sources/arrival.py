@@ -7,10 +7,10 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from cdc_platform.model.files import are_few, files_from_json
-from cdc_platform.model.looks import Look
-from cdc_platform.model.sightings import SeenColumn
-from cdc_platform.model.slices import ReadPlan
+from cdc_platform.model.schema.observed_columns import SeenColumn
+from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.stream.files import are_few, files_from_json
+from cdc_platform.model.stream.read_windows import ReadPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.model.events import FaultyEvent, SourceEvent, SourceMessage
-from cdc_platform.model.files import SourceFile, identity_in_file
-from cdc_platform.model.records import ModType, RecordKind, ValueCaptureType
-from cdc_platform.model.schemas import RAW_EVENT_RECORDS
-from cdc_platform.model.slices import Slice, SliceReport
-from cdc_platform.model.timestamps import to_datetime
-from cdc_platform.sources.event_columns import ChangeRow, to_batch
+from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.base.timestamps import is_moment, to_datetime
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
+from cdc_platform.model.stream.files import SourceFile, identity_in_file
+from cdc_platform.model.stream.read_windows import Slice, SliceReport
+from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
+from cdc_platform.sources.event_columns import ChangeRow, to_batches
+from cdc_platform.sources.sound_rows import escaped
 
 BATCH_ROWS: Final = 8_192
 _NAMES: Final = tuple(RAW_EVENT_RECORDS.names)
@@ -71,15 +72,16 @@ class EventBatches:
         """Take a message of a file."""
         told = {"prefix": message.prefix, "content": message.content, "lsn": message.lsn}
         told |= {"transaction": message.transaction_id or None}
+        event_id, transaction_id = escaped(message.event_id), escaped(message.transaction_id)
         row = self._row(RecordKind.MESSAGE, piece)
-        row |= {"record_sequence": message.event_id, "record_order": message.order_key}
-        row["server_transaction_id"] = message.transaction_id or message.event_id
+        row |= {"record_sequence": event_id, "record_order": message.order_key}
+        row["server_transaction_id"] = transaction_id or event_id
         row["event"] = _event(
             source_timestamp=_moment(message.source_micros),
-            event_id=message.event_id,
+            event_id=event_id,
             origin=file.path,
             position=message.position,
-            metadata=json.dumps(told, ensure_ascii=False),
+            metadata=escaped(json.dumps(told, ensure_ascii=False)),
         )
         self._rows.append(row)
 
@@ -140,7 +142,7 @@ class EventBatches:
         """Give out what is there."""
         if self._changes:
             changes, self._changes = self._changes, []
-            yield to_batch(self._tick, changes)
+            yield from to_batches(self._tick, changes)
         if self._rows:
             rows, self._rows = self._rows, []
             columns = {name: [row.get(name) for row in rows] for name in _NAMES}
@@ -224,4 +226,4 @@ def _event(**fields: object) -> Mapping[str, object]:
 
 
 def _moment(micros: int | None) -> object:
-    return to_datetime(micros) if micros is not None else None
+    return None if micros is None or not is_moment(micros) else to_datetime(micros)

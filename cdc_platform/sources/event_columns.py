@@ -1,13 +1,23 @@
 """Data changes of events as Arrow batches of `RAW_EVENT_RECORDS`, built a column at a time."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from cdc_platform.model.records import RecordKind
-from cdc_platform.model.schemas import EVENT, MOD, RAW_EVENT_RECORDS, TIMESTAMP
+from cdc_platform.model.base.schemas import EVENT, MOD, RAW_EVENT_RECORDS, TIMESTAMP
+from cdc_platform.model.base.timestamps import is_moment
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.sources.sound_rows import (
+    MOST_TEXT_CHARACTERS,
+    safe_text,
+    safe_value,
+    sound_batches,
+    unfit_reason,
+)
 
 
 class ChangeRow(NamedTuple):
@@ -47,8 +57,38 @@ _TYPES: Final = {
 _MODS: Final = RAW_EVENT_RECORDS.field("mods").type
 
 
-def to_batch(tick: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
-    """Return the batch of a tick's changes."""
+def to_batches(tick: int, rows: Sequence[ChangeRow]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a tick's changes; one that Arrow cannot hold becomes a fault."""
+    return sound_batches(lambda some: _batch(tick, some), rows, _fault)
+
+
+def _fault(row: ChangeRow, error: Exception) -> ChangeRow:
+    """Return the fault that keeps what is known of a change, with its values as text."""
+    told = row._asdict()
+    place = {name: safe_value(value) for name, value in told.items() if name not in _CHANGE}
+    if row.source_timestamp is not None and not is_moment(row.source_timestamp):
+        place["source_timestamp"] = None
+    if row.metadata is not None:
+        place["metadata"] = safe_text(row.metadata, MOST_TEXT_CHARACTERS)
+    values = {name: value for name, value in told.items() if value is not None}
+    text = row.text or json.dumps(values, default=str)
+    return ChangeRow(
+        **place,
+        fault=safe_text(row.fault or unfit_reason(values, error)),
+        text=safe_text(text, MOST_TEXT_CHARACTERS),
+    )
+
+
+_CHANGE: Final = frozenset(
+    {
+        *("mod_type", "value_capture_type", "column_types", "keys", "new_values", "old_values"),
+        *("previous_keys", "unavailable_columns", "fault", "text"),
+    }
+)
+"""What a fault does not have of a change."""
+
+
+def _batch(tick: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
     given = zip(_FIELDS, zip(*rows, strict=True), strict=True)
     told = {name: _array(values, _TYPES[name]) for name, values in given}
     told["event_id"] = told["record_sequence"]
@@ -69,4 +109,9 @@ def _struct(told: Mapping[str, pa.Array], struct: pa.StructType) -> pa.StructArr
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    return pa.array(values, pa.int64()).cast(kind) if kind == TIMESTAMP else pa.array(values, kind)
+    if kind != TIMESTAMP:
+        return pa.array(values, kind)
+    moments = pa.array(values, pa.int64())
+    if not all(one is None or is_moment(one) for one in pc.min_max(moments).as_py().values()):
+        raise OverflowError("`source_timestamp` is outside the years 1 to 9999")
+    return moments.cast(kind)

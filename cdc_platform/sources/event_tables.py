@@ -1,10 +1,19 @@
 """Tables as events tell of them."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from cdc_platform.model.events import SourceEvent
-from cdc_platform.model.sightings import parse_column_types
-from cdc_platform.model.table_schema import Column, TableSchema
+from cdc_platform.model.schema.observed_columns import parse_column_types
+from cdc_platform.model.schema.table_schema import Column, TableSchema
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.sources.sound_rows import is_unicode
+
+
+def storable(events: Iterable[object]) -> Iterator[SourceEvent]:
+    """Yield the changes whose tables a lake can have; the others are faults when they are read."""
+    for event in events:
+        if isinstance(event, SourceEvent) and is_unicode(event.table + event.column_types):
+            yield event
 
 
 def table_of(event: SourceEvent) -> TableSchema:

@@ -16,7 +16,7 @@ from cdc_platform.errors import (
     SourceNotFound,
     SourceUnreachable,
 )
-from cdc_platform.model.files import SourceFile
+from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.locations import DEADLINE_S, arrow_location, check_location, scheme_of
 
 TIME_PATH: Final = re.compile(r"(?:/|^)\d{4}/\d{2}/\d{2}/\d{2}/\d{2}$")

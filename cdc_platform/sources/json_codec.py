@@ -33,12 +33,14 @@ def parser_of(number: Callable[[str], Any], constant: Callable[[str], Any]) -> P
     def parse(text: str | bytes) -> Any:
         try:
             return fast(text)
-        except _REFUSALS:
+        except (*_REFUSALS, ArithmeticError):
             pass
         try:
             return slow(text.decode() if isinstance(text, bytes) else text)
         except RecursionError:
             raise ValueError("It is nested too deeply") from None
+        except ArithmeticError:
+            raise ValueError("It has a number with too large an exponent") from None
 
     return parse
 

@@ -12,14 +12,14 @@ from cdc_platform import resources
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PIPELINE_TAG, PROOF_TAG, WORKER_TAG
 from cdc_platform.components.building import build_pipeline
-from cdc_platform.lake.cuts import list_cuts, newest_cut
-from cdc_platform.lake.lake import LOG
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.slices import Slice
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.cuts import list_cuts, newest_cut
+from cdc_platform.model.stream.read_windows import Slice
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline import tick
-from cdc_platform.pipeline.order import OrderOutcome, order_changes
-from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import (

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from cdc_platform.cli import main
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import CdcError, LakeAccessDenied, LakeUnreachable, SettingError
-from cdc_platform.lake.lake import Lake
+from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform_tests.cluster.services import Services, write_defs
 
 pytestmark = pytest.mark.integration

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from cdc_platform.cli import main
 from cdc_platform.components.loading import load_settings
-from cdc_platform.lake.lake import Lake
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.settings import SimulatorSettings
+from cdc_platform.simulator.wire.settings import SimulatorSettings
 from cdc_platform_tests.cluster.services import Services, write_defs
 from cdc_platform_tests.cluster.spark_cluster import SparkCluster, spark_cluster
 from cdc_platform_tests.pipelines import CHECKS

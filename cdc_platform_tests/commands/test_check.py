@@ -9,18 +9,18 @@ import pytest
 
 from cdc_platform.commands.check import all_passed, as_junit, run_checks, write_report
 from cdc_platform.errors import SettingError, SourceUnreachable
-from cdc_platform.pipeline.verdict import Check, Verdict
+from cdc_platform.pipeline.checks.check_result import Check, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.pipeline.pipeline import Pipeline
+    from cdc_platform.pipeline.core.pipeline import Pipeline
 
 
 @pytest.fixture(autouse=True)
 def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody ask the lake, which is not there, how large it is."""
-    monkeypatch.setattr("cdc_platform.pipeline.verdict.checking", lambda *_: nullcontext())
+    monkeypatch.setattr("cdc_platform.pipeline.checks.check_result.checking", lambda *_: nullcontext())
 
 
 def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check:
@@ -93,3 +93,11 @@ def test_a_report_is_written_wherever_it_can_be(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "checks.xml").read_text(encoding="utf-8") == "<testsuite/>"
     with pytest.raises(SettingError, match="`--junit` names a file that cannot be written"):
         write_report(tmp_path / "new" / "checks.xml" / "inside", "")
+
+
+def test_a_report_is_xml_whatever_a_name_holds() -> None:
+    """A control character of the source, which XML cannot hold, is escaped in the JUnit file."""
+    check = a_check("first", passes=True)
+    verdict = Verdict(passed=False, summary="table `\x1b[2J\x00` lacks a row", facts={})
+    (suite,) = ET.fromstring(as_junit({"bank": [(check, verdict, 0.1)]}))  # noqa: S314  our own text
+    assert r"table `\u001b[2J\u0000` lacks a row" in ET.tostring(suite, encoding="unicode")

@@ -28,7 +28,7 @@ def test_a_negative_number_is_a_key(
     def look_up(_pipeline: object, _table: str, text: str) -> None:
         raise RowNotFound(text)
 
-    monkeypatch.setattr("cdc_platform.pipeline.explain.explain_row", look_up)
+    monkeypatch.setattr("cdc_platform.pipeline.on_demand.explain.explain_row", look_up)
     found = run("explain", begin(write_defs(tmp_path)), "accounts", *arguments)
     assert found == (1, "", f"RowNotFound: {key}\n")
 

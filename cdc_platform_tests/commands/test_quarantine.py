@@ -8,11 +8,11 @@ import pytest
 
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import CutNotFound
-from cdc_platform.lake.lake import QUARANTINED, Lake
-from cdc_platform.lake.ledger import read_ledger, waiting_texts
-from cdc_platform.lake.quarantine import untaken_records
-from cdc_platform.model.files import READ_AGAIN
-from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.lake.catalog.lake import QUARANTINED, Lake
+from cdc_platform.lake.state.quarantine import untaken_records
+from cdc_platform.lake.state.read_progress import read_ledger, waiting_texts
+from cdc_platform.model.stream.files import READ_AGAIN
+from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.read import open_tables
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.lake.held_rows import held_row, hold, note_read

@@ -1,14 +1,19 @@
 """`cdc-platform spark-server`: runs find the Spark that their file names, until it is interrupted."""
 
 import json
+import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from cdc_platform.components.loading import load_settings
+from cdc_platform.spark.session.connect_token import token_file
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.pipeline.bank import expected_balances
 from cdc_platform_tests.programs import COMMAND_LINE, free_port, start
@@ -21,7 +26,8 @@ def test_ticks_run_on_the_server_until_it_is_interrupted(tmp_path: Path) -> None
     """It serves the lake of the file at the address of the file, and ends with exit code 0."""
     require_java()
     remote = f"sc://127.0.0.1:{free_port()}"
-    defs = write_defs(tmp_path, bank_attributes(spark={"remote": remote}))
+    spark = {"remote": remote, "conf": {"spark.proxy.pwd": "never to be seen"}}
+    defs = write_defs(tmp_path, bank_attributes(spark=spark))
     log = tmp_path / "spark.log"
     with start(tmp_path / "said", COMMAND_LINE, "spark-server", defs, "--log", log) as server:
         server.wait_for(f"The runs of `bank` find Spark at {remote}", within_s=180)
@@ -31,8 +37,27 @@ def test_ticks_run_on_the_server_until_it_is_interrupted(tmp_path: Path) -> None
         assert ticks.returncode == 0, ticks.stderr[-5000:]
         found = json.loads(ticks.stdout.splitlines()[-1])
         assert {**expected_balances(2), 5: 500} == {int(one): balance for one, balance in found.items()}
+        _check_others_are_refused(tmp_path, defs)
         server.process.send_signal(signal.SIGINT)
         assert server.ends_with(within_s=60) == 0
+    assert not token_file(urlsplit(remote).port or 0).exists()
+
+
+def _check_others_are_refused(folder: Path, defs: Path) -> None:
+    """Check that no command line shows the token, and that who cannot read its file gets no session."""
+    file = token_file(urlsplit(load_settings(defs).spark.address).port or 0)
+    token = file.read_bytes()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert [line for line in lines if token in line or b"never to be seen" in line] == []
+    assert list(folder.glob("*.conf")) == []
+    stranger = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache of a stranger")}
+    code = "from pathlib import Path; from cdc_platform.components.loading import load_settings; "
+    code += "from cdc_platform.resources import spark_session; import sys; "
+    code += "spark_session(load_settings(Path(sys.argv[1])))"
+    command = [sys.executable, "-c", code, str(defs)]
+    refused = subprocess.run(command, capture_output=True, text=True, env=stranger, timeout=120, check=False)
+    assert "SparkUnreachable: The Spark Connect server refuses a client without its token" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.components.loading import COMPONENTS, load_settings
-from cdc_platform.lake.control import save_lineage
-from cdc_platform.model.lineage import begin as begin_lineage
-from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.lake.state.control import save_lineage
+from cdc_platform.model.stream.lineage import begin as begin_lineage
+from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform_tests.commands.invoking import begin, run
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 

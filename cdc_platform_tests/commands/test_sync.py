@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.commands.sync import describe_cycle
-from cdc_platform.lake.cuts import Cut
-from cdc_platform.model.records import RecordKind
-from cdc_platform.pipeline.order import OrderOutcome
-from cdc_platform.pipeline.read import ReadOutcome
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.ordering.order import OrderOutcome
+from cdc_platform.pipeline.reading.read import ReadOutcome
 from cdc_platform.pipeline.tick import TickOutcome
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs, write_two

@@ -8,10 +8,10 @@ import pytest
 from cdc_platform.components.debezium import DebeziumPipeline
 from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import SettingError
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.sources.debezium.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings import DebeziumSettings
-from cdc_platform.spark.settings import KAFKA_CONNECTOR
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
+from cdc_platform.spark.session.settings import KAFKA_CONNECTOR
 from cdc_platform_tests.yaml_files import write_defs
 
 
@@ -62,3 +62,12 @@ def test_logins_stay_with_the_driver(tmp_path: Path) -> None:
     assert isinstance(source, DebeziumSettings)
     assert "hush" not in source.without_password().to_options()
     assert "hush" not in repr(source)
+
+
+def test_an_unset_password_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the key within its groups, and the variable that is not set."""
+    monkeypatch.delenv("SHOP_UNSET", raising=False)
+    engine = {"host": "h", "database": "d", "user": "u", "spool": "spool", "password": "{{ env.SHOP_UNSET }}"}
+    with pytest.raises(SettingError, match="`SHOP_UNSET` is not set") as raised:
+        load(tmp_path, {"engine": engine})
+    assert raised.value.setting.endswith("defs.yaml: source.input.engine.password")

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cdc_platform.components.loading import find_pipelines, load_definitions, load_settings
+from cdc_platform.components.spanner import SpannerPipeline
 from cdc_platform.errors import SettingError
 from cdc_platform_tests.yaml_files import TYPE, bank_attributes, change_stream_of, write_defs, write_two
 
@@ -173,6 +175,73 @@ def test_an_unset_variable_without_default_is_named(tmp_path: Path) -> None:
         load_settings(path)
     path = write_defs(tmp_path, bank_attributes(name="{{ env('BANK_UNSET', 'spare') }}"))
     assert load_settings(path).name == "spare"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ cycler.__init__.__globals__.os.popen('touch SPOT').read() }}",
+        "{{ env.__class__.__init__.__globals__['os'].popen('touch SPOT') }}",
+        "{{ env.X }}{{- lipsum.__globals__.os.popen('touch SPOT') }}",
+        "{{{ env.X }}}",
+        "{% for x in [env('X')] %}{{ env.X }}{% endfor %}",
+        "{{ env('X', 'a' ~ lipsum) }}",
+        "{{ env.__init__ }}",
+        "{{ dg.AutomationCondition.eager() }}",
+        "a{# comment #}b",
+        "{{",
+    ],
+)
+@pytest.mark.parametrize("place", ["spark.driver_memory", "lake.path", "tables.0", "name", "idle_interval_s"])
+def test_templates_run_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, place: str
+) -> None:
+    """Whatever is more than a variable of the environment is named and refused, in every kind of setting."""
+    monkeypatch.setenv("X", "x")
+    spot = tmp_path / "spot"
+    parts: dict[str, Any] = {"spark": {}, "lake": {"path": "lake"}, "tables": [""]}
+    attributes = bank_attributes(**parts)
+    group, _, key = place.partition(".")
+    bad = text.replace("SPOT", str(spot))
+    if key:
+        attributes[group][int(key) if key.isdigit() else key] = bad
+    else:
+        attributes[group] = bad
+    path = write_defs(tmp_path, attributes)
+    with pytest.raises(SettingError, match=r"holds the template .\{.*, which is not evaluated") as caught:
+        load_settings(path)
+    assert f"{path}: {place}" == caught.value.setting
+    assert not spot.exists()
+
+
+def test_dagster_runs_no_code_of_templates_either() -> None:
+    """A component that Dagster's own loader reads refuses the same templates."""
+    text = yaml.safe_dump(bank_attributes(name="{{ lipsum.__globals__ }}"))
+    with pytest.raises(SettingError, match="Setting `name` holds the template"):
+        SpannerPipeline.resolve_from_yaml(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: " + "[" * 3000, "is nested too deeply"),
+        ("a: " + "[" * 300 + "]" * 300, r"type` must be"),
+        ("a: &a {b: [*a]}", r"holds itself \(line 1\)"),
+        (
+            "a0: &a0 {x: 1}\n" + "".join(f"a{i + 1}: &a{i + 1} {{<<: [*a{i}, *a{i}]}}\n" for i in range(40)),
+            "more than 100,000 values",
+        ),
+        ("a0: &a0 [x]\n" + "".join(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" for i in range(40)), "more than"),
+    ],
+)
+def test_a_bomb_is_refused_in_a_line(tmp_path: Path, text: str, told: str) -> None:
+    """Depth, self-reference and what grows by references end in one error that names the file."""
+    path = tmp_path / "defs.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SettingError, match=told) as caught:
+        load_settings(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_file_may_declare_several_pipelines(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from cdc_platform.components.loading import load_settings
 from cdc_platform.components.parts import Runs
 from cdc_platform.components.spanner import SpannerPipeline
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.sensors import Running
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform_tests.yaml_files import write_defs

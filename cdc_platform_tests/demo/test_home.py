@@ -1,5 +1,6 @@
 """The demo's home: what is written there, and when a new lake begins."""
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from cdc_platform.demo import home as home_module
 from cdc_platform.demo.bank import BankSettings
 from cdc_platform.demo.home import COMPONENT, REMOTE_VARIABLE, DemoHome, find_start, open_home, prepare_home
 from cdc_platform.errors import SettingError
-from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
 from cdc_platform_tests.yaml_files import TYPE, change_stream_of
 
 BANK = BankSettings("127.0.0.1:9010")
@@ -59,6 +60,17 @@ def test_the_pipeline_of_the_home_loads(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv(REMOTE_VARIABLE, "sc://127.0.0.1:1")
     assert load_settings(home.defs).spark.remote == "sc://127.0.0.1:1"
     assert COMPONENT == TYPE
+
+
+@pytest.mark.usefixtures("stream")
+def test_the_home_is_its_owners_alone(tmp_path: Path) -> None:
+    """No other user of the machine reads the lake or a log, also of a home that an older version made."""
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o755)
+    with open_home(folder) as home:
+        prepare_home(home, BANK)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")} == {0o600, 0o700}
 
 
 def test_the_same_bank_goes_on(tmp_path: Path, stream: Stream) -> None:

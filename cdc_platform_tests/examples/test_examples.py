@@ -17,10 +17,10 @@ import yaml
 
 from cdc_platform.commands import check, sync
 from cdc_platform.components.loading import find_pipelines, load_each
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.table_options import ORDER_KEY
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.table_options import ORDER_KEY
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.examples import article, shop
 from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of

@@ -4,10 +4,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_platform.lake.commits import TICK
-from cdc_platform.lake.lake import LOG, QUARANTINED, RAW, READ, Lake
-from cdc_platform.model.schemas import FILES, QUARANTINE
-from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, READ, Lake
+from cdc_platform.lake.commits.commits import TICK
+from cdc_platform.model.base.schemas import FILES, QUARANTINE
+from cdc_platform.model.base.timestamps import to_datetime
 
 MOMENT = 1_800_000_000_000_000
 

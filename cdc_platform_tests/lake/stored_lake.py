@@ -13,10 +13,10 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from cdc_platform.lake.commits import TICK, ancestors_of, head
-from cdc_platform.lake.lake import SYSTEM_TABLES, Lake
-from cdc_platform.lake.settings import CATALOG, LakeSettings
-from cdc_platform.model.timestamps import from_datetime
+from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
+from cdc_platform.lake.catalog.settings import CATALOG, LakeSettings
+from cdc_platform.lake.commits.commits import TICK, ancestors_of, head
+from cdc_platform.model.base.timestamps import from_datetime
 
 FOLDER: Final = Path(__file__).parents[1] / "golden"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.settings import KEPT_BY_TIME, LakeSettings
-from cdc_platform.pipeline.maintain import maintain_lake
-from cdc_platform.spark.config import CATALOG_PREFIX, spark_config
+from cdc_platform.lake.catalog.settings import KEPT_BY_TIME, LakeSettings
+from cdc_platform.pipeline.publishing.maintain import maintain_lake
+from cdc_platform.spark.session.config import CATALOG_PREFIX, spark_config
 from cdc_platform_tests.lake.services import rest_catalog
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_tick
 from cdc_platform_tests.pipelines import found_table, run_steps

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from cdc_platform.model.evolution import SchemaHistory
-from cdc_platform.model.looks import Look
-from cdc_platform.model.schema_events import SchemaChange, SchemaEvent
-from cdc_platform.model.schema_finder import find_events
-from cdc_platform.model.sightings import Sighting, parse_column_types
-from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.schema.evolution import SchemaHistory
+from cdc_platform.model.schema.observed_columns import Sighting, parse_column_types
+from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent
+from cdc_platform.model.schema.schema_finder import find_events
+from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.history import column_types_json
 

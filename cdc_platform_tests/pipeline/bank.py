@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ModType
-from cdc_platform.model.table_options import TableOptions
-from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipelines import ACCOUNTS, START, TRANSFERS, data_change, feed, make_pipeline, rows_of
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from cdc_platform.model.looks import Look
-from cdc_platform.model.records import ModType, ValueCaptureType
-from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform_tests.history import JsonValue, RawRow, column_types_json
 from cdc_platform_tests.pipelines import START, data_change
 

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.looks import Look
-from cdc_platform.model.records import ModType, ValueCaptureType
-from cdc_platform.model.table_options import TableOptions
-from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.rebuild import rebuild_table
-from cdc_platform.pipeline.table_checks import check_fold, check_histories
-from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.records import ModType, ValueCaptureType
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.table_checks import check_fold, check_histories
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipelines import (

@@ -8,20 +8,23 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits import BRANCH, read_mark
-from cdc_platform.lake.cuts import list_cuts
-from cdc_platform.lake.lake import LOG, RAW
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.slices import Slice
-from cdc_platform.pipeline import adapt, build, log_commit, merge, publish
-from cdc_platform.pipeline.branch import Attempt, finished_head, load_table, reset_branch
-from cdc_platform.pipeline.merge import merge_table, merge_tables
-from cdc_platform.pipeline.order import order_changes
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.publish import publish_cut
-from cdc_platform.pipeline.read import read_slices
-from cdc_platform.spark.fold import ACTION, APPEND
-from cdc_platform.spark.merge import append_born
+from cdc_platform.lake.catalog.lake import LOG, RAW
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import BRANCH, read_mark
+from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging import build, merge
+from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
+from cdc_platform.pipeline.ordering import log_commit
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.publishing import publish
+from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.reading.read import read_slices
+from cdc_platform.pipeline.schema import table_ddl
+from cdc_platform.pipeline.versions.branch import Attempt, finished_head, load_table, reset_branch
+from cdc_platform.spark.tables.merge import append_born
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
@@ -195,7 +198,7 @@ def test_only_one_whole_attempt_upon_its_base_is_finished(
     """Whatever two runs have left on a branch, only what one of them has made alone may be published."""
     pipeline = bank_pipeline(session_lake)
     schema = pipeline.table("accounts")
-    adapt.ensure_table(pipeline, spark, schema)
+    table_ddl.ensure_table(pipeline, spark, schema)
     base = load_table(pipeline, "accounts").current_snapshot()
     assert base is not None
     reset_branch(pipeline, spark, Attempt("accounts", base, tick=1))

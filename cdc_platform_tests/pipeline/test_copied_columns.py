@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.copies import load_plans
-from cdc_platform.lake.cuts import Cut, list_cuts
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.looks import Look
-from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.pipeline import copy
-from cdc_platform.pipeline.copy import copy_tables
-from cdc_platform.pipeline.merge import merge_tables
-from cdc_platform.pipeline.order import order_changes
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.publish import publish_cut
-from cdc_platform.pipeline.table_checks import check_fold
-from cdc_platform.pipeline.verdict import EVERYTHING
-from cdc_platform.sources.spanner.snapshot import table_arrow_schema
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.copies import load_plans
+from cdc_platform.lake.state.cuts import Cut, list_cuts
+from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.stream.records import ValueCaptureType
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.table_checks import check_fold
+from cdc_platform.pipeline.copying import copy
+from cdc_platform.pipeline.copying.copy import copy_tables
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform_tests.pipeline.evolving import STEP, Source, value_of
 from cdc_platform_tests.pipelines import START, feed, make_pipeline, rows_of, source_of
 

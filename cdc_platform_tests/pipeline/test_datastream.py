@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.commits import head
-from cdc_platform.lake.cuts import append_cut, newest_cut
-from cdc_platform.lake.lake import LOG
-from cdc_platform.lake.quarantine import count_quarantined, load_held
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.table_options import DELETED, IS_CURRENT, ORDER_KEY, TableOptions
-from cdc_platform.model.timestamps import from_datetime
-from cdc_platform.pipeline.branch import load_table
-from cdc_platform.pipeline.invariants import QUARANTINE_EMPTY, checks_of
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.rebuild import rebuild_table
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.table_checks import check_histories
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import head
+from cdc_platform.lake.state.cuts import append_cut, newest_cut
+from cdc_platform.lake.state.quarantine import count_quarantined, load_held
+from cdc_platform.model.base.timestamps import from_datetime
+from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, ORDER_KEY, TableOptions
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
+from cdc_platform.pipeline.checks.table_checks import check_histories
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.pipeline.verdict import EVERYTHING
-from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform_tests.datastream_files import ORIGIN, MadeEvent, StreamFolder, end_state
 from cdc_platform_tests.pipelines import log_rows, quarantined_rows, reading_by_turns, rows_of
 

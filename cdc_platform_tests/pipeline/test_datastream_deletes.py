@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, make_pipeline, sync
 from cdc_platform_tests.pipelines import quarantined_rows, rows_of

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.table_options import TableOptions
-from cdc_platform.pipeline import log_commit, tick
-from cdc_platform.pipeline.pipeline import open_pipeline
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.pipeline import tick
+from cdc_platform.pipeline.core.pipeline import open_pipeline
+from cdc_platform.pipeline.ordering import log_commit
 from cdc_platform.pipeline.tick import run_tick
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_state
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync, user

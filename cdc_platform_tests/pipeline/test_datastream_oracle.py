@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.quarantine import load_held
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.held import HeldFilter
-from cdc_platform.model.table_options import DELETED_AT, TableOptions
-from cdc_platform.model.timestamps import to_datetime, to_rfc3339
-from cdc_platform.pipeline.replay import replay_records
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
+from cdc_platform.model.schema.table_options import DELETED_AT, TableOptions
+from cdc_platform.model.stream.quarantined_records import HeldFilter
+from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform_tests.datastream_files import ORIGIN, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
 from cdc_platform_tests.pipelines import log_rows, rows_of

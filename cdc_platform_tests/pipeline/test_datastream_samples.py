@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.quarantine import load_held
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform_tests.pipeline.test_datastream import sync
 from cdc_platform_tests.pipelines import log_rows, rows_of
 from cdc_platform_tests.sources.datastream.test_samples import CASES, SAMPLES, SETTINGS, Sample, interpreted

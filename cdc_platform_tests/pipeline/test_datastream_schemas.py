@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.quarantine import load_held
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.held import HeldFilter
-from cdc_platform.model.table_options import DELETED, IS_CURRENT, TableOptions
-from cdc_platform.pipeline.file_checks import check_files
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
+from cdc_platform.model.stream.quarantined_records import HeldFilter
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.file_checks import check_files
+from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.follow import is_idle
-from cdc_platform.pipeline.pipeline import open_pipeline
-from cdc_platform.pipeline.replay import replay_records
-from cdc_platform.pipeline.status import read_status
+from cdc_platform.pipeline.on_demand.replay import replay_records
+from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.pipeline.verdict import EVERYTHING
-from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
 from cdc_platform_tests.pipelines import quarantined_rows, rows_of

@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.cuts import list_cuts
-from cdc_platform.lake.markers import list_markers, markers_of
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.held import HeldFilter
-from cdc_platform.model.table_options import IS_CURRENT, TableOptions
-from cdc_platform.pipeline.event_checks import check_values
-from cdc_platform.pipeline.log_checks import check_nothing_lost
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.replay import replay_records
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.status import read_status
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.lake.state.markers import list_markers, markers_of
+from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
+from cdc_platform.model.stream.quarantined_records import HeldFilter
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Scope
+from cdc_platform.pipeline.checks.event_checks import check_values
+from cdc_platform.pipeline.checks.log_checks import check_nothing_lost
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.on_demand.replay import replay_records
+from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.pipeline.verdict import EVERYTHING, Scope
-from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings import FilesInput, NullPolicy
-from cdc_platform.spark.event_order import HALF_FAULT
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy
+from cdc_platform.spark.log.event_order import HALF_FAULT
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
 from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, Truth, settings_for, truth_of
+from cdc_platform_tests.sources.debezium.rows.test_snapshots import snapshot
 from cdc_platform_tests.sources.debezium.test_empty_tables import ITEMS, items
 from cdc_platform_tests.sources.debezium.test_redelivery import WAL_BEFORE, Connector
-from cdc_platform_tests.sources.debezium.test_snapshots import snapshot
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.errors import CaptureStopped
-from cdc_platform.lake.markers import list_markers
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.markers import list_markers
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.sources.debezium.settings import DebeziumSettings, EngineInput, Strategy
-from cdc_platform.sources.debezium.source import DebeziumSource
-from cdc_platform.sources.debezium.spool import Spool
+from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.files.source import DebeziumSource
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, EngineInput, Strategy
 from cdc_platform_tests.pipeline.test_datastream import failed_checks
 from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster

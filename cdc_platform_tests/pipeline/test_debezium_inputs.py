@@ -13,13 +13,13 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 
 from cdc_platform.errors import OffsetsLost, SourceUnreachable
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.sources.debezium.kafka_client import KafkaClient
-from cdc_platform.sources.debezium.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.topic_ranges import TopicPartition
-from cdc_platform.sources.debezium.topics_frame import read_messages
+from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition
+from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipeline.test_debezium import append, assert_equal, lines_of, make_pipeline, texts
 from cdc_platform_tests.pipelines import log_rows, reading_by_turns, rows_of

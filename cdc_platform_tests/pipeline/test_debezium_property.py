@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from hypothesis import given
 
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.table_options import IS_CURRENT, TableOptions
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings import FilesInput, Strategy
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings.settings import FilesInput, Strategy
 from cdc_platform_tests.pipeline.test_datastream import sync
 from cdc_platform_tests.pipelines import log_rows, reading_by_turns, rows_of
 from cdc_platform_tests.sources.debezium.stories import Row, Story, stories

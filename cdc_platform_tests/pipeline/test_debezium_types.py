@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.table_options import IS_CURRENT, TableOptions
-from cdc_platform.pipeline.branch import load_table
-from cdc_platform.pipeline.event_checks import check_values
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.rebuild import rebuild_table
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.verdict import EVERYTHING
-from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput, NullPolicy
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.event_checks import check_values
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, NullPolicy
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipelines import rows_of
 from cdc_platform_tests.sources.debezium.test_redelivery import Connector

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from pyiceberg.table import Table
 
-from cdc_platform.lake.declared_keys import DECLARED, HAS_NULLS, declare_key
-from cdc_platform.lake.maintenance import compact_all_files
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.names import lake_table_name
-from cdc_platform.model.records import ModType
-from cdc_platform.model.table_options import TableOptions, history_name
-from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.maintenance import compact_all_files
+from cdc_platform.lake.local_writer.declared_keys import DECLARED, HAS_NULLS, declare_key
+from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.schema.table_options import TableOptions, history_name
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.records import ModType
 from cdc_platform.read import open_tables
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.history import RawRow

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cdc_platform.errors import CdcError, CommitConflict, LakeError
-from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline import follow
+from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.follow import follow_source
-from cdc_platform.pipeline.order import order_changes
-from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_tick
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.table_options import IS_CURRENT, TableOptions
-from cdc_platform.pipeline.copy import copy_tables
-from cdc_platform.pipeline.order import order_changes
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.rebuild import rebuild_table
-from cdc_platform.pipeline.table_checks import check_fold, check_histories
-from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.table_checks import check_fold, check_histories
+from cdc_platform.pipeline.copying.copy import copy_tables
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.pipeline.test_copied_columns import (
     END,

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import example, given
 
 from cdc_platform.errors import RowNotFound
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.model.table_options import TableOptions
-from cdc_platform.model.timestamps import from_datetime
-from cdc_platform.pipeline.copy import copy_tables
-from cdc_platform.pipeline.explain import explain_row
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.rebuild import rebuild_table
-from cdc_platform.pipeline.table_checks import check_fold, check_histories
-from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.base.timestamps import from_datetime
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.model.stream.records import ValueCaptureType
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.table_checks import check_fold, check_histories
+from cdc_platform.pipeline.copying.copy import copy_tables
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.on_demand.explain import explain_row
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform_tests.pipeline.bank import closing, opening, transfer
+from cdc_platform_tests.pipeline.copying.test_copy import NOW, bank_of
 from cdc_platform_tests.pipeline.evolving import STEP, Source, lives
-from cdc_platform_tests.pipeline.test_copy import NOW, bank_of
-from cdc_platform_tests.pipeline.test_evolve import look_at, read_until, retyped_source
+from cdc_platform_tests.pipeline.schema.test_evolve import look_at, read_until, retyped_source
 from cdc_platform_tests.pipelines import START, feed, make_pipeline, rows_of, run_steps, source_of
 from cdc_platform_tests.strategies import spark_cases
 

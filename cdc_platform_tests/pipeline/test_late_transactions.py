@@ -7,19 +7,19 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CutNotFound
-from cdc_platform.lake.quarantine import count_quarantined, load_held
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.held import HeldFilter
-from cdc_platform.model.records import ModType
-from cdc_platform.model.table_options import IS_CURRENT, TableOptions
-from cdc_platform.pipeline.explain import explain_row
-from cdc_platform.pipeline.invariants import QUARANTINE_EMPTY, checks_of
-from cdc_platform.pipeline.order import order_changes
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.rebuild import rebuild_table
-from cdc_platform.pipeline.replay import replay_records
-from cdc_platform.pipeline.verdict import EVERYTHING
-from cdc_platform.spark.faults import fault_of
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.quarantine import count_quarantined, load_held
+from cdc_platform.model.schema.table_options import IS_CURRENT, TableOptions
+from cdc_platform.model.stream.quarantined_records import HeldFilter
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.on_demand.explain import explain_row
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.on_demand.replay import replay_records
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.spark.log.faults import fault_of
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
 from cdc_platform_tests.pipelines import START, Mod, data_change, feed, log_rows, rows_of, run_steps
@@ -72,7 +72,7 @@ def feed_refused(pipeline: Pipeline, spark: "SparkSession", monkeypatch: pytest.
     run_steps(pipeline, spark)
     with monkeypatch.context() as patch:
         # An older version, which cannot take something that the present one can.
-        patch.setattr("cdc_platform.spark.order.fault_of", refuses(fault_of))
+        patch.setattr("cdc_platform.spark.log.order.fault_of", refuses(fault_of))
         feed(
             pipeline,
             START + 2 * SECOND,

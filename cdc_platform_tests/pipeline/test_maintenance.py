@@ -14,18 +14,18 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import SettingError
-from cdc_platform.lake.commits import fact, head, read_mark
-from cdc_platform.lake.cut_states import cut_states
-from cdc_platform.lake.cuts import list_cuts
-from cdc_platform.lake.lake import CUT, LOG, RAW
-from cdc_platform.lake.maintenance import compact_small_files
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.pipeline import maintain
-from cdc_platform.pipeline.maintain import Chore, MaintenanceOutcome, choose_chores, maintain_lake
-from cdc_platform.pipeline.merge import merge_tables
-from cdc_platform.pipeline.order import order_changes
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.settings import MaintenanceSettings
+from cdc_platform.lake.catalog.lake import CUT, LOG, RAW
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import fact, head, read_mark
+from cdc_platform.lake.commits.maintenance import compact_small_files
+from cdc_platform.lake.state.cut_states import cut_states
+from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.core.settings import MaintenanceSettings
+from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.publishing import maintain
+from cdc_platform.pipeline.publishing.maintain import Chore, MaintenanceOutcome, choose_chores, maintain_lake
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,

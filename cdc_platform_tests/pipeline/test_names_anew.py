@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.rebuild import rebuild_table
-from cdc_platform.pipeline.table_checks import check_fold
-from cdc_platform.pipeline.verdict import EVERYTHING
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.stream.records import ValueCaptureType
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.table_checks import check_fold
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform_tests.pipeline.evolving import STEP, Source
-from cdc_platform_tests.pipeline.test_evolve import follow, live_rows, read_until
+from cdc_platform_tests.pipeline.schema.test_evolve import follow, live_rows, read_until
 from cdc_platform_tests.pipelines import START, rows_of, run_steps
 
 if TYPE_CHECKING:

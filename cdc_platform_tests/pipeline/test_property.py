@@ -6,11 +6,11 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.lake.cuts import list_cuts
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.changes import ChangeKind
-from cdc_platform.model.timestamps import from_datetime
-from cdc_platform.pipeline.pipeline import Pipeline
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.model.base.timestamps import from_datetime
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform_tests.fake_stream import FakeChangeStream, Slicing, raw_rows
 from cdc_platform_tests.history import History, LogEntry, tables_at
 from cdc_platform_tests.pipelines import (

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.table_options import DELETED, IS_CURRENT, TableOptions
-from cdc_platform.pipeline.pipeline import open_pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.sources.debezium.settings import FilesInput, Strategy
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOptions
+from cdc_platform.pipeline.core.pipeline import open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.sources.debezium.settings.settings import FilesInput, Strategy
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipelines import rows_of
 from cdc_platform_tests.sources.debezium.deferred import FIRST, DeferredConnector, without_headers

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from cdc_platform.lake.settings import LakeSettings
+from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform_tests.servers.kafka import Broker
 from cdc_platform_tests.support.cycles import Soak
 from cdc_platform_tests.support.workload import WORKLOADS, Place, needs_broker

@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cdc_platform.errors import CutNotFound, LakeError
-from cdc_platform.lake.commits import BRANCH, read_mark
-from cdc_platform.lake.cuts import list_cuts
-from cdc_platform.lake.lake import LOG
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.slices import Slice
-from cdc_platform.pipeline import adapt, build, publish
-from cdc_platform.pipeline.merge import merge_table, merge_tables
-from cdc_platform.pipeline.order import order_changes
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.publish import publish_cut
-from cdc_platform.pipeline.read import read_slices
-from cdc_platform.pipeline.rebuild import rebuild_table
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import BRANCH, read_mark
+from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging import build
+from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.publishing import publish
+from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.reading.read import read_slices
+from cdc_platform.pipeline.reading.trace import trace_lineage
+from cdc_platform.pipeline.schema import table_ddl
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.pipeline.trace import trace_lineage
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
@@ -202,7 +204,7 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
         order_changes(pipeline, spark)
     outcome = merge_table(pipeline, spark, "accounts")
     assert (outcome.tick, outcome.appended, outcome.updated) == (3, 3, 0)
-    adapt.ensure_table(pipeline, spark, pipeline.table("transfers"))
+    table_ddl.ensure_table(pipeline, spark, pipeline.table("transfers"))
     with pytest.raises(LakeError, match="`transfers` is behind the log"):
         publish_cut(pipeline, spark)
     run_steps(pipeline, spark)

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdc_platform.lake.control import load_lineage
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.simulator.settings import Dialect
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.control import load_lineage
+from cdc_platform.model.stream.records import ValueCaptureType
+from cdc_platform.simulator.wire.settings import Dialect
 from cdc_platform_tests.traffic import Traffic
 
 if TYPE_CHECKING:

@@ -10,19 +10,19 @@ import pytest
 
 from cdc_platform.commands.status import describe_status
 from cdc_platform.errors import RetentionExpired, SourceError
-from cdc_platform.lake.control import load_lineage
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.lineage import Partition
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.control import load_lineage
+from cdc_platform.model.stream.lineage import Partition
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.invariants import CHECKS
+from cdc_platform.pipeline.checks.reconciliation import prove_tables
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.follow import follow_source
-from cdc_platform.pipeline.invariants import CHECKS
-from cdc_platform.pipeline.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.proof import prove_tables
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.status import read_status
+from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.tick import run_tick
-from cdc_platform.pipeline.verdict import EVERYTHING
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.settings import Dialect, Fault, SimulatorSettings
+from cdc_platform.simulator.wire.settings import Dialect, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 
 if TYPE_CHECKING:

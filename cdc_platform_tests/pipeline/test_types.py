@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ModType, ValueCaptureType
-from cdc_platform.model.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
-from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.pipeline.explain import explain_row
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.verdict import EVERYTHING
-from cdc_platform.sources.spanner.batches import to_batch
-from cdc_platform.sources.spanner.columns import to_arrow
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.schema.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
+from cdc_platform.model.stream.records import ModType, ValueCaptureType
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.on_demand.explain import explain_row
+from cdc_platform.sources.spanner.copying.columns import to_arrow
+from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform.sources.spanner.settings import Dialect
-from cdc_platform.sources.spanner.slice_reader import RECORD_FORMS
-from cdc_platform.sources.spanner.snapshot import table_arrow_schema
+from cdc_platform.sources.spanner.stream.batches import to_batch
+from cdc_platform.sources.spanner.stream.slice_reader import RECORD_FORMS
 from cdc_platform_tests.history import JsonValue, RawRow, type_json
 from cdc_platform_tests.pipelines import (
     CHECKS,

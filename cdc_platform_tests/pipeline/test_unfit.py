@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.records import ModType
-from cdc_platform.model.table_options import TableOptions
-from cdc_platform.pipeline.merge import merge_tables
-from cdc_platform.pipeline.order import order_changes
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.status import read_status
-from cdc_platform.pipeline.verdict import EVERYTHING, Verdict
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Verdict
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
 from cdc_platform_tests.pipelines import (

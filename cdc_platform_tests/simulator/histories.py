@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final
 
-from cdc_platform.simulator.database import Database
-from cdc_platform.simulator.history import History
-from cdc_platform.simulator.hours import Hours
-from cdc_platform.simulator.settings import SimulatorSettings
-from cdc_platform.simulator.stream import StreamQuery
-from cdc_platform.sources.spanner.decode import CHILDREN, DATA, RecordRow, decode_change_record
+from cdc_platform.simulator.history.history import History
+from cdc_platform.simulator.history.hours import Hours
+from cdc_platform.simulator.sql.database import Database
+from cdc_platform.simulator.stream.stream import StreamQuery
+from cdc_platform.simulator.wire.settings import SimulatorSettings
+from cdc_platform.sources.spanner.stream.decode import CHILDREN, DATA, RecordRow, decode_change_record
 
 ORIGIN: Final = 1_800_000_000_000_000
 SECOND: Final = 1_000_000

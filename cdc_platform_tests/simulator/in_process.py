@@ -9,22 +9,22 @@ from threading import Event
 from typing import Any, Final
 
 from cdc_platform.errors import TransactionIncomplete
-from cdc_platform.model.generations import Generations, finished_parents
-from cdc_platform.model.lineage import Lineage, advance, begin, plan_slices, watermark_micros
-from cdc_platform.model.records import RecordKind
-from cdc_platform.model.slices import Slice, SliceReport
-from cdc_platform.model.timestamps import from_datetime
-from cdc_platform.simulator.history_file import transaction_line
-from cdc_platform.simulator.problems import Refusal
+from cdc_platform.model.base.timestamps import from_datetime
+from cdc_platform.model.stream.generations import Generations, finished_parents
+from cdc_platform.model.stream.lineage import Lineage, advance, begin, plan_slices, watermark_micros
+from cdc_platform.model.stream.read_windows import Slice, SliceReport
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.simulator.history.history_file import transaction_line
+from cdc_platform.simulator.history.transactions import Transaction
 from cdc_platform.simulator.service import SpannerService
-from cdc_platform.simulator.settings import Dialect, SimulatorSettings
-from cdc_platform.simulator.transactions import Transaction
-from cdc_platform.sources.spanner.client import SpannerClient
-from cdc_platform.sources.spanner.failures import to_source_error
+from cdc_platform.simulator.wire.problems import Refusal
+from cdc_platform.simulator.wire.settings import Dialect, SimulatorSettings
+from cdc_platform.sources.spanner.client.client import SpannerClient
+from cdc_platform.sources.spanner.client.failures import to_source_error
+from cdc_platform.sources.spanner.client.wire import rows_parser
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.sources.spanner.slice_pool import read_together
-from cdc_platform.sources.spanner.slice_reader import read_slice
-from cdc_platform.sources.spanner.wire import rows_parser
+from cdc_platform.sources.spanner.stream.slice_pool import read_together
+from cdc_platform.sources.spanner.stream.slice_reader import read_slice
 from cdc_platform_tests.fake_stream import read_control
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.simulator.histories import ORIGIN, Simulated

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from cdc_platform.model.timestamps import to_rfc3339
+from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.settings import (
+from cdc_platform.simulator.wire.settings import (
     Dialect,
     RecordSequences,
     RootParents,

@@ -7,11 +7,11 @@ import pytest
 from google.api_core.exceptions import InternalServerError
 from google.cloud.spanner_v1.types import CreateSessionRequest, ExecuteSqlRequest, Type, TypeCode
 
-from cdc_platform.simulator.problems import Refusal
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.service import SpannerService
-from cdc_platform.simulator.settings import SimulatorSettings
-from cdc_platform.sources.spanner.query import change_stream_query, to_request
+from cdc_platform.simulator.wire.problems import Refusal
+from cdc_platform.simulator.wire.settings import SimulatorSettings
+from cdc_platform.sources.spanner.client.query import change_stream_query, to_request
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated, simulated
 from cdc_platform_tests.sources.spanner.servers import connected

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from cdc_platform.simulator.history import History
-from cdc_platform.simulator.history_file import transaction_line
+from cdc_platform.simulator.history.history import History
+from cdc_platform.simulator.history.history_file import transaction_line
+from cdc_platform.simulator.history.transactions import Transaction
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.transactions import Transaction
 
 
 class ReadChange(NamedTuple):

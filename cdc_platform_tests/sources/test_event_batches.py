@@ -2,11 +2,11 @@
 
 import pyarrow as pa
 
-from cdc_platform.model.events import SourceEvent
-from cdc_platform.model.files import SourceFile
-from cdc_platform.model.records import ModType
-from cdc_platform.model.slices import Slice
-from cdc_platform.model.timestamps import to_datetime
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.event_batches import EventBatches
 
 

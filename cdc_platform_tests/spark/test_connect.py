@@ -1,6 +1,7 @@
 """The same ticks on a Spark Connect server; the demo's UI is tested on one that the platform starts."""
 
 import json
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from cdc_platform.errors import SparkUnreachable
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.spark.connect_server import start_connect_server, wait_until_ready
-from cdc_platform.spark.settings import SparkSettings
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.spark.session.connect_server import start_connect_server, wait_until_ready
+from cdc_platform.spark.session.settings import SparkSettings
 from cdc_platform_tests.pipeline.bank import expected_balances
 from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.spark_fixtures import require_java
@@ -42,13 +43,15 @@ def test_ticks_run_on_a_connect_server(server: str, session_lake: LakeSettings) 
 
 @pytest.mark.integration
 def test_a_server_that_stops_while_starting_is_told(tmp_path: Path) -> None:
-    """The error names the log, where the reason is."""
+    """The error names the log, where the reason is; the file with its secrets is gone."""
     require_java()
     log = tmp_path / "server.log"
-    broken = SparkSettings(master="no such master")
-    process = start_connect_server(broken, LakeSettings(str(tmp_path)), free_port(), log)
+    broken = SparkSettings(master="no such master", conf={"spark.proxy.pwd": "hush"})
+    process = start_connect_server(broken, LakeSettings(str(tmp_path)), free_port(), log, "token")
     with pytest.raises(SparkUnreachable, match=r"stopped while starting; its log: .*server\.log"):
         wait_until_ready(process, free_port(), log)
+    assert [log] == list(tmp_path.glob("server*"))
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
 def test_a_server_that_does_not_answer_is_told(tmp_path: Path) -> None:

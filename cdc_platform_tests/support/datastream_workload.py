@@ -5,9 +5,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.support.workload import Place, describe_difference, stored_rows
 

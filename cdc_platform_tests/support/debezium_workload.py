@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput, Input, Strategy
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, Input, Strategy
 from cdc_platform_tests.servers.kafka import Broker
 from cdc_platform_tests.sources.debezium.ticks import append
 from cdc_platform_tests.sources.debezium.written_events import envelope, line

@@ -1,6 +1,7 @@
 """Resources that a process with a Spark session holds: memory, threads, handles, files, what Spark keeps."""
 
 import gc
+import math
 import os
 import shutil
 import subprocess
@@ -18,6 +19,12 @@ POOLS: Final = (
     *("QueryStageCreat", "ResultQueryStag", "iceberg-"),
 )
 """Beginnings, as Linux cuts them, of the names of threads in pools that grow to a fixed size."""
+
+COLLECTIONS_MAX: Final = 10
+CLEANER_MS: Final = 300
+"""So long Spark's cleaner has between two collections."""
+SETTLED: Final = 0.98
+"""A collection after which more than this part of the heap is still used is the last one."""
 
 
 @dataclass(frozen=True)
@@ -119,20 +126,30 @@ class Session:
     def memory(self) -> Memory:
         """Collect garbage in both processes, and measure what is left."""
         gc.collect()
-        jvm = self.spark._jvm  # noqa: SLF001  as above
-        for _ in range(2):
-            jvm.java.lang.System.gc()
-            # The first collection lets Spark's cleaner release blocks, which the second one collects.
-            jvm.java.lang.Thread.sleep(200)
-        bean = jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
+        bean = self.spark._jvm.java.lang.management.ManagementFactory.getMemoryMXBean()  # noqa: SLF001  as above
         return Memory(
-            heap_bytes=int(bean.getHeapMemoryUsage().getUsed()),
+            heap_bytes=self._live_bytes(bean),
             non_heap_bytes=int(bean.getNonHeapMemoryUsage().getUsed()),
             block_bytes=self._block_bytes(),
             java_rss_bytes=_rss_bytes(self.java),
             python_rss_bytes=_rss_bytes(os.getpid()),
             python_objects=len(gc.get_objects()),
         )
+
+    def _live_bytes(self, bean: Any) -> int:
+        """Collect garbage until no more of it turns up, and return the used heap.
+
+        A collection lets Spark's cleaner release blocks of frames that are gone, which the next one collects.
+        """
+        lang, used, before = self.spark._jvm.java.lang, math.inf, math.inf  # noqa: SLF001  as above
+        for _ in range(COLLECTIONS_MAX):
+            before = used
+            lang.System.gc()
+            lang.Thread.sleep(CLEANER_MS)
+            used = int(bean.getHeapMemoryUsage().getUsed())
+            if used > before * SETTLED:
+                break
+        return int(min(used, before))
 
     def histogram(self) -> dict[str, int]:
         """Return the bytes of live Java objects by class; nothing where Java comes without its tools."""

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from cdc_platform.lake.cuts import newest_cut
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.settings import SimulatorSettings
+from cdc_platform.simulator.wire.settings import SimulatorSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform_tests.support.workload import Place
 from cdc_platform_tests.traffic import ORIGIN, SECOND, prove, prove_log

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from cdc_platform.lake.settings import LakeSettings
-from cdc_platform.model.table_options import TableOptions
-from cdc_platform.pipeline.pipeline import Pipeline
-from cdc_platform.pipeline.settings import PipelineSettings
-from cdc_platform.pipeline.source import SourceSettings
-from cdc_platform.sources.debezium.settings import Strategy
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.core.source import SourceSettings
+from cdc_platform.sources.debezium.settings.settings import Strategy
 from cdc_platform_tests.pipelines import rows_of
 from cdc_platform_tests.servers.kafka import Broker
 

@@ -13,16 +13,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cdc_platform.errors import SourceError
-from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.model.files import SourceFile, deal_files, files_from_json
-from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.schemas import RAW_EVENT_RECORDS
-from cdc_platform.model.slices import ReadPlan, Slice, SliceOutcome, SliceReport
-from cdc_platform.model.unread import FailedRead
-from cdc_platform.sources.datastream.file_events import decode_file
-from cdc_platform.sources.datastream.schema_files import Offers, borrowed_schemas
-from cdc_platform.sources.datastream.settings import DatastreamSettings
-from cdc_platform.sources.datastream.source import SUFFIXES
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.files import SourceFile, deal_files, files_from_json
+from cdc_platform.model.stream.read_windows import ReadPlan, Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.unread import FailedRead
+from cdc_platform.sources.datastream.files.file_events import decode_file
+from cdc_platform.sources.datastream.files.files import SUFFIXES
+from cdc_platform.sources.datastream.files.schema_files import Offers, borrowed_schemas
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.event_batches import EventBatches, FileCounts
 from cdc_platform.sources.file_store import FileStore
 from cdc_platform.sources.workers import prepare_worker
@@ -100,7 +100,7 @@ class DatastreamReader(DataSourceReader):
             piece, counts = pieces[file.folder], FileCounts()
             try:
                 data = store.read(file.path)
-                schemas = borrowed_schemas(settings.path, file, partition.offers, data)
+                schemas = borrowed_schemas(settings.path, file, partition.offers, data, settings.bounds)
             except SourceError as error:
                 failure = FailedRead(file.version, time.time_ns() // 1000, f"{type(error).__name__}: {error}")
                 batches.report_file(piece, file, counts, failure.error, failure.reported_version)

@@ -4,24 +4,25 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cdc_platform.errors import CdcError
-from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.model.files import (
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.files import (
     FileChoice,
     SourceFile,
     choose_files,
     files_to_json,
     find_settled,
 )
-from cdc_platform.model.lineage import Lineage, live, plan_slices
-from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.slices import ReadPlan, ReadRequest
-from cdc_platform.model.table_schema import TableSchema
+from cdc_platform.model.stream.lineage import Lineage, live, plan_slices
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.sources.arrival import SourceOfArrivals
-from cdc_platform.sources.datastream.file_events import decode_file, decode_text
-from cdc_platform.sources.datastream.schema_files import (
+from cdc_platform.sources.datastream.files.file_events import decode_file, decode_text
+from cdc_platform.sources.datastream.files.files import SUFFIXES
+from cdc_platform.sources.datastream.files.schema_files import (
     SCHEMA_SUFFIXES,
     Offers,
     borrowed_schemas,
@@ -29,16 +30,13 @@ from cdc_platform.sources.datastream.schema_files import (
     key_of_name,
     offered_schemas,
 )
-from cdc_platform.sources.datastream.settings import DatastreamSettings
-from cdc_platform.sources.datastream.types import Fields
-from cdc_platform.sources.event_tables import table_of
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.values.types import Fields
+from cdc_platform.sources.event_tables import storable, table_of
 from cdc_platform.sources.file_store import FileStore
 
 if TYPE_CHECKING:
     from cdc_platform.sources.datastream.reader import DatastreamDataSource
-
-
-SUFFIXES: Final = (".avro", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 
 
 @dataclass(frozen=True)
@@ -81,9 +79,9 @@ class DatastreamSource(SourceOfArrivals):
     def _tables_of(self, file: SourceFile, offers: Offers) -> Iterator[TableSchema]:
         try:
             data = self.store.read(file.path)
-            schemas = borrowed_schemas(self.settings.path, file, offers, data)
+            schemas = borrowed_schemas(self.settings.path, file, offers, data, self.settings.bounds)
             events = decode_file(self.settings, data, schemas)
-            told = (table_of(event) for event in events if isinstance(event, SourceEvent))
+            told = map(table_of, storable(events))
             # A delete may tell its key only by metadata, and so no column.
             yield from {table.name: table for table in told if table.key_columns}.values()
         except CdcError:
@@ -157,7 +155,9 @@ class DatastreamSource(SourceOfArrivals):
         if key not in self._offered:
             listed = self._listed if self._listed is not None else list(self.store.list_files())
             self._offered[key] = offered_schemas(listed, [file])
-        return borrowed_schemas(self.settings.path, file, self._offered[key], text.encode())
+        return borrowed_schemas(
+            self.settings.path, file, self._offered[key], text.encode(), self.settings.bounds
+        )
 
     def spark_format(self) -> "type[DatastreamDataSource]":
         """Return the data source to register with a Spark session."""

@@ -12,17 +12,17 @@ from cdc_platform.errors import (
     SourceNotFound,
     StreamWatchesNothing,
 )
-from cdc_platform.model.records import ValueCaptureType
-from cdc_platform.model.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
-from cdc_platform.sources.spanner.client import SpannerClient
+from cdc_platform.model.schema.table_schema import NANOSECONDS, Column, ColumnType, TableSchema
+from cdc_platform.model.stream.records import ValueCaptureType
+from cdc_platform.sources.spanner.client.client import SpannerClient
+from cdc_platform.sources.spanner.client.query import Query
 from cdc_platform.sources.spanner.information_schema import (
     INFORMATION_SCHEMAS,
     STREAM_NAMES,
     InformationSchema,
 )
-from cdc_platform.sources.spanner.partition_mode import check_partition_mode
-from cdc_platform.sources.spanner.query import Query
 from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
+from cdc_platform.sources.spanner.stream.partition_mode import check_partition_mode
 
 DEFAULT_RETENTION_S: Final = 7 * 86_400
 """Spanner's retention for streams that set none."""

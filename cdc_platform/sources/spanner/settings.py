@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Final
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.timestamps import from_rfc3339
-from cdc_platform.model.traits import CHANGE_STREAM, SourceTraits
+from cdc_platform.model.base.timestamps import from_rfc3339
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceTraits
 
 EMULATOR_VARIABLE: Final = "SPANNER_EMULATOR_HOST"
 """Environment variable by which all of Google's clients find an emulator."""

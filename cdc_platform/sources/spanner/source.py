@@ -13,28 +13,28 @@ from cdc_platform.errors import (
     SettingError,
     SourceNotFound,
 )
-from cdc_platform.model.generations import Generations, finished_parents
-from cdc_platform.model.lineage import Lineage, plan_requested
-from cdc_platform.model.looks import Look
-from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.sightings import SeenColumn
-from cdc_platform.model.slices import ReadPlan, ReadRequest
-from cdc_platform.model.table_schema import TableSchema
-from cdc_platform.model.timestamps import from_rfc3339, to_rfc3339
-from cdc_platform.sources.spanner.client import SpannerClient
-from cdc_platform.sources.spanner.failures import refused_start
-from cdc_platform.sources.spanner.query import change_stream_query
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.model.schema.observed_columns import SeenColumn
+from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.generations import Generations, finished_parents
+from cdc_platform.model.stream.lineage import Lineage, plan_requested
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
+from cdc_platform.sources.spanner.client.client import SpannerClient
+from cdc_platform.sources.spanner.client.failures import refused_start
+from cdc_platform.sources.spanner.client.query import change_stream_query
+from cdc_platform.sources.spanner.copying.snapshot import clock_micros, rows_at
 from cdc_platform.sources.spanner.schema import StreamDescription, check_nanosecond_columns, describe_stream
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.sources.spanner.snapshot import clock_micros, rows_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc_platform.sources.spanner.copy_plan import CopyPlanner
-    from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
-    from cdc_platform.sources.spanner.reader import ChangeStreamDataSource
+    from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
+    from cdc_platform.sources.spanner.copying.copy_source import TableCopyDataSource
+    from cdc_platform.sources.spanner.stream.reader import ChangeStreamDataSource
 
 SLICES_HERE: Final = 64
 """This process reads a few at a time; Spark's tasks share more of them better."""
@@ -130,7 +130,7 @@ class SpannerSource:
 
     def spark_format(self) -> "type[ChangeStreamDataSource]":
         """Return the data source to register with a Spark session."""
-        from cdc_platform.sources.spanner.reader import ChangeStreamDataSource
+        from cdc_platform.sources.spanner.stream.reader import ChangeStreamDataSource
 
         return ChangeStreamDataSource
 
@@ -168,8 +168,8 @@ class SpannerSource:
         """Yield the raw records of the slices of a plan; None where they are long, or many."""
         if len(plan.slices) > SLICES_HERE or any(piece.duration_s > most_s for piece in plan.slices):
             return None
-        from cdc_platform.sources.spanner.slice_pool import read_together
-        from cdc_platform.sources.spanner.slice_reader import read_slice
+        from cdc_platform.sources.spanner.stream.slice_pool import read_together
+        from cdc_platform.sources.spanner.stream.slice_reader import read_slice
 
         parents = plan.finished_parents
         generations = None if parents is None else Generations(plan.end_micros, parents)
@@ -177,7 +177,7 @@ class SpannerSource:
 
     def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
         """Return the options with which Spark reads the slices of a plan, in at most so many tasks."""
-        from cdc_platform.sources.spanner import reader
+        from cdc_platform.sources.spanner.stream import reader
 
         return {
             # The tasks need not ask for the dialect again.
@@ -190,25 +190,25 @@ class SpannerSource:
 
     def plan_copies(self, at_micros: int) -> "CopyPlanner":
         """Return what cuts tables, as they are at the moment, into pieces to copy."""
-        from cdc_platform.sources.spanner.copy_plan import CopyPlanner
+        from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
 
         return CopyPlanner(self.client, at_micros)
 
     def copy_columns(self, table: TableSchema) -> str:
         """Return the columns that a copy of the table has, as text for `copy_options`."""
-        from cdc_platform.sources.spanner.copy_pieces import columns_to_text
+        from cdc_platform.sources.spanner.copying.copy_pieces import columns_to_text
 
         return columns_to_text(table)
 
     def copy_format(self) -> "type[TableCopyDataSource]":
         """Return the data source of copies, to register with a Spark session."""
-        from cdc_platform.sources.spanner.copy_source import TableCopyDataSource
+        from cdc_platform.sources.spanner.copying.copy_source import TableCopyDataSource
 
         return TableCopyDataSource
 
     def copy_options(self, columns: str, at_micros: int, pieces: Sequence[str]) -> dict[str, str]:
         """Return the options with which Spark reads these pieces of a copy."""
-        from cdc_platform.sources.spanner import copy_source
+        from cdc_platform.sources.spanner.copying import copy_source
 
         return {
             copy_source.SETTINGS_OPTION: self.settings.to_options(),

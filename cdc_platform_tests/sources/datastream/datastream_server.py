@@ -16,7 +16,7 @@ from google.cloud.datastream_v1.types import (
     StreamObject,
 )
 
-from cdc_platform.sources.datastream.stream_settings import StreamSettings
+from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 
 SERVICE: Final = "google.cloud.datastream.v1.Datastream"
 STREAM: Final = "projects/bank/locations/europe-west1/streams/accounts"

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import fastavro
 
-from cdc_platform.model.table_schema import ColumnType
-from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.sources.datastream.envelope import Envelope
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.schema.table_schema import ColumnType
+from cdc_platform.sources.datastream.events.envelope import Envelope
 
 Event: TypeAlias = dict[str, Any]
 """An event as its JSON line has it, but for the timestamps, which are milliseconds."""

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from cdc_platform.model.addresses import ADDRESS
-from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.model.records import ModType
+from cdc_platform.model.stream.addresses import ADDRESS
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.records import ModType
 
 Row = dict[str, Any]
 

@@ -3,13 +3,19 @@
 import gzip
 import json
 from io import BytesIO
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cdc_platform.model.events import FaultyEvent
-from cdc_platform.sources.datastream.decoding import Decoding
-from cdc_platform.sources.datastream.envelope import Envelope
-from cdc_platform.sources.datastream.files import read_events
+from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.files import lines as lines_module
+from cdc_platform.sources.datastream.files.decoding import Decoding
+from cdc_platform.sources.datastream.files.files import read_events
+from cdc_platform.sources.datastream.files.lines import CHUNK_BYTES, read_blocks
+from cdc_platform.sources.datastream.settings.bounds import Bounds
 from cdc_platform_tests.unified_types import avro_file, event_schema, json_line
 
 SCHEMA = event_schema([("id", "long"), ("note", "string")])
@@ -179,3 +185,29 @@ def test_a_stream_is_read_as_its_bytes() -> None:
     """A stream that can be wound back gives the same as the bytes."""
     for data in (AVRO, JSON, gzip.compress(JSON)):
         assert list(read_events(data, Decoding())) == list(read_events(BytesIO(data), Decoding()))
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+@pytest.mark.parametrize("length", [CHUNK_BYTES, 5 * CHUNK_BYTES + 7])
+def test_a_line_that_is_too_long_is_one_fault(compress: type[bytes], length: int) -> None:
+    """Nothing is kept of it but its beginning, and the lines around it arrive."""
+    text = "\n".join([LINES[0], '{"x": "' + "y" * length, LINES[1]])
+    found = list(read_events(compress(text.encode()), Decoding(bounds=Bounds(most_block_bytes=5_000))))
+    first, fault, last = found
+    assert isinstance(first, Envelope)
+    assert isinstance(last, Envelope)
+    assert (first.position, last.position) == (0, 2)
+    assert isinstance(fault, FaultyEvent)
+    assert f"{length + 7} bytes, more than `most_block_bytes`, 5000" in fault.text
+    assert '{"x": "yy' in fault.text
+    assert len(fault.text) < 500
+
+
+@given(st.lists(st.binary(max_size=9), max_size=9), st.integers(1, 20))
+def test_lines_do_not_depend_on_chunks(lines: list[bytes], chunk_bytes: int) -> None:
+    """A line is the same however many pieces it comes in."""
+    lines = [line.replace(b"\n", b"").replace(b"\r", b"") for line in lines]
+    stream = BytesIO(b"{" + b"\n".join(lines))
+    with patch.object(lines_module, "CHUNK_BYTES", chunk_bytes):
+        found = [line for block in read_blocks(stream) for line in block]
+    assert [line for line in (b"{" + b"\n".join(lines)).split(b"\n") if line.strip()] == found

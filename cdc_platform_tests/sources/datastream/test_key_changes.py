@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from cdc_platform.model.addresses import ADDRESS
-from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.model.key_shifts import KeyEvent, shifted_orders
-from cdc_platform.model.records import ModType
-from cdc_platform.sources.datastream.interpreter import Interpreter
-from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.model.rows.key_shifts import KeyEvent, shifted_orders
+from cdc_platform.model.stream.addresses import ADDRESS
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.datastream.events.interpreter import Interpreter
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope
 from cdc_platform_tests.sources.datastream.reference_sink import ReferenceSink
 

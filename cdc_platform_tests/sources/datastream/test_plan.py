@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from cdc_platform.model.files import SourceFile, files_from_json
-from cdc_platform.model.lineage import ChildAnnouncement, Lineage, advance, begin, watermark_micros
-from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.slices import ReadPlan, ReadRequest, SliceOutcome, SliceReport
-from cdc_platform.model.unread import GONE, FailedRead, unread_path
-from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.stream.files import SourceFile, files_from_json
+from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin, watermark_micros
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, SliceOutcome, SliceReport
+from cdc_platform.model.stream.unread import GONE, FailedRead, unread_path
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import DatastreamSource
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 

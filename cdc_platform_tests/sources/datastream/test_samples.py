@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.sources.datastream.file_events import decode_file
-from cdc_platform.sources.datastream.settings import DatastreamSettings
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.datastream.files.file_events import decode_file
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform_tests.sources.datastream.generated_events import (
     OUTCOME,
     SOURCES,

@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pytest
 
-from cdc_platform.model.events import SourceEvent
-from cdc_platform.model.files import SourceFile
-from cdc_platform.model.records import ModType
-from cdc_platform.model.slices import Slice
-from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
-from cdc_platform.sources.datastream.avro_values import avro_reader
-from cdc_platform.sources.datastream.json_text import JsonNumber
-from cdc_platform.sources.datastream.rows import TROUBLE
-from cdc_platform.sources.datastream.settings import DatastreamSettings
-from cdc_platform.sources.datastream.types import FieldType, Kind
-from cdc_platform.sources.datastream.values import json_reader
+from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.datastream.files.avro_values import avro_reader
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.values.json_text import JsonNumber
+from cdc_platform.sources.datastream.values.rows import TROUBLE
+from cdc_platform.sources.datastream.values.types import FieldType, Kind
+from cdc_platform.sources.datastream.values.values import json_reader
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.json_codec import write
-from cdc_platform.spark.event_order import order_events
+from cdc_platform.spark.log.event_order import order_events
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cdc_platform.sources.debezium.engine_settings import Snapshot
+from cdc_platform.sources.debezium.settings.engine_settings import Snapshot
 from cdc_platform_tests.sources.debezium.captured_types import (
     TYPE_SETUP,
     TYPES_ROWS,

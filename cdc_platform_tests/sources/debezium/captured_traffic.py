@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from cdc_platform.sources.debezium.engine_settings import Snapshot
+from cdc_platform.sources.debezium.settings.engine_settings import Snapshot
 from cdc_platform_tests.sources.debezium.captured_cases import ITEMS, Case, big, insert_item
 from cdc_platform_tests.sources.debezium.databases import Step
 

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from cdc_platform.errors import CaptureStopped
-from cdc_platform.sources.debezium.engine_process import capture_until_caught_up
-from cdc_platform.sources.debezium.spool import Spool
+from cdc_platform.sources.debezium.engine.engine_process import capture_until_caught_up
+from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform_tests.servers.postgresql import LOGICAL, Cluster, cluster, postgresql_programs
 from cdc_platform_tests.sources.debezium.captured_cases import KEYS, TYPED, Case
 from cdc_platform_tests.sources.debezium.captured_traffic import TRAFFIC

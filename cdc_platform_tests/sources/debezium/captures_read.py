@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.sources.debezium.decoder import Decoded, Decoder
-from cdc_platform.sources.debezium.lines import whole_lines
-from cdc_platform.sources.debezium.messages import Message, parse_line
-from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput
+from cdc_platform.sources.debezium.wire.lines import whole_lines
+from cdc_platform.sources.debezium.wire.messages import Message, parse_line
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "debezium"
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import psycopg2
 
-from cdc_platform.sources.debezium.engine_settings import EngineSettings
+from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
 
 Step = str | tuple[str, tuple[str | None, ...]]

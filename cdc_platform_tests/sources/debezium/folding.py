@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc_platform.model.events import SourceEvent
-from cdc_platform.model.records import ModType
-from cdc_platform.model.resolution import RowChange, RowId, Unresolved, Values, needed_rows, resolve
+from cdc_platform.model.rows.resolution import RowChange, RowId, Unresolved, Values, needed_rows, resolve
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.records import ModType
 from cdc_platform_tests.sources.debezium.captures_read import Truth
 from cdc_platform_tests.sources.debezium.postgres_texts import canonical
 

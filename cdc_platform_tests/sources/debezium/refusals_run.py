@@ -5,7 +5,7 @@ import os
 import sys
 
 from cdc_platform.errors import CdcError
-from cdc_platform.sources.debezium.engine import Order, Run, capture
+from cdc_platform.sources.debezium.engine.engine import Order, Run, capture
 
 
 def refusal_of(order: Order) -> tuple[str, str]:

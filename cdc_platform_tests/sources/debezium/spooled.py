@@ -4,7 +4,7 @@ import json
 from base64 import b64decode
 from typing import Any, Final
 
-from cdc_platform.sources.debezium.spool import Spool
+from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform_tests.sources.debezium.workload import PREFIX, Checkpoint
 
 MARKER: Final = "__debezium_unavailable_value"

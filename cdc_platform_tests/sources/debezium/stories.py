@@ -5,7 +5,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform_tests.sources.debezium.test_redelivery import Connector
 
 Row = tuple[int, int, str | None]

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.model.events import SourceEvent
-from cdc_platform.model.evolution import SchemaHistory
-from cdc_platform.model.keyless import keyless_keys
-from cdc_platform.model.looks import Look
-from cdc_platform.model.records import ModType
-from cdc_platform.model.schema_events import SchemaChange
-from cdc_platform.model.schema_finder import find_events
-from cdc_platform.model.sightings import Sighting, parse_column_types
-from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.decoder import Checkpoint, Decoded, Decoder
-from cdc_platform.sources.debezium.envelope import TransactionBegin, TransactionEnd
-from cdc_platform.sources.debezium.messages import Message
+from cdc_platform.model.rows.keyless import keyless_keys
+from cdc_platform.model.schema.evolution import SchemaHistory
+from cdc_platform.model.schema.observed_columns import Sighting, parse_column_types
+from cdc_platform.model.schema.schema_events import SchemaChange
+from cdc_platform.model.schema.schema_finder import find_events
+from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.debezium.rows.decoder import Checkpoint, Decoded, Decoder
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
+from cdc_platform.sources.debezium.wire.envelope import TransactionBegin, TransactionEnd
+from cdc_platform.sources.debezium.wire.messages import Message
 from cdc_platform_tests.sources.debezium.captures_read import (
     GOLDEN,
     decode,

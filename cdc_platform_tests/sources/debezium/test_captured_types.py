@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from cdc_platform.model.events import SourceEvent
-from cdc_platform.model.records import ModType
-from cdc_platform.sources.debezium.connector import (
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.debezium.settings.connector import (
     BinaryMode,
     ConnectorModes,
     DecimalMode,
@@ -18,7 +18,7 @@ from cdc_platform.sources.debezium.connector import (
     IntervalMode,
     TimeMode,
 )
-from cdc_platform.sources.debezium.settings import DebeziumSettings, NullPolicy
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, NullPolicy
 from cdc_platform_tests.sources.debezium.captures_read import (
     decode,
     events_in,

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from cdc_platform.sources.debezium.settings import FilesInput, SnapshotPolicy
+from cdc_platform.sources.debezium.settings.settings import FilesInput, SnapshotPolicy
+from cdc_platform_tests.sources.debezium.rows.test_snapshots import rows_after, snapshot
 from cdc_platform_tests.sources.debezium.test_redelivery import Connector, feed
-from cdc_platform_tests.sources.debezium.test_snapshots import rows_after, snapshot
 from cdc_platform_tests.sources.debezium.ticks import Ticks
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, line, settings_with
 

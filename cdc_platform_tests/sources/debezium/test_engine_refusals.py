@@ -20,10 +20,10 @@ from cdc_platform.errors import (
     SourceNotFound,
     SourceUnreachable,
 )
-from cdc_platform.sources.debezium.engine import Order
-from cdc_platform.sources.debezium.engine_failures import failure_of
-from cdc_platform.sources.debezium.engine_process import read_failure
-from cdc_platform.sources.debezium.engine_settings import EngineSettings
+from cdc_platform.sources.debezium.engine.engine import Order
+from cdc_platform.sources.debezium.engine.engine_failures import failure_of
+from cdc_platform.sources.debezium.engine.engine_process import read_failure
+from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
 from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database, settings_for

@@ -9,12 +9,12 @@ from typing import Final
 
 import pytest
 
-from cdc_platform.model.events import SourceEvent
-from cdc_platform.model.records import ModType
-from cdc_platform.sources.debezium.decoder import Decoder
-from cdc_platform.sources.debezium.engine_process import capture_until_caught_up
-from cdc_platform.sources.debezium.settings import DebeziumSettings, FilesInput, NullPolicy
-from cdc_platform.sources.debezium.spool import Spool
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.debezium.engine.engine_process import capture_until_caught_up
+from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, NullPolicy
 from cdc_platform_tests.servers.postgresql import Cluster
 from cdc_platform_tests.sources.debezium.databases import database, play, settings_for
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 
-from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.model.records import ModType
-from cdc_platform.sources.debezium.connector import DEFAULT_PLACEHOLDER, ConnectorModes, DecimalMode
-from cdc_platform.sources.debezium.decoder import Decoder
-from cdc_platform.sources.debezium.settings import EngineInput, FilesInput
-from cdc_platform.sources.debezium.state import DecoderState
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, ConnectorModes, DecimalMode
+from cdc_platform.sources.debezium.settings.settings import EngineInput, FilesInput
 from cdc_platform_tests.sources.debezium.folding import fold
 from cdc_platform_tests.sources.debezium.test_redelivery import (
     Connector,
@@ -135,6 +135,20 @@ def test_dots_of_names_do_not_make_two_tables_one() -> None:
     assert '`"a.b".c` and `a.b.c` would both be `a.b.c`' in second.reason
     apart = decode_all(*lines, columns=columns, table_name="{schema}__{table}")
     assert {"a.b__c", "a__b.c"} == {one.table for one in apart if isinstance(one, SourceEvent)}
+
+
+@pytest.mark.parametrize("name", ["", "N", "_pos", "b\u0131g", "x\u017f"])
+def test_a_column_that_the_lake_cannot_have_is_refused(name: str) -> None:
+    """An event with an empty or reserved name, or with two that are one to Spark, never enters the log."""
+    columns = {TABLE: {**COLUMNS[TABLE], name: "text"}}
+    fault = only_fault(
+        line(envelope("c", after={"id": 1, "n": 1, "xs": [], "big": "", name: "a"}), {"id": 1}),
+        columns=columns,
+    )
+    assert f"`{name}`" in fault.reason
+    assert "`ignored_columns`" in fault.reason
+    good = line(envelope("c", after={"id": 1, "n": 1, name: "a"}), {"id": 1})
+    assert only_event(good, columns=columns, ignored_columns={TABLE: (name,)}).new_values == '{"n":1}'
 
 
 def test_what_was_sent_before_the_metadata_holds_nothing_back(tmp_path: Path) -> None:

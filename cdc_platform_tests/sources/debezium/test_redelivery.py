@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.sources.debezium.settings import FilesInput
+from cdc_platform.sources.debezium.settings.settings import FilesInput
 from cdc_platform_tests.sources.debezium.ticks import Ticks, append
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,

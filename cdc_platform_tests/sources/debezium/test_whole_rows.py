@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from cdc_platform.model.events import FaultyEvent, SourceEvent
-from cdc_platform.sources.debezium.decoder import Decoded
-from cdc_platform.sources.debezium.settings import FilesInput, NullPolicy
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.debezium.rows.decoder import Decoded
+from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy
 from cdc_platform_tests.sources.debezium.test_redelivery import feed
 from cdc_platform_tests.sources.debezium.ticks import Ticks
 from cdc_platform_tests.sources.debezium.written_events import (

@@ -8,13 +8,13 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from cdc_platform.model.files import files_to_json
-from cdc_platform.model.records import RecordKind
-from cdc_platform.model.slices import Slice
-from cdc_platform.sources.debezium import reader
-from cdc_platform.sources.debezium.progress import PASSED, STATE, FileProgress
-from cdc_platform.sources.debezium.settings import DebeziumSettings
-from cdc_platform.sources.debezium.source import DebeziumSource
+from cdc_platform.model.stream.files import files_to_json
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.sources.debezium.files import reader
+from cdc_platform.sources.debezium.files.source import DebeziumSource
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
+from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
 
 Record = dict[str, Any]
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.model.slices import Slice
-from cdc_platform.sources.debezium.kafka_settings import KafkaInput
-from cdc_platform.sources.debezium.progress import PASSED, STATE
-from cdc_platform.sources.debezium.settings import DebeziumSettings
-from cdc_platform.sources.debezium.topic_ranges import TopicPartition, TopicRange, plan_ranges
-from cdc_platform.sources.debezium.topics_reader import MESSAGES, TopicsReading
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, plan_ranges
+from cdc_platform.sources.debezium.kafka.topics_reader import MESSAGES, TopicsReading
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
+from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
 
 PIECE: Final = Slice("stream", 0, 1)
 Place = tuple[str, int]

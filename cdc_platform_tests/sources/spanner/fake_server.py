@@ -19,9 +19,9 @@ from google.cloud.spanner_v1.types import (
 )
 from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types
 
-from cdc_platform.model.timestamps import from_rfc3339
-from cdc_platform.sources.spanner.decode import DATA_FIELDS, KIND_FIELDS
+from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spanner.stream.decode import DATA_FIELDS, KIND_FIELDS
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 SERVICE: Final = "google.spanner.v1.Spanner"
@@ -51,7 +51,7 @@ def data_record(
     sequence: str = "00000000",
     table: str = "accounts",
     mods: Sequence[Sequence[str | None]] = (('{"id":"1"}', '{"balance":"5"}', "{}"),),
-    records: int = 1,
+    records: int | str = 1,
 ) -> Plain:
     """Return a data change record of an update."""
     column: Plain = ["id", '{"code":"INT64"}', True, "1"]

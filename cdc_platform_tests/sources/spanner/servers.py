@@ -10,9 +10,9 @@ from typing import Any, Final
 import pytest
 
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client
-from cdc_platform.model.timestamps import from_datetime, from_rfc3339, to_datetime
+from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_datetime
 from cdc_platform.simulator.server import Simulator
-from cdc_platform.simulator.settings import Dialect, RecordSequences, RootParents, SimulatorSettings
+from cdc_platform.simulator.wire.settings import Dialect, RecordSequences, RootParents, SimulatorSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 
 SIMULATOR: Final = "simulator"

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from cdc_platform.model.order_key import record_order
-from cdc_platform.model.timestamps import from_datetime, to_datetime
-from cdc_platform.simulator.settings import Dialect
+from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+from cdc_platform.model.stream.ordering_key import record_order
+from cdc_platform.simulator.wire.settings import Dialect
 from cdc_platform_tests.server_fixtures import Told
 from cdc_platform_tests.sources.spanner.servers import (
     CHANGE_STREAM,

@@ -16,13 +16,13 @@ from cdc_platform.errors import (
     SourceError,
     SourceNotFound,
 )
-from cdc_platform.model.slices import Slice
-from cdc_platform.model.timestamps import from_datetime, from_rfc3339
-from cdc_platform.sources.spanner.client import SpannerClient
-from cdc_platform.sources.spanner.failures import to_source_error
-from cdc_platform.sources.spanner.query import Parameter, Query, change_stream_query, to_request
+from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.sources.spanner.client.client import SpannerClient
+from cdc_platform.sources.spanner.client.failures import to_source_error
+from cdc_platform.sources.spanner.client.query import Parameter, Query, change_stream_query, to_request
 from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
-from cdc_platform.sources.spanner.slice_reader import read_slice
+from cdc_platform.sources.spanner.stream.slice_reader import read_slice
 from cdc_platform_tests.sources.spanner.fake_server import Answer, fake_server
 
 HOUR = 3_600_000_000

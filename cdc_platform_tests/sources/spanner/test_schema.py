@@ -10,8 +10,8 @@ from cdc_platform.errors import (
     SourceNotFound,
     StreamWatchesNothing,
 )
-from cdc_platform.model.table_schema import TableSchema, spark_type
-from cdc_platform.sources.spanner.client import SpannerClient
+from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.schema import StreamDescription, describe_stream, retention_s
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource

@@ -6,9 +6,9 @@ import pytest
 
 from cdc_platform.demo.bank import open_database
 from cdc_platform.errors import SettingError, SourceNotFound, SourceUnreachable
-from cdc_platform.model.slices import ReadPlan, Slice
-from cdc_platform.model.timestamps import to_rfc3339
-from cdc_platform.sources.spanner import snapshot
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.stream.read_windows import ReadPlan, Slice
+from cdc_platform.sources.spanner.copying import snapshot
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.emulator_fixtures import BankStream, make_bank
@@ -121,8 +121,8 @@ def test_interrupted_read_of_a_table_goes_on(monkeypatch: pytest.MonkeyPatch) ->
     """Rows that were given before a failure are not given again."""
     import grpc  # type: ignore[import-untyped] # ships no types
 
-    from cdc_platform.model.table_schema import Column, ColumnType, TableSchema
-    from cdc_platform.sources.spanner.client import SpannerClient
+    from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
+    from cdc_platform.sources.spanner.client.client import SpannerClient
 
     monkeypatch.setattr(snapshot, "ROWS_PER_BATCH", 2)
     table = TableSchema(

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client
-from cdc_platform.model.names import ROOT_TOKEN
-from cdc_platform.model.slices import Slice
-from cdc_platform.sources.spanner.client import SpannerClient
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.sources.spanner.client.client import SpannerClient
+from cdc_platform.sources.spanner.copying.snapshot import clock_micros
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.sources.spanner.slice_reader import read_slice
-from cdc_platform.sources.spanner.snapshot import clock_micros
+from cdc_platform.sources.spanner.stream.slice_reader import read_slice
 from cdc_platform_tests.history import RawRow
 
 pytestmark = pytest.mark.integration

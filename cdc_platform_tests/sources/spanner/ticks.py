@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cdc_platform.model.lineage import ChildAnnouncement, Lineage, advance
-from cdc_platform.model.slices import SliceOutcome, SliceReport
-from cdc_platform.model.timestamps import from_datetime
+from cdc_platform.model.base.timestamps import from_datetime
+from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance
+from cdc_platform.model.stream.read_windows import SliceOutcome, SliceReport
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

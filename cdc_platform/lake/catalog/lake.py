@@ -1,0 +1,303 @@
+"""The tables of one pipeline in the lake, reached without Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationError,
+)
+from pyiceberg.io import PY_IO_IMPL
+from pyiceberg.table import Table
+
+from cdc_platform.errors import LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
+from cdc_platform.lake.catalog.access import reaching
+from cdc_platform.lake.catalog.files import LakeFiles
+from cdc_platform.lake.catalog.settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
+from cdc_platform.lake.catalog.sql_catalog import CATALOG_CLASS, LakeSqlCatalog
+from cdc_platform.model.base.names import lake_table_name, quote_spark
+from cdc_platform.model.base.schemas import (
+    CHANGE_LOG,
+    COPIES,
+    CUTS,
+    EVENT_LOG,
+    FILES,
+    FORMAT_VERSION,
+    PARTITION_LINEAGE,
+    QUARANTINE,
+    RAW_CHANGE_RECORDS,
+    RAW_EVENT_RECORDS,
+    SCHEMA_CHANGES,
+    TOMBSTONES,
+)
+
+RAW: Final = "raw_change_records"
+LINEAGE: Final = "partition_lineage"
+LOG: Final = "change_log"
+CUT: Final = "cuts"
+QUARANTINED: Final = "quarantine"
+SCHEMA: Final = "schema_changes"
+COPIED: Final = "copies"
+READ: Final = "files"
+BURIED: Final = "tombstones"
+
+SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
+    RAW: RAW_CHANGE_RECORDS,
+    LINEAGE: PARTITION_LINEAGE,
+    LOG: CHANGE_LOG,
+    CUT: CUTS,
+    QUARANTINED: QUARANTINE,
+    SCHEMA: SCHEMA_CHANGES,
+    COPIED: COPIES,
+}
+
+EVENT_TABLES: Final[Mapping[str, pa.Schema]] = {
+    **SYSTEM_TABLES,
+    RAW: RAW_EVENT_RECORDS,
+    LOG: EVENT_LOG,
+    READ: FILES,
+    BURIED: TOMBSTONES,
+}
+"""The same for a source that hands out events."""
+
+
+def own_tables(*, hands_out_events: bool) -> Mapping[str, pa.Schema]:
+    """Return the columns of the platform's own tables by name, for a source of either kind."""
+    return EVENT_TABLES if hands_out_events else SYSTEM_TABLES
+
+
+FORMAT_PROPERTY: Final = "cdc.format-version"
+
+SMALL_COMMITS: Final = {
+    # Without this the metadata files of all commits would stay for ever.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.parquet.compression-codec": "zstd",
+    # Every tick writes a few rows: spreading them over tasks only makes more files.
+    "write.distribution-mode": "none",
+}
+
+DICTIONARY: Final = "write.parquet.dict-encoding-enabled.column."
+BOUNDS: Final = "write.parquet.stats-enabled.column."
+"""Least and greatest value of a column in each file and page, which filters leave files and pages out by."""
+UNREPEATED: Final[Mapping[str, tuple[str, ...]]] = {
+    RAW: (
+        "record_sequence",
+        "record_order",
+        "server_transaction_id",
+        *(f"mods.element.{name}" for name in ("keys", "new_values", "old_values")),
+        *(f"event.{name}" for name in ("event_id", "metadata", "text")),
+    ),
+    LOG: ("order_key", "transaction_id", "record_id", "keys", "new_values", "old_values"),
+}
+"""Columns whose values hardly ever repeat: a dictionary would be made of thousands, and thrown away."""
+UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
+    RAW: (
+        *("record_order", "column_types"),
+        *(f"mods.element.{name}" for name in ("keys", "new_values", "old_values")),
+        *(f"event.{name}" for name in ("event_id", "metadata", "text")),
+    ),
+    LOG: ("order_key", "record_id", "new_values", "old_values"),
+}
+"""Long texts that no filter is on: for bounds each would be compared with the least and the greatest."""
+
+SELDOM: Final = (QUARANTINED, SCHEMA, COPIED)
+"""Own tables that few ticks write and maintenance skips: Iceberg limits the number of metadata files."""
+
+# A commit that finds another one before it must fail, since what it was made from is outdated.
+COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
+COMPARED: Final = (RAW, CUT, LINEAGE, LOG, SCHEMA, COPIED, READ, QUARANTINED, BURIED)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The two namespaces of a pipeline: `PIPELINE` with its tables, `PIPELINE__cdc` with the platform's."""
+
+    settings: LakeSettings
+    pipeline: str
+    is_reader: bool = False
+    """Whether nothing may be made that is not there yet."""
+    hands_out_events: bool = False
+    """Whether the source hands out events, of which more is kept."""
+
+    @property
+    def system_namespace(self) -> str:
+        """Namespace of the platform's own tables."""
+        return f"{self.pipeline}__cdc"
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog, with both namespaces and the platform's own tables in it.
+
+        Raises:
+            SettingError: the lake's folder cannot be made.
+            LakeDamaged: the catalog has gone, and its tables have not.
+            PipelineNotFound: for a reader, there is no lake, or the pipeline has never run.
+        """
+        if self.is_reader:
+            self.require()
+            return self._connect()
+        self._require_catalog()
+        folder = local_folder(self.settings.path)
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise SettingError(
+                    "lake.path", f"cannot be made or written ({error.strerror}): {folder}"
+                ) from error
+        with reaching(self.settings):
+            catalog = self._connect()
+            for namespace in (self.pipeline, self.system_namespace):
+                catalog.create_namespace_if_not_exists(namespace)
+            for name, schema in own_tables(hands_out_events=self.hands_out_events).items():
+                _ensure(catalog, f"{self.system_namespace}.{name}", schema)
+            return catalog
+
+    def _require_catalog(self) -> None:
+        """Make sure that no new catalog takes the place of one that has gone: it would know no table."""
+        file, folder = self.settings.catalog_file, local_folder(self.settings.path)
+        if file is None or folder is None or (file.is_file() and file.stat().st_size):
+            return
+        if any(folder.glob(f"{self.system_namespace}/*/metadata/*.json")):
+            raise LakeDamaged(f"its catalog {file}", "it is not there any more, and the tables are")
+
+    def _connect(self) -> Catalog:
+        properties = {PY_IO_IMPL: _path_of(LakeFiles), **self.settings.pyiceberg_properties()}
+        if properties.get("type") == "sql":
+            del properties["type"]
+            properties[CATALOG_CLASS] = _path_of(LakeSqlCatalog)
+        return load_catalog(CATALOG, **properties)
+
+    def require(self) -> None:
+        """Make sure that the pipeline is in the lake already; whoever only reads must not make a new one.
+
+        Raises:
+            PipelineNotFound: it is not, or there is no lake.
+            LakeDamaged: the catalog has gone, and its tables have not.
+        """
+        self._require_catalog()
+        file = self.settings.catalog_file
+        if file is not None and not file.is_file():
+            raise PipelineNotFound(
+                f"There is no lake at {self.settings.path} (no file {file}). Look at the setting `lake`; "
+                f"if it is right, pipeline `{self.pipeline}` has not run yet: `cdc-platform sync` begins it."
+            )
+        with reaching(self.settings):
+            catalog = self._connect()
+            try:
+                names = {identifier[-1] for identifier in catalog.list_tables(self.system_namespace)}
+            except NoSuchNamespaceError:
+                names = set()
+        if RAW not in names:
+            raise PipelineNotFound(
+                f"The lake at {self.settings.path} holds no pipeline `{self.pipeline}`; it holds "
+                f"{_listed(catalog)}. Look at the settings `name` and `lake`; if they are right, it "
+                "has not run yet: `cdc-platform sync` begins it."
+            )
+
+    def system_table(self, name: str) -> Table:
+        """Return one of the platform's own tables as it is now."""
+        return _load(self.catalog, f"{self.system_namespace}.{name}")
+
+    def table(self, source_table: str) -> Table | None:
+        """Return the table of a source table as it is now, None when there is none yet."""
+        try:
+            return _load(self.catalog, f"{self.pipeline}.{lake_table_name(source_table)}")
+        except NoSuchTableError:
+            return None
+
+    def table_names(self) -> tuple[str, ...]:
+        """Return the names of the pipeline's tables in the lake, sorted."""
+        return tuple(sorted(identifier[-1] for identifier in self.catalog.list_tables(self.pipeline)))
+
+    def spark_system_table(self, name: str) -> str:
+        """Return the quoted name under which Spark knows one of the platform's own tables."""
+        _ = self.catalog  # makes sure that it exists
+        return quote_spark(CATALOG, self.system_namespace, name)
+
+    def spark_table(self, source_table: str, branch: str | None = None) -> str:
+        """Return the quoted name under which Spark knows the table of a source table."""
+        parts = (CATALOG, self.pipeline, lake_table_name(source_table))
+        return quote_spark(*parts, *((f"branch_{branch}",) if branch else ()))
+
+
+def _load(catalog: Catalog, identifier: str) -> Table:
+    """Return a table as it is now.
+
+    Raises:
+        NoSuchTableError: there is none.
+        LakeDamaged: the catalog has it, but not the file that says what it holds.
+    """
+    try:
+        return catalog.load_table(identifier)
+    except (FileNotFoundError, UnicodeDecodeError, ValidationError) as error:
+        raise LakeDamaged(f"table `{identifier}`", " ".join(str(error).split())) from error
+
+
+def _path_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _listed(catalog: Catalog) -> str:
+    names = sorted(namespace[0] for namespace in catalog.list_namespaces())
+    return ", ".join(f"`{name}`" for name in names if f"{name}__cdc" in names) or "none at all"
+
+
+def _ensure(catalog: Catalog, identifier: str, schema: pa.Schema) -> None:
+    wanted = {
+        **(COMPARE_AND_SET if identifier.endswith(COMPARED) else {}),
+        **({} if identifier.endswith(SELDOM) else KEPT_BY_TIME),
+    }
+    try:
+        found = _load(catalog, identifier)
+    except NoSuchTableError:
+        fixed = {"format-version": "2", FORMAT_PROPERTY: str(FORMAT_VERSION)}
+        properties = fixed | SMALL_COMMITS | _plain_columns(identifier, schema) | wanted
+        try:
+            catalog.create_table(identifier, schema=schema, properties=properties)
+        except TableAlreadyExistsError:
+            return
+    else:
+        version = found.properties.get(FORMAT_PROPERTY, "1")
+        if int(version) > FORMAT_VERSION:
+            raise LakeFormatUnknown(
+                f"Table `{identifier}` has format version {version}, this platform knows {FORMAT_VERSION}. "
+                "Upgrade cdc_platform, or name another lake."
+            )
+        _complete(found, schema, wanted)
+
+
+def _plain_columns(identifier: str, schema: pa.Schema) -> dict[str, str]:
+    """Return the properties that say which columns have no dictionary, and which no bounds."""
+    name = identifier.rpartition(".")[2]
+    listed = {DICTIONARY: UNREPEATED.get(name, ()), BOUNDS: UNBOUNDED.get(name, ())}
+    return {
+        f"{prefix}{column}": "false"
+        for prefix, columns in listed.items()
+        for column in columns
+        if column.partition(".")[0] in schema.names
+    }
+
+
+def _complete(table: Table, schema: pa.Schema, properties: Mapping[str, str]) -> None:
+    """Add what tables of this format did not have from the beginning; all of the columns may be NULL."""
+    while not (
+        set(schema.names) <= set(table.schema().column_names)
+        and properties.items() <= table.properties.items()
+    ):
+        try:
+            with table.transaction() as transaction:
+                with transaction.update_schema() as update:
+                    update.union_by_name(schema)
+                transaction.set_properties(dict(properties))
+        except CommitFailedException:
+            # Somebody else has opened the same lake.
+            table = table.refresh()

@@ -1,0 +1,193 @@
+"""Where a lake is, and how Spark and pyiceberg reach its catalog through one block of settings."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.catalog.object_store import ObjectStore, find_store, java_properties
+
+CATALOG: Final = "lake"
+"""Name of the catalog, in Spark and in pyiceberg."""
+
+BUSY_TIMEOUT_S: Final = 60
+"""How long a writer waits for the SQLite catalog: a locked catalog delays and never fails."""
+
+LOGGED_FILES: Final = 100
+"""How many earlier files each metadata file names. 3,600, an hour at a commit a second, would make the file
+ten times as large, and a commit of pyiceberg eight times as slow: it copies the log some twenty times."""
+
+KEPT_BY_TIME: Final[Mapping[str, str]] = {
+    # Iceberg ignores the age: it would delete a file as soon as the log no longer names it.
+    "write.metadata.delete-after-commit.enabled": "false",
+    "write.metadata.previous-versions-max": str(LOGGED_FILES),
+}
+"""Properties of a table whose old metadata files maintenance deletes."""
+
+MEANT_OTHERWISE: Final = frozenset("?#%")
+"""Characters that addresses of catalogs and tables cannot have in the name of a folder."""
+
+_WORDS: Final = (
+    "secret|passw|pwd|passphrase|token|credential|(?:access|account|private|api|sse|keystore|signing).?key"
+    "|authorization|header[.]|connection.?string|jaas|user.?info"
+)
+_HARMLESS: Final = (
+    "type|uri|warehouse|prefix|(?:io|catalog)-impl|cache-enabled|jdbc[.](?:user|schema-version)"
+    "|(?:client|s3)[.]region|s3[.](?:endpoint|path-style-access)|gcs[.](?:project-id|service[.]host)"
+    "|adls[.]account-name|glue[.](?:id|region|endpoint)"
+)
+"""Properties of a catalog that hold no secret, unless one is in their address."""
+_SECRET_VALUES: Final = f"://[^/@\\s]*:[^/@\\s]+@|[?&;][^=&;]*(?:{_WORDS})[^=&;]*="
+"""Addresses with a password in them."""
+HIDDEN_NAMES: Final = (
+    f"(?i){_WORDS}|{_SECRET_VALUES}|^spark[.]sql[.]catalog[.]{CATALOG}[.](?!(?:{_HARMLESS})$)"
+)
+"""Regular expression, of Python and of Java, of the names of properties whose values nobody may see.
+
+Spark looks for it in values, too, which finds an address with a password.
+"""
+
+_LOGIN: Final = ("user", "password")
+
+
+@dataclass(frozen=True)
+class LakeSettings:
+    """A lake: a folder or object store prefix, and the catalog that knows its tables.
+
+    Args:
+        path: folder or URI that holds the data; the SQLite catalog of the default lies in it.
+        catalog: pyiceberg's catalog properties (`type`, `uri`, `warehouse` and further ones); a sql
+            catalog may have its `user` and `password` beside the `uri` instead of in it. Empty means the
+            SQLite file `catalog.db` in `path`.
+        table_format_version: Iceberg format version of the merged tables.
+    """
+
+    path: str
+    # Without a representation: it holds credentials, and settings may end up in a traceback.
+    catalog: Mapping[str, str] = field(default_factory=dict, repr=False)
+    table_format_version: int = 3
+
+    @property
+    def warehouse(self) -> str:
+        """URI under which the tables' folders lie."""
+        return self.catalog.get("warehouse") or _as_uri(self.path)
+
+    def pyiceberg_properties(self) -> dict[str, str]:
+        """Return the catalog's properties for `pyiceberg.catalog.load_catalog`."""
+        if not self.catalog:
+            uri = f"sqlite:///{_local(self.path) / 'catalog.db'}?timeout={BUSY_TIMEOUT_S}"
+            return {"type": "sql", "uri": uri, "warehouse": self.warehouse}
+        properties = {**self.catalog, "warehouse": self.warehouse}
+        if self.catalog.get("type") == "sql":
+            properties["uri"] = _with_login(self.catalog)
+            for name in _LOGIN:
+                properties.pop(name, None)
+        return properties
+
+    @property
+    def store(self) -> ObjectStore | None:
+        """The kind of object store that holds the data, None for a folder."""
+        return find_store(self.warehouse) or find_store(self.path)
+
+    @property
+    def catalog_file(self) -> Path | None:
+        """The file of a SQLite catalog, None for every other catalog."""
+        scheme, _, path = self.pyiceberg_properties().get("uri", "").partition(":///")
+        return Path(path.partition("?")[0]) if scheme == "sqlite" else None
+
+    def spark_properties(self) -> dict[str, str]:
+        """Return the same catalog's settings for Spark, without the prefix `spark.sql.catalog.lake.`."""
+        if not self.catalog:
+            uri = f"jdbc:sqlite:{_local(self.path) / 'catalog.db'}?busy_timeout={BUSY_TIMEOUT_S * 1000}"
+            return _jdbc(uri, self.warehouse)
+        properties = java_properties(_translate(self.catalog, self.warehouse))
+        # The file IO of a REST catalog follows the location by itself, as the service may want another one.
+        if self.store is not None and properties["type"] != "rest":
+            properties.setdefault("io-impl", self.store.file_io)
+        return properties
+
+
+def is_secret(name: str, value: str = "") -> bool:
+    """Tell whether nobody may see the value of a catalog's property: it is not known to be harmless."""
+    is_harmless = re.fullmatch(_HARMLESS, name) is not None
+    return not is_harmless or holds_secret(name, value)
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Return whether the name of any property, or an address in its value, indicates a secret."""
+    found = re.search(HIDDEN_NAMES, name) or re.search(_SECRET_VALUES, value, re.IGNORECASE)
+    return found is not None
+
+
+def _with_login(catalog: Mapping[str, str]) -> str:
+    """Return the address of a sql catalog with user and password in it, as pyiceberg needs it."""
+    uri = catalog.get("uri", "")
+    user, password = (catalog.get(name) for name in _LOGIN)
+    if user is None and password is None:
+        return uri
+    parts = urlsplit(uri)
+    if "@" in parts.netloc:
+        raise SettingError(
+            "lake.catalog.uri", "holds a user already; leave it out there, or `user` and `password` here"
+        )
+    login = ":".join(quote(value, safe="") for value in (user or "", password) if value is not None)
+    return urlunsplit(parts._replace(netloc=f"{login}@{parts.netloc}"))
+
+
+def _translate(catalog: Mapping[str, str], warehouse: str) -> dict[str, str]:
+    kind, uri = catalog.get("type", ""), catalog.get("uri", "")
+    others = {key: value for key, value in catalog.items() if key not in {"type", "uri", "warehouse"}}
+    if kind == "sql":
+        others = {key: value for key, value in others.items() if key not in _LOGIN}
+        return _jdbc_of_sqlalchemy(_with_login(catalog), warehouse) | others
+    if kind in {"rest", "hive", "glue"}:
+        return {"type": kind, "warehouse": warehouse, **({"uri": uri} if uri else {}), **others}
+    raise SettingError("lake.catalog.type", f"must be sql, rest, hive or glue: {kind!r}")
+
+
+def _jdbc_of_sqlalchemy(uri: str, warehouse: str) -> dict[str, str]:
+    """Translate a SQLAlchemy address, which pyiceberg takes, into the JDBC one that Spark takes."""
+    if uri.startswith("sqlite:///"):
+        path = uri.removeprefix("sqlite:///").split("?")[0]
+        return _jdbc(f"jdbc:sqlite:{path}?busy_timeout={BUSY_TIMEOUT_S * 1000}", warehouse)
+    parts = urlsplit(uri)
+    if not parts.scheme.startswith("postgresql") or not parts.hostname:
+        raise SettingError(
+            "lake.catalog.uri",
+            "of a sql catalog must be sqlite:///PATH or postgresql+psycopg2://USER:PASSWORD@HOST:PORT/DATABASE",
+        )
+    properties = _jdbc(f"jdbc:postgresql://{parts.hostname}:{parts.port or 5432}{parts.path}", warehouse)
+    login = {"jdbc.user": parts.username, "jdbc.password": parts.password}
+    return properties | {key: unquote(value) for key, value in login.items() if value}
+
+
+def _jdbc(uri: str, warehouse: str) -> dict[str, str]:
+    # Without V1 Spark and pyiceberg do not agree on the catalog's columns.
+    return {"type": "jdbc", "uri": uri, "warehouse": warehouse, "jdbc.schema-version": "V1"}
+
+
+def _as_uri(path: str) -> str:
+    # Not encoded: Spark and pyiceberg take the text after the scheme for the folder's name as it is.
+    return path if "://" in path else f"file://{_local(path)}"
+
+
+def _local(path: str) -> Path:
+    if "://" in path and not path.startswith("file://"):
+        raise SettingError("lake.catalog", f"is needed when the lake is not a local folder: {path}")
+    folder = Path(path.removeprefix("file://")).expanduser().absolute()
+    strange = sorted(MEANT_OTHERWISE & set(str(folder)))
+    if strange:
+        raise SettingError(
+            "lake.path",
+            f"has characters that mean something else in an address ({' '.join(strange)}); "
+            f"choose another folder: {folder}",
+        )
+    return folder
+
+
+def local_folder(path: str) -> Path | None:
+    """Return the lake's folder when it is on this machine, None otherwise."""
+    return None if "://" in path and not path.startswith("file://") else _local(path)

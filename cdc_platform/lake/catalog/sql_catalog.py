@@ -1,0 +1,80 @@
+"""A sql catalog that reads a table's metadata file once, and shares what no commit changes."""
+
+from threading import Lock
+from typing import Any, Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Identifier
+from sqlalchemy import select
+
+CATALOG_CLASS: Final = "py-catalog-impl"
+"""The property that names a class of one's own to `pyiceberg.catalog.load_catalog`."""
+TABLES_MAX: Final = 1024
+"""So many tables are kept in memory; beyond them, all are read again."""
+
+
+class LakeSqlCatalog(SqlCatalog):
+    """The tables of a lake whose catalog is a SQL database.
+
+    A cycle loads each table some ten times, and a metadata file names every snapshot: to read it takes
+    milliseconds for some hundred snapshots. Metadata files never change, so what one of them says is kept
+    until the catalog names another one.
+    """
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._known: dict[Identifier, Table] = {}
+        self._lock = Lock()
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Return a table as it is now.
+
+        Raises:
+            NoSuchTableError: there is none.
+        """
+        known = self._known.get(Catalog.identifier_to_tuple(identifier))
+        if known is None or known.metadata_location != self._location(identifier):
+            known = self._read(identifier)
+        return Table(known.name(), known.metadata, known.metadata_location, known.io, self, known.config)
+
+    def _read(self, identifier: str | Identifier) -> Table:
+        found = super().load_table(identifier)
+        found.metadata = share_logs(found.metadata)
+        with self._lock:
+            if len(self._known) >= TABLES_MAX:
+                self._known.clear()
+            self._known[found.name()] = found
+        return found
+
+    def _location(self, identifier: str | Identifier) -> str | None:
+        namespace = Catalog.namespace_to_string(Catalog.namespace_from(identifier))
+        wanted = select(IcebergTables.metadata_location).where(
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == namespace,
+            IcebergTables.table_name == Catalog.table_name_from(identifier),
+        )
+        with self.engine.connect() as connection:
+            return connection.scalar(wanted)
+
+
+class _Shared(list[Any]):
+    """Items that never change, so that a deep copy of the list holds the same ones."""
+
+    def __add__(self, other: list[Any]) -> "_Shared":
+        return _Shared(super().__add__(other))
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "_Shared":
+        return _Shared(self)
+
+
+def share_logs(metadata: TableMetadata) -> TableMetadata:
+    """Return a table's metadata with snapshots and logs that are not copied with it.
+
+    Each commit of pyiceberg copies the whole metadata some ten times, with every snapshot. This can go when
+    `Transaction.table_metadata` keeps its result, see apache/iceberg-python#3784.
+    """
+    logs = ("snapshots", "snapshot_log", "metadata_log")
+    return metadata.model_copy(update={name: _Shared(getattr(metadata, name)) for name in logs})

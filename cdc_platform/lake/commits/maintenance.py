@@ -1,0 +1,105 @@
+"""The procedures that keep a table fast; none changes what it holds."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import SparkSession
+
+from cdc_platform.lake.catalog.settings import CATALOG
+from cdc_platform.lake.commits.commits import BRANCH, MAIN
+
+NEVER: Final = 2_147_483_647
+NAMED_SIGN: Final = "Still referenced by refs"
+"""What Iceberg says of a snapshot that a tag or a branch names."""
+
+
+def compact_small_files(spark: SparkSession, table: str, small_file_bytes: int) -> int:
+    """Rewrite small files as one, large ones not at all; return how many were rewritten.
+
+    Args:
+        spark: session that does the work.
+        table: `NAMESPACE.TABLE`.
+        small_file_bytes: files below it are small.
+    """
+    options = {
+        "min-input-files": "2",
+        "min-file-size-bytes": str(small_file_bytes),
+        # Large files are left alone however many of their rows are deleted: that is a major compaction.
+        "delete-file-threshold": str(NEVER),
+        "delete-ratio-threshold": "1.0",
+        "max-file-size-bytes": str(2**40),
+    }
+    return _rewrite(spark, table, options)
+
+
+def compact_all_files(spark: SparkSession, table: str) -> int:
+    """Rewrite every file that has deleted rows; return how many were rewritten."""
+    return _rewrite(spark, table, {"delete-file-threshold": "1"})
+
+
+def _rewrite(spark: SparkSession, table: str, options: dict[str, str]) -> int:
+    pairs = ", ".join(f"'{key}', '{value}'" for key, value in options.items())
+    row = spark.sql(
+        f"CALL {CATALOG}.system.rewrite_data_files(table => '{table}', options => map({pairs}))"
+    ).collect()[0]
+    return int(row["rewritten_data_files_count"])
+
+
+def find_expendable(
+    table: Table, before_micros: int, keep_newest: int, kept: Collection[int] = ()
+) -> tuple[int, ...]:
+    """Return the snapshots of before a moment that may expire, oldest first.
+
+    What a tag names stays, and what a branch of somebody else was built upon; of the branches of ticks the
+    newest snapshots, which tell how far a pipeline has come.
+
+    Args:
+        table: the table as it is now.
+        before_micros: younger snapshots stay.
+        keep_newest: how many of the newest snapshots stay whatever their age.
+        kept: further snapshots that stay.
+    """
+    known = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    stay = set(kept)
+    for name, ref in table.metadata.refs.items():
+        is_tag = ref.snapshot_ref_type is SnapshotRefType.TAG
+        most = 1 if is_tag else keep_newest if name in (MAIN, BRANCH) else None
+        stay.update(islice(_chain(known, ref.snapshot_id), most))
+    return tuple(
+        snapshot.snapshot_id
+        for snapshot in sorted(known.values(), key=lambda snapshot: snapshot.timestamp_ms)
+        if snapshot.timestamp_ms * 1000 < before_micros and snapshot.snapshot_id not in stay
+    )
+
+
+def _chain(known: Mapping[int, Snapshot], newest: int) -> Iterator[int]:
+    found: int | None = newest
+    while found is not None and found in known:
+        yield found
+        found = known[found].parent_snapshot_id
+
+
+def expire_snapshots(spark: SparkSession, table: str, snapshot_ids: Sequence[int]) -> int:
+    """Expire snapshots and delete the files that only they had; return how many were deleted.
+
+    Where one of them has got a tag since they were found, none expires: the next time finds the others.
+    """
+    if not snapshot_ids:
+        return 0
+    listed = ", ".join(f"{number}L" for number in snapshot_ids)
+    statement = (
+        f"CALL {CATALOG}.system.expire_snapshots(table => '{table}', "
+        # Else others expire by their age, too.
+        f"older_than => TIMESTAMP '1970-01-01 00:00:00', snapshot_ids => ARRAY({listed}))"
+    )
+    try:
+        row = spark.sql(statement).collect()[0]
+    except Exception as error:
+        if NAMED_SIGN in str(error):
+            return 0
+        raise
+    return sum(int(count or 0) for count in row)

@@ -1,0 +1,107 @@
+"""Metadata files of a table: Iceberg's log names the newest; maintenance deletes older ones by age."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import MetadataLogEntry
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.settings import KEPT_BY_TIME
+
+LOGGER = logging.getLogger(__name__)
+
+READ_LOGS: Final = 512
+"""How many logs of old metadata files, of all tables together, stay in memory; they never change."""
+
+
+MISSING_IN_A_ROW: Final = 5
+"""So many missing files end the search: maintenance deletes from the oldest on, and leaves no gap itself."""
+
+
+@dataclass(frozen=True)
+class _File:
+    """A metadata file, and the access to it."""
+
+    path: str
+    io: FileIO = field(compare=False)
+
+
+def keep_by_time(table: Table) -> Table:
+    """Leave the deletion of a table's old metadata files to maintenance, and return the changed table.
+
+    Raises:
+        CommitConflict: another run has changed the table at the same time.
+    """
+    if KEPT_BY_TIME.items() <= table.properties.items():
+        return table
+    try:
+        with table.transaction() as transaction:
+            transaction.set_properties({**KEPT_BY_TIME})
+    except CommitFailedException as error:
+        raise CommitConflict(
+            f"Another run changed `{'.'.join(table.name())}` at the same time; repeat the run."
+        ) from error
+    return table.refresh()
+
+
+def delete_old_metadata(table: Table, before_micros: int) -> int:
+    """Delete metadata files that the table's log no longer names, and return how many were deleted.
+
+    No folder is listed: each metadata file names those before it. The oldest are deleted first, so that the
+    remaining ones form a chain without a gap that starts at the log, even after a crash.
+
+    Args:
+        table: the table as it is now.
+        before_micros: files that were replaced at this time or later stay.
+    """
+    old = (path for path, replaced_ms in _unlogged(table) if replaced_ms * 1000 < before_micros)
+    there = [*_existing(table.io, old)]
+    for number, path in enumerate(reversed(there)):
+        try:
+            table.io.delete(path)
+        except OSError as error:
+            LOGGER.warning(
+                "A metadata file could not be deleted; the next maintenance tries again. %s", error
+            )
+            return number
+    return len(there)
+
+
+def _existing(io: FileIO, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the files that exist, until some in a row are missing: those before them are gone, too."""
+    missing = 0
+    for path in paths:
+        if io.new_input(path).exists():
+            missing = 0
+            yield path
+        elif (missing := missing + 1) == MISSING_IN_A_ROW:
+            return
+
+
+def _unlogged(table: Table) -> Iterator[tuple[str, int]]:
+    """Yield the files before those in the log, newest first, each with the time of its replacement in ms."""
+    log = tuple(table.metadata.metadata_log)
+    known = {entry.metadata_file for entry in log}
+    while log:
+        # A file that another tool has deleted does not hide those before it: its successors name them, too.
+        logs = ((entry, _read_log(_File(entry.metadata_file, table.io))) for entry in log[:MISSING_IN_A_ROW])
+        reader, log = next((found for found in logs if found[1]), (log[0], ()))
+        for after, entry in pairwise((reader, *reversed(log))):
+            if entry.metadata_file not in known:
+                known.add(entry.metadata_file)
+                yield entry.metadata_file, after.timestamp_ms
+
+
+@lru_cache(maxsize=READ_LOGS)
+def _read_log(file: _File) -> tuple[MetadataLogEntry, ...]:
+    """Return the log of a metadata file, empty where the file has been deleted."""
+    found = file.io.new_input(file.path)
+    return tuple(FromInputFile.table_metadata(found).metadata_log) if found.exists() else ()

@@ -1,0 +1,134 @@
+"""Writes through Spark that are there once, however often they are repeated."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.commits.commits import BYTES, TICK, head, read_mark
+from cdc_platform.lake.commits.filters import above
+
+
+@dataclass(frozen=True)
+class TickStep:
+    """From the newest tick of a table to the one that is committed next; there may be a gap."""
+
+    before: int
+    committed: int
+
+
+CONFLICT_SIGNS = (
+    "CommitFailedException",
+    # Iceberg's ValidationException tells of much else, too, such as of a name that no column can have.
+    "Found conflicting ",
+    "Found new conflicting ",
+    "Found concurrently added ",
+    "Cannot commit, ",
+    "Cannot determine history between ",
+    "Missing required files to delete",
+    "not an ancestor of ",
+)
+"""What Iceberg says where another commit was first."""
+
+
+def commit_tick(
+    frame: DataFrame,
+    target: str,
+    planned_on: Table,
+    ticks: TickStep,
+    properties: Mapping[str, str],
+) -> None:
+    """Commit one tick's rows, unless another run has committed any tick since this one was planned.
+
+    Args:
+        frame: the rows; their column `tick` is the number of the tick.
+        target: Spark's name of the table.
+        planned_on: the version of the table that the tick was planned on.
+        ticks: the newest tick of that version, and the one to commit.
+        properties: further entries of the snapshot's summary.
+
+    Raises:
+        CommitConflict: another run was first; nothing was changed.
+    """
+    writer = frame.writeTo(target).option("isolation-level", "serializable")
+    base = head(planned_on)
+    if base is not None:
+        writer = writer.option("validate-from-snapshot-id", str(base.snapshot_id))
+    for key, value in {TICK: str(ticks.committed), **properties}.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    with conflicts_as(_conflict(target, ticks)):
+        # The filter covers every later tick, so that whichever of them another run has committed conflicts.
+        writer.overwrite(F.col("tick") > F.lit(ticks.before))
+
+
+def append_tick(rows: pa.Table, planned_on: Table, ticks: TickStep, properties: Mapping[str, str]) -> None:
+    """Commit one tick's rows without Spark, unless anything was committed since this one was planned.
+
+    Args:
+        rows: the rows, few; their column `tick` is the number of the tick.
+        planned_on: the version that the tick was planned on, of a table whose commits are not retried.
+        ticks: the newest tick of that version, and the one to commit.
+        properties: further entries of the snapshot's summary.
+
+    Raises:
+        CommitConflict: another run was first; nothing was changed.
+    """
+    summary = {TICK: str(ticks.committed), BYTES: str(rows.nbytes), **properties}
+    with _compared(planned_on, ticks):
+        planned_on.append(rows, snapshot_properties=summary)
+
+
+def replace_tick(rows: pa.Table, planned_on: Table, ticks: TickStep) -> None:
+    """Commit the rows of one tick without Spark; they replace those of an interrupted run.
+
+    Args:
+        rows: the rows, not many; their column `tick` has the number of the tick.
+        planned_on: the table as the caller has read it; its commits are not retried.
+        ticks: the newest complete tick, and the one to commit.
+
+    Raises:
+        CommitConflict: another run was first; nothing was changed.
+    """
+    rows = rows.cast(planned_on.schema().as_arrow())
+    if read_mark(planned_on).tick <= ticks.before:
+        append_tick(rows, planned_on, ticks, {})
+        return
+    with _compared(planned_on, ticks):
+        is_later = above("tick", ticks.before)
+        planned_on.overwrite(rows, is_later, snapshot_properties={TICK: str(ticks.committed)})
+
+
+@contextmanager
+def _compared(planned_on: Table, ticks: TickStep) -> Iterator[None]:
+    try:
+        yield
+    except CommitFailedException as error:
+        raise CommitConflict(_conflict(".".join(planned_on.name()), ticks)) from error
+
+
+def _conflict(target: str, ticks: TickStep) -> str:
+    return (
+        f"Tick {ticks.committed} of {target} was not committed, because another run has "
+        "committed since it was planned; the next tick goes on from there."
+    )
+
+
+@contextmanager
+def conflicts_as(message: str) -> Iterator[None]:
+    """Raise what Spark reports as a conflict of commits, in whatever wrapping, as our own error.
+
+    Raises:
+        CommitConflict: with the message.
+    """
+    try:
+        yield
+    except Exception as error:
+        if any(sign in str(error) for sign in CONFLICT_SIGNS):
+            raise CommitConflict(message) from error
+        raise

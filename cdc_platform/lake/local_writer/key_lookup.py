@@ -1,0 +1,202 @@
+"""Finding where the rows of some keys lie in the files of a table."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from os import cpu_count
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.types import (
+    DateType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+from pyroaring import BitMap64
+
+from cdc_platform.lake.local_writer.deletion_vectors import read_vector
+from cdc_platform.lake.local_writer.manifests import FILE_FIRST_ROW_ID
+from cdc_platform.lake.local_writer.table_files import TableFiles
+
+Positions = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int64]
+Bound = int | str
+
+MISSING: Final = -1
+ROW_ID: Final = NestedField(2147483540, "_row_id", LongType(), required=False)
+"""Iceberg's reserved column, which is in a file where rows have ids that their places do not give them."""
+_NUMBERS: Final = (IntegerType, LongType, DateType, TimestampType, TimestamptzType)
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """Rows of one data file that have some of the keys that were looked for.
+
+    Args:
+        file: the data file.
+        positions: where they lie in it, ascending.
+        keys: which key each of them has, by its number among the keys.
+        gone: positions of the file's rows that are deleted already.
+    """
+
+    file: DataFile
+    positions: Positions
+    keys: Codes
+    gone: BitMap64
+
+    def __len__(self) -> int:
+        """Return how many rows these are."""
+        return len(self.positions)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> "FoundRows":
+        """Return some of them."""
+        return replace(self, positions=self.positions[chosen], keys=self.keys[chosen])
+
+
+class KeyIndex:
+    """Tells which of some keys a row has; NULL is a value like others, as in Spark's `<=>`."""
+
+    def __init__(self, keys: pa.Table) -> None:
+        """Index keys, each a row of key columns, all different."""
+        self.names: list[str] = keys.column_names
+        self._values = [pc.unique(keys[name]) for name in self.names]
+        self._combined: list[pa.Array] = []
+        codes = self._look_up(keys, 0)
+        for place in range(1, len(self.names)):
+            self._combined.append(pc.unique(pa.array(self._combine(codes, keys, place))))
+            codes = self._narrow(self._combine(codes, keys, place), place)
+
+    def find(self, rows: pa.Table) -> Codes:
+        """Return which key each row has, numbered from 0, and `MISSING` where it has none of them."""
+        codes = self._look_up(rows, 0)
+        for place in range(1, len(self.names)):
+            codes = self._narrow(self._combine(codes, rows, place), place)
+        return codes
+
+    def _look_up(self, rows: pa.Table, place: int) -> Codes:
+        values = self._values[place]
+        return _codes(pc.index_in(rows[self.names[place]].cast(values.type), value_set=values))
+
+    def _combine(self, codes: Codes, rows: pa.Table, place: int) -> Codes:
+        further = self._look_up(rows, place)
+        both = codes * len(self._values[place]) + further
+        return np.where((codes == MISSING) | (further == MISSING), MISSING, both)
+
+    def _narrow(self, codes: Codes, place: int) -> Codes:
+        """Number what was combined anew, so that the numbers stay small."""
+        return _codes(pc.index_in(pa.array(codes), value_set=self._combined[place - 1]))
+
+
+def _codes(found: pa.Array | pa.ChunkedArray) -> Codes:
+    filled = pc.fill_null(found, MISSING)
+    chunk = filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
+    codes: Codes = chunk.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def files_in_reach(table: Table, files: Sequence[DataFile], keys: pa.Table) -> list[DataFile]:
+    """Return the files that may have rows of some keys, as the bounds of the first key column tell.
+
+    Args:
+        table: the table that the files are of.
+        files: data files.
+        keys: the keys, by the names of the table's columns.
+    """
+    field = table.schema().find_field(keys.column_names[0])
+    extent = _extent(keys.column(0), field.field_type)
+    if extent is None:
+        return list(files)
+    low, high = extent
+    return [file for file in files if _reaches(file, field.field_id, field.field_type, low, high)]
+
+
+def _extent(column: pa.ChunkedArray, kind: IcebergType) -> tuple[Bound, Bound] | None:
+    """Return least and greatest key as bounds are stored, None where they cannot be compared."""
+    if column.null_count or not len(column) or not isinstance(kind, (*_NUMBERS, StringType)):
+        return None
+    if isinstance(kind, DateType):
+        column = column.cast(pa.int32())
+    elif not isinstance(kind, StringType):
+        column = column.cast(pa.int64())
+    found = pc.min_max(column).as_py()
+    return found["min"], found["max"]
+
+
+def _reaches(file: DataFile, field_id: int, kind: IcebergType, low: Bound, high: Bound) -> bool:
+    lower, upper = (file.lower_bounds or {}).get(field_id), (file.upper_bounds or {}).get(field_id)
+    if lower is None or upper is None:
+        return True
+    least, greatest = _bound(lower, kind), _bound(upper, kind)
+    return bool(least <= high and low <= greatest)  # type: ignore[operator]  # both are of the column's type
+
+
+def _bound(stored: bytes, kind: IcebergType) -> Bound:
+    # Integers are four bytes where the file is older than the column's type.
+    return stored.decode() if isinstance(kind, StringType) else int.from_bytes(stored, "little", signed=True)
+
+
+def find_rows(table: Table, files: TableFiles, within: Sequence[DataFile], keys: pa.Table) -> list[FoundRows]:
+    """Return the rows that have some keys, of each data file that has any.
+
+    Args:
+        table: the table.
+        files: the files of the snapshot that is looked at.
+        within: those of its data files that are read.
+        keys: the keys, by the names of the table's columns, all different.
+    """
+    seek = partial(_find_in, table, files, _scan(table, keys.column_names), KeyIndex(keys))
+    with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
+        return [found for found in pool.map(seek, within) if len(found)]
+
+
+def read_rows(table: Table, found: Sequence[FoundRows], columns: Sequence[str]) -> pa.Table:
+    """Return columns of rows that were found, in their order, as the table has them now, and their row ids.
+
+    The id of a row, in the column `_row_id`, is its own, else the one that its place gives it.
+    """
+    scan = _scan(table, columns, ROW_ID)
+
+    def read(rows: FoundRows) -> pa.Table:
+        chosen = np.zeros(rows.file.record_count, dtype=np.bool_)
+        chosen[rows.positions] = True
+        # To take rows by their numbers, Arrow would put all texts of a file into one array.
+        stored = scan.to_table([FileScanTask(rows.file)]).filter(pa.array(chosen))
+        first = rows.file[FILE_FIRST_ROW_ID]
+        given = pa.array(rows.positions + first) if first is not None else pa.nulls(len(rows), pa.int64())
+        place = stored.schema.get_field_index(ROW_ID.name)
+        return stored.set_column(place, ROW_ID.name, pc.coalesce(stored[ROW_ID.name], given))
+
+    with ThreadPoolExecutor(max_workers=cpu_count()) as pool:
+        parts = [scan.to_table([]), *pool.map(read, found)]
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _scan(table: Table, columns: Sequence[str], *further: NestedField) -> ArrowScan:
+    fields = [table.schema().find_field(name) for name in columns]
+    return ArrowScan(table.metadata, table.io, Schema(*fields, *further), AlwaysTrue())
+
+
+def _find_in(table: Table, files: TableFiles, scan: ArrowScan, index: KeyIndex, file: DataFile) -> FoundRows:
+    codes = index.find(scan.to_table([FileScanTask(file)]))
+    found = FoundRows(file, np.flatnonzero(codes != MISSING), codes[codes != MISSING], BitMap64())
+    vector = files.vectors.get(file.file_path)
+    if vector is None or not len(found):
+        return found
+    gone = read_vector(table.io, vector.data_file)
+    is_gone = np.zeros(file.record_count, dtype=np.bool_)
+    is_gone[np.array(gone.to_array(), dtype=np.int64)] = True
+    return replace(found, gone=gone).where(~is_gone[found.positions])

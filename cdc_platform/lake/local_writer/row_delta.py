@@ -1,0 +1,288 @@
+"""One commit that takes rows out of a table and puts others in, without Spark."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+from pydantic import PrivateAttr
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import write_file
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, Transaction, WriteTask
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import (
+    Operation,
+    Snapshot,
+    SnapshotSummaryCollector,
+    Summary,
+    update_snapshot_summaries,
+)
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    SetSnapshotRefUpdate,
+    UpdatesAndRequirements,
+    UpdateTableMetadata,
+)
+from pyroaring import BitMap64
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.commits.commits import head
+from cdc_platform.lake.local_writer.deletion_vectors import write_vectors
+from cdc_platform.lake.local_writer.key_lookup import ROW_ID, FoundRows
+from cdc_platform.lake.local_writer.manifests import (
+    ManifestWriterV3,
+    Numbering,
+    number_manifests,
+    read_entries,
+    vector_place,
+    with_version_3,
+    write_manifest_list,
+)
+from cdc_platform.lake.local_writer.table_files import TableFiles
+
+ROWS_PER_FILE: Final = 250_000
+TRIES: Final = 4
+NO_BOUNDS: Final = {"write.metadata.metrics.default": "counts"}
+ENGINE: Final = "cdc_platform"
+
+
+@dataclass(frozen=True)
+class RowDelta:
+    """What one commit changes: rows that are taken out, and rows that come in.
+
+    ``files`` are those of the base, the snapshot that the commit is built upon. Rows that stand for others
+    which are taken out may have their ids, in the column `_row_id`.
+    """
+
+    base: Snapshot
+    files: TableFiles
+    gone: Sequence[FoundRows]
+    rows: pa.Table
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
+    """Commit a change to a branch, and return the snapshot's id.
+
+    Args:
+        table: the table, of format version 3 and without partitions.
+        delta: what is changed upon the base.
+        branch: the branch, whose newest snapshot is the base.
+
+    Raises:
+        CommitConflict: the branch has been changed by another run; nothing was committed.
+    """
+    commit = _Commit(table, delta, branch)
+    for last in range(1, TRIES + 1):
+        try:
+            _Update(Transaction(table, autocommit=True), commit).commit()
+        except CommitFailedException as error:
+            table = table.refresh()
+            newest = head(table, branch)
+            if newest is not None and newest.snapshot_id == commit.snapshot_id:
+                break
+            if last == TRIES or newest is None or newest.snapshot_id != delta.base.snapshot_id:
+                commit.take_back()
+                raise CommitConflict(
+                    f"Another run has changed the branch `{branch}` of {'.'.join(table.name())}; nothing was "
+                    "committed, and the next tick goes on from there."
+                ) from error
+        else:
+            break
+    commit.drop_former_lists()
+    return commit.snapshot_id
+
+
+class _AssertUnmoved(AssertRefSnapshotId):
+    """The branch is where it was, and no commit to another one has taken the numbers of this one.
+
+    pyiceberg 0.12 compares sequence numbers of tables of version 2 only, and Java opens no table of which
+    one is greater than the last.
+    """
+
+    _sequence_number: int = PrivateAttr(default=0)
+
+    def numbered(self, sequence_number: int) -> "_AssertUnmoved":
+        """Return it for a commit of this number."""
+        self._sequence_number = sequence_number
+        return self
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]  # as pyiceberg has it
+        """Raise CommitFailedException where another commit was first."""
+        super().validate(base_metadata)
+        if base_metadata is None or base_metadata.next_sequence_number() != self._sequence_number:
+            raise CommitFailedException("another commit to the table has taken its sequence number")
+
+
+class _Commit:
+    """The files of a commit, which are written once, however often it is tried."""
+
+    def __init__(self, table: Table, delta: RowDelta, branch: str) -> None:
+        self.delta, self.branch = delta, branch
+        self.snapshot_id = table.metadata.new_snapshot_id()
+        self.schema_id = table.metadata.current_schema_id
+        self.uuid = uuid4()
+        self.lists: list[str] = []
+        self._numbers = count()
+        self.table = table
+        self.added = [with_version_3(file) for file in _write_rows(table, delta.rows, self.uuid)]
+        self.vectors = self._write_vectors()
+        taken = {vector_place(vector).data_file for vector in self.vectors}
+        self.outdated = {
+            vector_place(entry.data_file): entry.data_file
+            for path, entry in delta.files.vectors.items()
+            if path in taken
+        }
+        rewritten = [manifest for manifest in delta.files.manifests if self._is_rewritten(manifest)]
+        kept = [manifest for manifest in delta.files.manifests if manifest not in rewritten]
+        self.manifests = [*self._new_data(), *self._new_deletes(rewritten), *kept]
+
+    def metadata_path(self, name: str) -> str:
+        return self.table.location_provider().new_metadata_location(name)
+
+    def _write_vectors(self) -> list[DataFile]:
+        positions = {
+            found.file.file_path: found.gone | BitMap64(found.positions.astype("uint64"))
+            for found in self.delta.gone
+        }
+        if not positions:
+            return []
+        path = self.table.location_provider().new_data_location(f"{self.uuid}-deletes.puffin")
+        return write_vectors(self.table.io.new_output(path), positions)
+
+    def _writer(self, content: ManifestContent) -> ManifestWriterV3:
+        metadata = self.table.metadata
+        output = self.table.io.new_output(self.metadata_path(f"{self.uuid}-m{next(self._numbers)}.avro"))
+        return ManifestWriterV3(metadata.spec(), metadata.schema(), output, self.snapshot_id, content)
+
+    def _new_data(self) -> list[ManifestFile]:
+        if not self.added:
+            return []
+        with self._writer(ManifestContent.DATA) as writer:
+            for file in self.added:
+                writer.add(_as_added(file, self.snapshot_id))
+        return [writer.to_manifest_file()]
+
+    def _is_rewritten(self, manifest: ManifestFile) -> bool:
+        if manifest.content != ManifestContent.DELETES or not self.outdated:
+            return False
+        listed = read_entries(self.table.io, manifest)
+        return any(vector_place(entry.data_file) in self.outdated for entry in listed)
+
+    def _new_deletes(self, rewritten: Sequence[ManifestFile]) -> list[ManifestFile]:
+        """Write one manifest of the new vectors, and of those listed with any that they replace."""
+        if not self.vectors:
+            return []
+        with self._writer(ManifestContent.DELETES) as writer:
+            for manifest in rewritten:
+                for entry in read_entries(self.table.io, manifest):
+                    is_outdated = vector_place(entry.data_file) in self.outdated
+                    (writer.delete if is_outdated else writer.existing)(entry)
+            for file in self.vectors:
+                writer.add(_as_added(file, self.snapshot_id))
+        return [writer.to_manifest_file()]
+
+    def summary(self) -> Summary:
+        """Return what the snapshot tells of itself, with the totals of the base brought further."""
+        collector = SnapshotSummaryCollector()
+        for file in self.added:
+            collector.add_file(file, self.table.schema())
+        told = collector.build()
+        for word, vectors in (("added", self.vectors), ("removed", list(self.outdated.values()))):
+            # Each takes its part of a file only.
+            size = int(told.get(f"{word}-files-size", 0)) + sum(vector_place(one).length for one in vectors)
+            rows = sum(one.record_count for one in vectors)
+            numbers = {"delete-files": len(vectors), "dvs": len(vectors), "position-deletes": rows}
+            numbers["files-size"] = size
+            told |= {f"{word}-{name}": str(number) for name, number in numbers.items() if number}
+        deletes = Operation.OVERWRITE if self.added else Operation.DELETE
+        operation = deletes if self.vectors else Operation.APPEND
+        summary = Summary(operation=operation, **told, **{"engine-name": ENGINE}, **self.delta.properties)
+        return update_snapshot_summaries(summary, self.delta.base.summary)
+
+    def take_back(self) -> None:
+        """Delete the files of a commit that has failed for good."""
+        files = {file.file_path for file in (*self.added, *self.vectors)}
+        written = [manifest for manifest in self.manifests if manifest.added_snapshot_id == self.snapshot_id]
+        self._delete([*files, *(manifest.manifest_path for manifest in written), *self.lists])
+
+    def drop_former_lists(self) -> None:
+        """Delete the lists of tries before the one that was committed."""
+        self._delete(self.lists[:-1])
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            # What stays is waste, and no error: the commit is what counts.
+            with suppress(OSError):
+                self.table.io.delete(path)
+
+
+class _Update(UpdateTableMetadata["_Update"]):
+    """One try to commit, with the numbers that the table has for it now."""
+
+    def __init__(self, transaction: Transaction, commit: _Commit) -> None:
+        super().__init__(transaction)
+        self._made = commit
+
+    def _commit(self) -> UpdatesAndRequirements:
+        made, metadata = self._made, self._transaction.table_metadata
+        parent = made.delta.base.snapshot_id
+        next_row_id = getattr(metadata, "next_row_id", None) or 0
+        numbering = Numbering(made.snapshot_id, metadata.next_sequence_number(), next_row_id)
+        manifests, given_rows = number_manifests(made.manifests, numbering)
+        path = made.metadata_path(f"snap-{made.snapshot_id}-{numbering.sequence_number}-{made.uuid}.avro")
+        made.lists.append(path)
+        write_manifest_list(made.table.io.new_output(path), manifests, numbering, parent)
+        snapshot = Snapshot.model_validate(
+            {
+                "snapshot-id": made.snapshot_id,
+                "parent-snapshot-id": parent,
+                "sequence-number": numbering.sequence_number,
+                "manifest-list": path,
+                "summary": made.summary(),
+                "schema-id": made.schema_id,
+                "first-row-id": numbering.next_row_id,
+                "added-rows": given_rows,
+            }
+        )
+        # Without them the branch would lose what somebody has set of how long its snapshots stay.
+        kept = metadata.refs[made.branch].model_dump(by_alias=True, exclude_none=True)
+        moved = {**kept, "snapshot-id": made.snapshot_id, "ref-name": made.branch}
+        unmoved = _AssertUnmoved.model_validate({"snapshot-id": parent, "ref": made.branch})
+        updates = AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(moved)
+        return updates, (unmoved.numbered(numbering.sequence_number),)
+
+
+def _as_added(file: DataFile, snapshot_id: int) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, sequence_number=None, data_file=file
+    )
+
+
+def _write_rows(table: Table, rows: pa.Table, uuid: UUID) -> Sequence[DataFile]:
+    """Write rows into new data files."""
+    metadata = _with_row_ids(table.metadata) if ROW_ID.name in rows.column_names else table.metadata
+    parts = [rows.slice(begin, ROWS_PER_FILE) for begin in range(0, rows.num_rows, ROWS_PER_FILE)]
+    tasks = [
+        WriteTask(uuid, number, metadata.schema(), part.combine_chunks().to_batches())
+        for number, part in enumerate(parts)
+    ]
+    try:
+        return list(write_file(table.io, metadata, iter(tasks)))
+    except UnicodeEncodeError:
+        # pyiceberg cuts the bounds of texts, and makes a surrogate of the letter U+D7FF where one ends in it.
+        unbounded = metadata.model_copy(update={"properties": {**table.properties, **NO_BOUNDS}})
+        return list(write_file(table.io, unbounded, iter(tasks)))
+
+
+def _with_row_ids(metadata: TableMetadata) -> TableMetadata:
+    """Return metadata by which files are written that have row ids, too."""
+    schema = metadata.schema()
+    wider = Schema(*schema.fields, ROW_ID, schema_id=schema.schema_id)
+    return metadata.model_copy(update={"schemas": [wider]})

@@ -1,0 +1,52 @@
+"""What a snapshot of a merged table consists of: data files, and the vectors of their deleted rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from cdc_platform.lake.local_writer.manifests import V3, is_vector, read_entries, read_manifests, vector_place
+
+ENCRYPTION: Final = "encryption.key-id"
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files of one snapshot; ``vectors`` are entries of deletion vectors by their data file's path."""
+
+    manifests: tuple[ManifestFile, ...]
+    data: tuple[DataFile, ...]
+    vectors: Mapping[str, ManifestEntry]
+
+
+def read_files(table: Table, snapshot: Snapshot) -> TableFiles | None:
+    """Return the files of a snapshot, None where its rows are deleted by other means than vectors, or parted.
+
+    Args:
+        table: the table.
+        snapshot: one of its snapshots.
+    """
+    if table.metadata.format_version != V3 or not table.spec().is_unpartitioned():
+        return None
+    if ENCRYPTION in table.properties:
+        # pyiceberg does not know the keys, and would leave them out of the metadata.
+        return None
+    manifests = read_manifests(table.io, snapshot)
+    data = _entries(table.io, manifests, ManifestContent.DATA)
+    deletes = _entries(table.io, manifests, ManifestContent.DELETES)
+    if not all(is_vector(entry.data_file) for entry in deletes):
+        return None
+    if any(len(entry.data_file.partition) for entry in data):
+        return None
+    vectors = {vector_place(entry.data_file).data_file: entry for entry in deletes}
+    return TableFiles(manifests, tuple(entry.data_file for entry in data), vectors)
+
+
+def _entries(io: FileIO, manifests: Sequence[ManifestFile], content: ManifestContent) -> list[ManifestEntry]:
+    return [
+        entry for manifest in manifests if manifest.content == content for entry in read_entries(io, manifest)
+    ]

@@ -1,0 +1,208 @@
+"""Initial copies: what was planned, and which pieces of it a table's branch `copy` holds.
+
+The branch is the record: each commit names the pieces that it and its predecessors have brought, so a
+piece and the note that it is done are one commit. The branch stays: with the log it makes the table.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.damage import understanding
+from cdc_platform.lake.catalog.lake import COPIED, Lake
+from cdc_platform.lake.commits.commits import POSITION, ancestors_of, count_rows, fact, head
+from cdc_platform.model.base.schemas import COPIES
+from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+
+COPY_BRANCH: Final = "copy"
+COPY: Final = "cdc.copy"
+"""Summary entry of the branch's commits."""
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    """How a table is copied as it was at a position; the stream takes over right after it."""
+
+    table: str
+    number: int
+    position_micros: int
+    planned_micros: int
+    columns: str
+    pieces: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One commit of a copy: its number of pieces, its beginning, and its duration."""
+
+    pieces: int
+    begun_micros: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CopyProgress:
+    """How much of a plan a table's branch holds.
+
+    ``head`` is the newest commit of the plan that counts, None before the first. ``is_mixed`` tells that
+    the branch holds something else upon it: what two runs at once have left, or an earlier plan.
+    ``batches`` are the last commits of the plan, at most two, the newest first.
+    """
+
+    plan: CopyPlan
+    done: frozenset[int]
+    rows: int
+    head: Snapshot | None
+    is_mixed: bool
+    batches: tuple[Batch, ...] = ()
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Pieces that are still to be copied, in their order."""
+        return tuple(piece for piece in range(len(self.plan.pieces)) if piece not in self.done)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the branch holds every row of the copy."""
+        return not self.missing
+
+
+@dataclass(frozen=True)
+class Wave:
+    """What one commit of a copy says: the plan, what it was built upon, all pieces up to it, its own."""
+
+    number: int
+    base: int
+    done: frozenset[int]
+    own: int
+    begun_micros: int
+
+    def to_text(self) -> str:
+        """Return the wave as the text of a summary."""
+        fields = {"number": self.number, "base": self.base, "done": _ranges(self.done)}
+        return json.dumps({**fields, "own": self.own, "begun_micros": self.begun_micros})
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "Wave | None":
+        """Return the wave that a snapshot is, None if it is none."""
+        text = fact(snapshot, COPY)
+        if text is None:
+            return None
+        fields = json.loads(text)
+        done = frozenset(piece for first, last in fields["done"] for piece in range(first, last + 1))
+        return cls(fields["number"], fields["base"], done, fields["own"], fields["begun_micros"])
+
+
+def _ranges(pieces: Iterable[int]) -> list[list[int]]:
+    ranges: list[list[int]] = []
+    for piece in sorted(pieces):
+        if ranges and ranges[-1][1] == piece - 1:
+            ranges[-1][1] = piece
+        else:
+            ranges.append([piece, piece])
+    return ranges
+
+
+def load_plans(lake: Lake) -> Mapping[str, CopyPlan]:
+    """Return the newest plan of each table that is, or was, copied."""
+    return _plans_of(lake.system_table(COPIED))
+
+
+def load_plans_between(lake: Lake, after_micros: int | None, until_micros: int) -> Mapping[str, CopyPlan]:
+    """Return the newest plans whose positions lie between two others, or at them; most often none is read."""
+    table, first_micros = lake.system_table(COPIED), after_micros or 0
+    newest = head(table)
+    if newest is None or int(fact(newest, POSITION) or 0) < first_micros:
+        return {}
+    plans = _plans_of(table)
+    return {
+        name: plan for name, plan in plans.items() if first_micros <= plan.position_micros <= until_micros
+    }
+
+
+@understanding(COPIED)
+def _plans_of(table: Table) -> Mapping[str, CopyPlan]:
+    if table.current_snapshot() is None:
+        return {}
+    plans = [
+        CopyPlan(
+            table=row["table_name"],
+            number=row["number"],
+            position_micros=from_datetime(row["position"]),
+            planned_micros=from_datetime(row["planned_at"]),
+            columns=row["columns"],
+            pieces=tuple(row["pieces"]),
+        )
+        for row in table.scan().to_arrow().to_pylist()
+    ]
+    return {plan.table: plan for plan in sorted(plans, key=lambda plan: plan.number)}
+
+
+def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
+    """Commit plans, each one newer than what is known of its table.
+
+    Raises:
+        CommitConflict: another run has planned meanwhile; nothing was changed.
+    """
+    if not plans:
+        return
+    # One and the same version of the table tells the newest plans and takes the next ones.
+    table = lake.system_table(COPIED)
+    known = _plans_of(table)
+    conflict = "Another run has planned the same initial copies; the next tick goes on with its plan."
+    if any(plan.table in known and known[plan.table].number >= plan.number for plan in plans):
+        raise CommitConflict(conflict)
+    rows = [
+        {
+            "table_name": plan.table,
+            "number": plan.number,
+            "position": to_datetime(plan.position_micros),
+            "planned_at": to_datetime(plan.planned_micros),
+            "columns": plan.columns,
+            "pieces": list(plan.pieces),
+        }
+        for plan in plans
+    ]
+    try:
+        newest = str(max(plan.position_micros for plan in plans))
+        table.append(pa.Table.from_pylist(rows, COPIES), snapshot_properties={POSITION: newest})
+    except CommitFailedException as error:
+        raise CommitConflict(conflict) from error
+
+
+def read_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
+    """Return how much of a plan the branch of its table holds.
+
+    A commit counts if it lies upon what it was planned on: then no other run has come between.
+    """
+    if table is None:
+        return CopyProgress(plan, frozenset(), 0, None, is_mixed=False)
+    newest = head(table, COPY_BRANCH)
+    for snapshot in ancestors_of(table, newest):
+        wave = Wave.of(snapshot)
+        if wave is None or wave.number != plan.number:
+            break
+        if wave.base == snapshot.parent_snapshot_id:
+            is_mixed = newest is not None and newest.snapshot_id != snapshot.snapshot_id
+            rows, batches = count_rows(snapshot) or 0, _last_batches(table, snapshot, plan)
+            return CopyProgress(plan, wave.done, rows, snapshot, is_mixed, batches)
+    return CopyProgress(plan, frozenset(), 0, None, is_mixed=newest is not None)
+
+
+def _last_batches(table: Table, newest: Snapshot, plan: CopyPlan) -> tuple[Batch, ...]:
+    found = []
+    for snapshot in islice(ancestors_of(table, newest), 2):
+        wave = Wave.of(snapshot)
+        if wave is None or wave.number != plan.number:
+            break
+        seconds = snapshot.timestamp_ms / 1e3 - wave.begun_micros / 1e6
+        found.append(Batch(wave.own, wave.begun_micros, seconds))
+    return tuple(found)

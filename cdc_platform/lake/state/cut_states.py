@@ -1,0 +1,78 @@
+"""What has become of cuts: which can still be read, and which are promised."""
+
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from cdc_platform.errors import CutNotFound
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.state.cuts import Cut, list_cuts
+
+
+@dataclass(frozen=True)
+class CutState:
+    """A cut, and what has become of its snapshots.
+
+    Args:
+        cut: the cut.
+        expired: its tables whose snapshot is gone.
+        is_promised: whether every table has the cut's tag.
+    """
+
+    cut: Cut
+    expired: tuple[str, ...]
+    is_promised: bool
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether all its tables can still be read at it."""
+        return not self.expired
+
+
+def tag_name(number: int) -> str:
+    """Return the tag of a promised cut, by which other engines can read its tables, too."""
+    return f"cut_{number}"
+
+
+def cut_states(lake: Lake) -> tuple[CutState, ...]:
+    """Return all cuts and their states, oldest first; reads metadata only."""
+    cuts = list_cuts(lake)
+    tables = {name: lake.table(name) for name in {name for cut in cuts for name in cut.tables}}
+    return tuple(_state(cut, tables) for cut in cuts)
+
+
+def cut_state(lake: Lake, cut: Cut) -> CutState:
+    """Return the state of one cut."""
+    return _state(cut, {name: lake.table(name) for name in cut.tables})
+
+
+def _state(cut: Cut, tables: "dict[str, Table | None]") -> CutState:
+    found = {name: tables[name] for name in cut.tables}
+    expired = tuple(
+        name
+        for name, table in found.items()
+        if table is None or table.metadata.snapshot_by_id(cut.tables[name]) is None
+    )
+    promised = all(table is not None and is_tagged(table, cut, name) for name, table in found.items())
+    return CutState(cut, expired, bool(found) and promised)
+
+
+def is_tagged(table: Table, cut: Cut, name: str) -> bool:
+    """Whether a table of a cut has its tag."""
+    tag = table.metadata.refs.get(tag_name(cut.cut))
+    return tag is not None and tag.snapshot_id == cut.tables[name]
+
+
+def require_readable(state: CutState) -> CutState:
+    """Return the state of a cut.
+
+    Raises:
+        CutNotFound: a snapshot of it has expired.
+    """
+    if state.is_readable:
+        return state
+    raise CutNotFound(
+        f"Cut {state.cut.cut} cannot be read any more, since snapshots have expired of: "
+        f"{', '.join(state.expired)}. Choose a newer one; `cdc-platform cuts DEFS.yaml` lists them, "
+        "and with --promise N a cut stays."
+    )

@@ -1,0 +1,132 @@
+"""Cuts: published, consistent points, one row each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+
+from cdc_platform.errors import CommitConflict, CutNotFound
+from cdc_platform.lake.catalog.damage import understanding
+from cdc_platform.lake.catalog.lake import CUT, Lake
+from cdc_platform.lake.commits.commits import POSITION, TICK, Version, ancestors_of, fact, head
+from cdc_platform.model.base.schemas import CUTS
+from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+
+NUMBER = "cdc.cut"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A source position, and the snapshot of every table that holds exactly what was committed until then."""
+
+    cut: int
+    position_micros: int
+    tick: int
+    tables: Mapping[str, int]
+    published_micros: int
+
+
+def list_cuts(lake: Lake) -> tuple[Cut, ...]:
+    """Return all cuts, oldest first."""
+    return _scan(lake.system_table(CUT), "cut > 0")
+
+
+def cuts_since(lake: Lake, tick: int) -> tuple[Cut, ...]:
+    """Return the cuts that hold a tick of the log, oldest first."""
+    return _scan(lake.system_table(CUT), f"tick >= {tick}")
+
+
+def cuts_since_moment(lake: Lake, micros: int) -> tuple[Cut, ...]:
+    """Return the cut that was the newest at a moment, if there was one, and all later ones, oldest first."""
+    table = lake.system_table(CUT)
+    newest = _newest(table)
+    if newest is None:
+        return ()
+    later = _scan(table, f"published_at >= '{to_datetime(max(0, micros)).isoformat()}'")
+    first = later[0].cut - 1 if later else newest.cut
+    return (*_scan(table, f"cut = {first}"), *later)
+
+
+def tick_published_by(lake: Lake, micros: int) -> int | None:
+    """Return the newest tick of which a cut had been published at a moment, None where there was no cut."""
+    before = f"published_at <= '{to_datetime(max(0, micros)).isoformat()}'"
+    ticks = lake.system_table(CUT).scan(row_filter=before, selected_fields=("tick",)).to_arrow()["tick"]
+    newest: int | None = pc.max(ticks).as_py()
+    return newest
+
+
+@understanding(CUT)
+def _scan(table: Table, row_filter: str) -> tuple[Cut, ...]:
+    rows = table.scan(row_filter=row_filter).to_arrow().to_pylist()
+    cuts = (
+        Cut(
+            cut=row["cut"],
+            position_micros=from_datetime(row["position"]),
+            tick=row["tick"],
+            tables=dict(row["tables"]),
+            published_micros=from_datetime(row["published_at"]),
+        )
+        for row in rows
+    )
+    return tuple(sorted(cuts, key=lambda cut: cut.cut))
+
+
+def newest_cut(lake: Lake) -> Cut | None:
+    """Return the newest cut, None before the first."""
+    return _newest(lake.system_table(CUT))
+
+
+@understanding(CUT)
+def _newest(table: Table) -> Cut | None:
+    for snapshot in ancestors_of(table, head(table)):
+        number = fact(snapshot, NUMBER)
+        if number is not None:
+            return _read_cut(Version(table.location(), snapshot.snapshot_id, table), int(number))
+    return None
+
+
+# A tick asks for the newest cut again and again; those of a few pipelines are kept.
+@lru_cache(maxsize=8)
+def _read_cut(version: Version, number: int) -> Cut:
+    return _scan(version.table, f"cut = {number}")[-1]
+
+
+def find_cut(lake: Lake, number: int) -> Cut:
+    """Return one cut.
+
+    Raises:
+        CutNotFound: there is none of that number.
+    """
+    cuts = _scan(lake.system_table(CUT), f"cut = {number}")
+    if not cuts:
+        raise CutNotFound(f"No cut has this number: {number}. `cdc-platform cuts DEFS.yaml` lists them.")
+    return cuts[0]
+
+
+def append_cut(lake: Lake, cut: Cut) -> None:
+    """Commit a cut.
+
+    Raises:
+        CommitConflict: another run published since the newest cut was read.
+    """
+    # One and the same version of the table tells the newest cut and takes the next one.
+    table = lake.system_table(CUT)
+    newest = _newest(table)
+    if newest is not None and newest.cut >= cut.cut:
+        raise CommitConflict(f"Cut {cut.cut} was published by another run; the next tick goes on from it.")
+    row = {
+        "cut": cut.cut,
+        "position": to_datetime(cut.position_micros),
+        "tick": cut.tick,
+        "tables": list(cut.tables.items()),
+        "published_at": to_datetime(cut.published_micros),
+    }
+    properties = {NUMBER: str(cut.cut), TICK: str(cut.tick), POSITION: str(cut.position_micros)}
+    try:
+        table.append(pa.Table.from_pylist([row], CUTS), snapshot_properties=properties)
+    except CommitFailedException as error:
+        raise CommitConflict(f"Cut {cut.cut} was published by another run; run the tick again.") from error

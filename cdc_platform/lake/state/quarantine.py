@@ -1,0 +1,280 @@
+"""What lies in quarantine: records that could not enter the log, with their whole transactions."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression, Not, Or
+from pyiceberg.table import Table
+
+from cdc_platform.errors import CommitConflict, LakeError
+from cdc_platform.lake.catalog.damage import understanding
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, Lake
+from cdc_platform.lake.commits.commits import count_rows, head, read_mark
+from cdc_platform.lake.commits.filters import all_of, at_most, equals, is_any
+from cdc_platform.model.base.schemas import QUARANTINE
+from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+from cdc_platform.model.stream.quarantined_records import HeldRecord, ReplaySource
+
+_OPEN: Final = equals("replayed_at", None)
+_TRIES: Final = 5
+_SAME_NAMES: Final = (
+    *("tick", "reason", "partition_token", "transaction_id", "record_id", "record", "origin"),
+    "replayed_tick",
+)
+
+
+@dataclass(frozen=True)
+class ReplayMark:
+    """What a replay notes at a record; see `HeldRecord`."""
+
+    micros: int
+    tick: int
+    source: ReplaySource
+
+
+def count_quarantined(lake: Lake, table: str | None = None) -> int:
+    """Return how many records lie in quarantine, of one source table or of all; replayed ones do not."""
+    of_table = AlwaysTrue() if table is None else equals("table_name", table)
+    return len(_record_ids(lake, all_of(_OPEN, of_table)))
+
+
+def describe_next_step(lake: Lake) -> str:
+    """Return why a pipeline has no tables or cuts yet, and what to do about it."""
+    held = count_quarantined(lake)
+    if held and count_rows(head(lake.system_table(LOG))) == 0:
+        return (
+            f"all records read so far are in quarantine ({held}); `cdc-platform quarantine list` shows the "
+            "reasons"
+        )
+    return "run a cycle first"
+
+
+def may_lack_changes(lake: Lake, table: str) -> bool:
+    """Whether a change of a source table lies or lay in quarantine: a record can lack its table's name."""
+    return bool(_record_ids(lake, Or(equals("table_name", table), equals("table_name", None))))
+
+
+def _record_ids(lake: Lake, condition: BooleanExpression) -> set[str]:
+    quarantine = lake.system_table(QUARANTINED)
+    # Every tick asks, and mostly nothing is there.
+    if count_rows(head(quarantine)) == 0:
+        return set()
+    # A record that came again in a later tick, unusable again, is one record.
+    rows = quarantine.scan(condition, selected_fields=("record_id",)).to_arrow()
+    return set(rows["record_id"].to_pylist())
+
+
+@understanding(QUARANTINED)
+def load_held(lake: Lake, *, with_replayed: bool = False) -> list[HeldRecord]:
+    """Return what lies in quarantine, one for each record and tick, oldest first."""
+    condition = AlwaysTrue() if with_replayed else _OPEN
+    rows = lake.system_table(QUARANTINED).scan(condition).to_arrow()
+    return sorted(map(_as_held, rows.to_pylist()), key=lambda held: held.identity)
+
+
+def count_by_reason(lake: Lake) -> Counter[tuple[str | None, str]]:
+    """Return how many open records are in quarantine, by source table and reason; replayed ones are not."""
+    quarantine = lake.system_table(QUARANTINED)
+    if count_rows(head(quarantine)) == 0:
+        return Counter()
+    columns = ("tick", "record_id", "table_name", "reason", "replayed_at")
+    rows = quarantine.scan(_OPEN, selected_fields=columns).to_arrow().sort_by("tick").to_pylist()
+    newest = {row["record_id"]: (row["table_name"], row["reason"]) for row in rows}
+    return Counter(newest.values())
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPlace:
+    """The origin of an open record, without its text; see `HeldRecord`."""
+
+    tick: int
+    record_id: str
+    sequence: str
+    origin: str
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """What a mark of a replay names it by."""
+        return self.tick, self.record_id
+
+
+def open_places(lake: Lake) -> Sequence[HeldPlace]:
+    """Return the open records that come from files or topics; needs no Spark."""
+    quarantine = lake.system_table(QUARANTINED)
+    snapshot = head(quarantine)
+    if snapshot is None or count_rows(snapshot) == 0:
+        return ()
+    return _read_places(_Version(quarantine.location(), snapshot.snapshot_id, quarantine))
+
+
+def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> None:
+    """Note at records, by their identity, that they are replayed; one commit.
+
+    Args:
+        lake: the pipeline's part of the lake.
+        marks: what to note at which record; they belong to ticks that have been ordered.
+
+    Raises:
+        CommitConflict: other runs were in the way each time; nothing was changed.
+    """
+    if not marks:
+        return
+    newest = read_mark(lake.system_table(LOG)).tick
+    # A tick that is being ordered may write its rows again: a file must not hold them beside older ones.
+    is_touched = all_of(at_most("tick", newest), is_any("record_id", {record_id for _, record_id in marks}))
+    for _ in range(_TRIES):
+        table = lake.system_table(QUARANTINED)
+        rows = [_marked(row, marks) for row in table.scan(is_touched).to_arrow().to_pylist()]
+        try:
+            table.overwrite(pa.Table.from_pylist(rows, QUARANTINE), overwrite_filter=is_touched)
+        except CommitFailedException:
+            continue
+        return
+    raise CommitConflict(
+        "The replay was not noted in quarantine, because other runs have committed meanwhile; ask again."
+    )
+
+
+def _marked(row: dict[str, Any], marks: Mapping[tuple[int, str], ReplayMark]) -> dict[str, Any]:
+    mark = marks.get((row["tick"], row["record_id"]))
+    if mark is None:
+        return row
+    told = {"replayed_at": to_datetime(mark.micros), "replayed_tick": mark.tick}
+    return {**row, **told, "replayed_from": mark.source.value}
+
+
+@dataclass(frozen=True)
+class Replays:
+    """What has been asked for so far.
+
+    Args:
+        files: each file that is read again, with the newest tick that had been read when that was asked for.
+        texts: records that are judged anew from their texts, by the moment at which that was asked for.
+    """
+
+    files: Mapping[str, int]
+    texts: Mapping[int, Sequence[HeldRecord]]
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """Files and topics of which events come again, however long ago they came first."""
+        of_texts = (held.origin for asked in self.texts.values() for held in asked)
+        return frozenset(self.files) | {origin for origin in of_texts if origin is not None}
+
+
+NO_REPLAY = Replays({}, {})
+
+
+def load_replays(lake: Lake) -> Replays:
+    """Return the replays that have been asked for; needs no Spark."""
+    quarantine = lake.system_table(QUARANTINED)
+    snapshot = head(quarantine)
+    if snapshot is None or count_rows(snapshot) == 0:
+        return NO_REPLAY
+    return _read_replays(_Version(quarantine.location(), snapshot.snapshot_id, quarantine))
+
+
+@dataclass(frozen=True)
+class _Version:
+    """A snapshot of quarantine; what it holds never changes."""
+
+    location: str
+    snapshot_id: int
+    table: Table = field(compare=False)
+
+
+# Every tick asks several times; the newest of a few pipelines are kept.
+@lru_cache(maxsize=4)
+@understanding(QUARANTINED)
+def _read_replays(version: _Version) -> Replays:
+    rows = version.table.scan(Not(_OPEN), snapshot_id=version.snapshot_id).to_arrow().to_pylist()
+    files: dict[str, int] = {}
+    texts: dict[int, list[HeldRecord]] = {}
+    for held in map(_as_held, rows):
+        if held.replayed_from is ReplaySource.FILE and held.origin is not None:
+            files[held.origin] = max(held.replayed_tick or 0, files.get(held.origin, 0))
+        elif held.replayed_from is ReplaySource.TEXT and held.replayed_micros is not None:
+            texts.setdefault(held.replayed_micros, []).append(held)
+    return Replays(files, texts)
+
+
+# Most ticks add nothing to what is there.
+@lru_cache(maxsize=4)
+@understanding(QUARANTINED)
+def _read_places(version: _Version) -> Sequence[HeldPlace]:
+    fields = ("tick", "transaction_id", "record_id", "origin", "replayed_at")
+    rows = version.table.scan(_OPEN, selected_fields=fields, snapshot_id=version.snapshot_id).to_arrow()
+    return tuple(
+        HeldPlace(row["tick"], row["record_id"], _sequence(row), row["origin"])
+        for row in rows.to_pylist()
+        if row["origin"] is not None
+    )
+
+
+def _sequence(row: Mapping[str, Any]) -> str:
+    return str(row["record_id"]).removeprefix(f"{row['transaction_id']}/")
+
+
+def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tuple[HeldRecord, ...]:
+    """Return the records whose raw records are to be judged anew, and that the log has not judged yet.
+
+    Args:
+        lake: the pipeline's part of the lake.
+        quarantine: the version that counts.
+        taken_id: snapshot of quarantine whose replays the log has taken.
+
+    Raises:
+        LakeError: the snapshot is gone, so nothing tells which replays have been taken.
+    """
+    snapshot = head(quarantine)
+    if snapshot is None or count_rows(snapshot) == 0:
+        return ()
+    if taken_id is not None and quarantine.metadata.snapshot_by_id(taken_id) is None:
+        raise LakeError(
+            f"Snapshot {taken_id} of `{lake.system_namespace}.{QUARANTINED}` is gone, which tells what has "
+            "been replayed. Restore the table; the platform never expires its snapshots."
+        )
+    place = quarantine.location()
+    asked = _read_records(_Version(place, snapshot.snapshot_id, quarantine))
+    taken = _read_records(_Version(place, taken_id, quarantine)) if taken_id is not None else {}
+    return tuple(held for key, held in asked.items() if key not in taken)
+
+
+@lru_cache(maxsize=8)
+@understanding(QUARANTINED)
+def _read_records(version: _Version) -> Mapping[tuple[int, str, int | None], HeldRecord]:
+    of_records = equals("replayed_from", ReplaySource.RECORDS.value)
+    rows = version.table.scan(of_records, snapshot_id=version.snapshot_id).to_arrow().to_pylist()
+    return {(*held.identity, held.replayed_micros): held for held in map(_as_held, rows)}
+
+
+def replayed_records(lake: Lake) -> pa.Table:
+    """Return the identities of all records that have been replayed, as the column `record_id`."""
+    quarantine = lake.system_table(QUARANTINED)
+    return (
+        quarantine.scan(Not(_OPEN), selected_fields=("record_id", "replayed_at"))
+        .to_arrow()
+        .select(["record_id"])
+    )
+
+
+def has_replays(lake: Lake, table: str | None = None) -> bool:
+    """Whether records, of one source table or of any, have been replayed."""
+    of_table = Or(equals("table_name", table), equals("table_name", None)) if table else AlwaysTrue()
+    return bool(_record_ids(lake, all_of(Not(_OPEN), of_table)))
+
+
+def _as_held(row: dict[str, Any]) -> HeldRecord:
+    moment, replayed, source = (row[name] for name in ("record_timestamp", "replayed_at", "replayed_from"))
+    return HeldRecord(
+        **{name: row[name] for name in _SAME_NAMES},
+        table=row["table_name"],
+        moment_micros=from_datetime(moment),
+        replayed_micros=from_datetime(replayed) if replayed is not None else None,
+        replayed_from=ReplaySource(source) if source is not None else None,
+    )

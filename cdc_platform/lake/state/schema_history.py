@@ -1,0 +1,87 @@
+"""The stored history of the source's schema."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.damage import understanding
+from cdc_platform.lake.catalog.lake import SCHEMA, Lake
+from cdc_platform.lake.commits.commits import POSITION, TICK, Mark, read_mark
+from cdc_platform.model.base.schemas import SCHEMA_CHANGES
+from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+from cdc_platform.model.schema.evolution import SchemaHistory, fold_history
+from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent
+
+
+def list_schema_events(lake: Lake) -> tuple[SchemaEvent, ...]:
+    """Return all changes of the source's schema, in order."""
+    return _list_events(lake.system_table(SCHEMA))
+
+
+def load_history(lake: Lake) -> SchemaHistory:
+    """Return what the lake knows of the source's schema."""
+    table = lake.system_table(SCHEMA)
+    return at_mark(fold_history(_list_events(table)), read_mark(table))
+
+
+def at_mark(history: SchemaHistory, mark: Mark) -> SchemaHistory:
+    """Return the history with the word that nothing else has changed up to a mark of the log."""
+    return replace(history, tick=mark.tick, position_micros=mark.position_micros)
+
+
+def append_events(lake: Lake, known: SchemaHistory, mark: Mark, events: Sequence[SchemaEvent]) -> None:
+    """Commit changes that were found on from a history up to a mark of the log; none is a commit, too.
+
+    Raises:
+        CommitConflict: another run has committed changes since that history was loaded.
+    """
+    table = lake.system_table(SCHEMA)
+    conflict = "Another run has written the schema's history meanwhile; the next tick goes on."
+    if read_mark(table).tick > known.tick:
+        raise CommitConflict(conflict)
+    rows = [_as_row(number, event) for number, event in enumerate(events)]
+    properties = {TICK: str(mark.tick), POSITION: str(mark.position_micros or 0)}
+    try:
+        table.append(pa.Table.from_pylist(rows, SCHEMA_CHANGES), snapshot_properties=properties)
+    except CommitFailedException as error:
+        raise CommitConflict(conflict) from error
+
+
+@understanding(SCHEMA)
+def _list_events(table: Table) -> tuple[SchemaEvent, ...]:
+    rows = table.scan().to_arrow().to_pylist()
+    return tuple(_as_event(row) for row in sorted(rows, key=lambda row: (row["tick"], row["number"])))
+
+
+def _as_row(number: int, event: SchemaEvent) -> dict[str, Any]:
+    return {
+        "tick": event.tick,
+        "number": number,
+        "change": event.change.value,
+        "table_name": event.table,
+        "name": event.name,
+        "value": event.value,
+        "previous_value": event.previous,
+        "is_primary_key": event.is_primary_key,
+        "ordinal_position": event.ordinal,
+        "since": to_datetime(event.since_micros) if event.since_micros is not None else None,
+    }
+
+
+def _as_event(row: Mapping[str, Any]) -> SchemaEvent:
+    return SchemaEvent(
+        tick=row["tick"],
+        change=SchemaChange(row["change"]),
+        table=row["table_name"],
+        name=row["name"],
+        value=row["value"],
+        previous=row["previous_value"],
+        is_primary_key=row["is_primary_key"],
+        ordinal=row["ordinal_position"],
+        since_micros=from_datetime(row["since"]) if row["since"] is not None else None,
+    )

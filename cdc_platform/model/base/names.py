@@ -1,0 +1,134 @@
+"""Names: made safe, made short, and quoted; every identifier in SQL text passes here."""
+
+import re
+from hashlib import sha256
+from typing import Final
+
+from cdc_platform.errors import SettingError
+from cdc_platform.model.base.timestamps import to_datetime
+
+ROOT_TOKEN: Final = ""
+"""Token of the query without a token, with which every stream begins."""
+ROOT_KEY: Final = "root"
+"""Partition key of that query."""
+
+RESERVED_COLUMNS: Final = frozenset(
+    {
+        # Columns that Iceberg gives every table: one of the same name cannot be made or read.
+        *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
+        # Columns that tables of the lake have beside those of their source.
+        *("__deleted", "__deleted_at", "__order_key"),
+        # Columns that changes, patches and histories have on their way, beside those of their table.
+        *("__kind", "__ordinal", "__key_text", "__row", "__committed", "__transaction"),
+        *("__action", "__newest", "__born", "__row_event", "__more", "__is_back", "__back", "__unseen"),
+        *(
+            "__closed_at",
+            "__gone",
+            "__epoch",
+            "__since",
+            "__moment",
+            "__is_read",
+            "__is_last",
+            "__oldest",
+            "__ended",
+        ),
+    }
+)
+"""Names, in lower case, that no column of a source table can have in the lake."""
+FLAG_PREFIX: Final = "__names_"
+"""Begins the names of the flags that tell which columns a change names."""
+
+KEY_PREFIX: Final = "__key_"
+"""Begins the names of the columns of a key where those of its table are there, too."""
+
+_MOST_CHARACTERS: Final = 200
+_IDENTIFIER: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
+
+
+def partition_key(token: str, start_micros: int) -> str:
+    """Return a short name of a partition that sorts by its start, such as `20261121T054520Z-1a2b3c4d`."""
+    if token == ROOT_TOKEN:
+        return ROOT_KEY
+    return f"{to_datetime(start_micros):%Y%m%dT%H%M%SZ}-{_digest(token, 8)}"
+
+
+def readable_key(name: str) -> str:
+    """Return the name of a partition that has one, such as a folder, in a form that Dagster takes."""
+    safe = _UNSAFE_KEY.sub("_", name)
+    return safe if safe == name else f"{safe}-{_digest(name, 6)}"
+
+
+def check_identifier(setting: str, value: str) -> str:
+    """Return the value if it can name a pipeline or a namespace.
+
+    Raises:
+        SettingError: It cannot.
+    """
+    if _IDENTIFIER.fullmatch(value) is None:
+        raise SettingError(
+            setting,
+            "must begin with a lower-case letter and go on with at most 62 lower-case letters, digits or "
+            f"underscores; choose another name than: {value!r}",
+        )
+    return value
+
+
+def lake_table_name(source_table: str) -> str:
+    """Return the name of the lake's table: the source's own, or a safe one that no other source table gets.
+
+    A name with characters other than letters, digits and underscores, or one that is too long for a folder's,
+    carries a digest of itself.
+    """
+    safe = _UNSAFE.sub("_", source_table)
+    if safe == source_table and len(safe) <= _MOST_CHARACTERS:
+        return safe
+    digest = _digest(source_table, 6)
+    return f"{safe[: _MOST_CHARACTERS - len(digest) - 1]}_{digest}"
+
+
+def is_reserved_column(name: str) -> bool:
+    """Whether no column of a source table can have the name in the lake, which takes no notice of case."""
+    key = case_key(name)
+    return not name or key in RESERVED_COLUMNS or key.startswith((FLAG_PREFIX, KEY_PREFIX))
+
+
+def case_key(name: str) -> str:
+    """Return what all names share that are one column to Spark, such as `s`, `S` and U+017F.
+
+    Spark compares names character by character and takes those for equal whose capitals are (Java's
+    `String.equalsIgnoreCase`), and elsewhere whole names in lower case (`toLowerCase(Locale.ROOT)`).
+    """
+    return name.lower() if name.isascii() else "".join(map(_case_key, name)).replace("i\u0307", "i")
+
+
+def _case_key(character: str) -> str:
+    capital = character.upper()
+    # Java's characters have one capital at most: `ß` has none.
+    return (capital if len(capital) == 1 else character).lower()[0]
+
+
+def quote_spanner(identifier: str) -> str:
+    """Return the identifier quoted for GoogleSQL; a name in a named schema is quoted part by part."""
+    escaped = identifier.replace("\\", "\\\\").replace("`", "\\`").replace("\n", "\\n")
+    return ".".join(f"`{part}`" for part in escaped.split("."))
+
+
+def quote_postgresql(identifier: str) -> str:
+    """Return the identifier quoted for PostgreSQL; a name in a named schema is quoted part by part."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in identifier.split("."))
+
+
+def quote_spark(*parts: str) -> str:
+    """Return the parts as one quoted name in Spark's SQL, such as `lake`.`bank`.`accounts`."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def quote_text(text: str) -> str:
+    """Return a text as a literal of Spark's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _digest(text: str, digits: int) -> str:
+    return sha256(text.encode()).hexdigest()[:digits]

@@ -1,0 +1,224 @@
+"""Arrow schemas of the platform's own tables, and the version that each carries."""
+
+from typing import Final
+
+import pyarrow as pa
+
+FORMAT_VERSION: Final = 1
+"""Version of all persisted schemas below, kept as the table property `cdc.format-version`."""
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+
+MOD: Final = pa.struct(
+    [("keys", pa.string()), ("new_values", pa.string()), ("old_values", pa.string())],
+)
+CHILD_PARTITION: Final = pa.struct(
+    [("token", pa.string()), ("parent_partition_tokens", pa.list_(pa.string()))],
+)
+SLICE: Final = pa.struct(
+    [
+        ("start_exclusive", TIMESTAMP),
+        ("end_inclusive", TIMESTAMP),
+        ("outcome", pa.string()),
+        ("data_change_records", pa.int64()),
+        ("heartbeat_records", pa.int64()),
+        ("child_partitions_records", pa.int64()),
+        ("error", pa.string()),
+    ],
+)
+
+RAW_CHANGE_RECORDS: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        # data_change, heartbeat, child_partitions, file, message or slice: see RecordKind
+        ("kind", pa.string()),
+        # "" is the query without a token that a stream begins with
+        ("partition_token", pa.string()),
+        # commit_timestamp, heartbeat timestamp, start_timestamp of the children, or end of the slice
+        ("record_timestamp", TIMESTAMP),
+        ("record_sequence", pa.string()),
+        # record_sequence in a form whose text order is its order: model/stream/ordering_key.py
+        ("record_order", pa.string()),
+        ("server_transaction_id", pa.string()),
+        ("is_last_record_in_transaction_in_partition", pa.bool_()),
+        ("table_name", pa.string()),
+        ("mod_type", pa.string()),
+        ("value_capture_type", pa.string()),
+        # JSON array of objects with name, type, is_primary_key and ordinal_position
+        ("column_types", pa.string()),
+        ("mods", pa.list_(MOD)),
+        ("number_of_records_in_transaction", pa.int64()),
+        ("number_of_partitions_in_transaction", pa.int64()),
+        ("transaction_tag", pa.string()),
+        ("is_system_transaction", pa.bool_()),
+        ("child_partitions", pa.list_(CHILD_PARTITION)),
+        ("slice", SLICE),
+    ],
+)
+
+EVENT: Final = pa.struct(
+    [
+        # when the change committed at the source, as the source says
+        ("source_timestamp", TIMESTAMP),
+        # duplicates of an event share it
+        ("event_id", pa.string()),
+        # file, or topic and partition; position counts the events in it, or is its offset
+        ("origin", pa.string()),
+        ("position", pa.int64()),
+        # the key before a key change, JSON as in `keys` of a mod
+        ("previous_keys", pa.string()),
+        # columns that have a value which the source did not send
+        ("unavailable_columns", pa.list_(pa.string())),
+        # the source's own metadata, JSON
+        ("metadata", pa.string()),
+        # why the event cannot be used, and the event as it came; both null where it can
+        ("fault", pa.string()),
+        ("text", pa.string()),
+    ],
+)
+
+RAW_EVENT_RECORDS: Final = RAW_CHANGE_RECORDS.append(pa.field("event", EVENT))
+"""Raw records of a source that hands out events, in files or topics: `record_timestamp` is the moment of
+the tick that read them, `record_order` the source's own order key, as text that sorts as the source does."""
+
+PARTITION_LINEAGE: Final = pa.schema(
+    [
+        ("partition_token", pa.string()),
+        ("partition_key", pa.string()),
+        ("parent_tokens", pa.list_(pa.string())),
+        ("state", pa.string()),
+        ("start_timestamp", TIMESTAMP),
+        # everything at or before it has been read
+        ("position", TIMESTAMP),
+        # ticks of the transitions, null until they happen
+        ("created_tick", pa.int64()),
+        ("running_tick", pa.int64()),
+        ("finished_tick", pa.int64()),
+    ],
+)
+
+CHANGE_LOG: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        # the total order of the log, across ticks; it has gaps
+        ("ordinal", pa.int64()),
+        ("table_name", pa.string()),
+        # insert, update, delete, truncate or snapshot: model/rows/changes.py, ChangeKind
+        ("change_kind", pa.string()),
+        # the source's own order key, rendered so that text order is its order: model/stream/ordering_key.py
+        ("order_key", pa.string()),
+        ("commit_timestamp", TIMESTAMP),
+        ("transaction_id", pa.string()),
+        # identity of the source's record, and the position of the change in it
+        ("record_id", pa.string()),
+        ("mod_ordinal", pa.int32()),
+        ("records_in_transaction", pa.int64()),
+        ("partition_token", pa.string()),
+        # JSON objects: column name to value in the source's own JSON encoding
+        ("keys", pa.string()),
+        # the key before a key change; reserved: always null with Spanner, whose keys are fixed
+        ("previous_keys", pa.string()),
+        ("new_values", pa.string()),
+        ("old_values", pa.string()),
+        # true when new_values names every column of the row, so that absent means NULL
+        ("is_whole_row", pa.bool_()),
+        # columns that have a value which the source did not send; reserved for sources that leave values out
+        # of whole rows: always null with Spanner
+        ("unavailable_columns", pa.list_(pa.string())),
+        ("is_system_transaction", pa.bool_()),
+        ("transaction_tag", pa.string()),
+    ],
+)
+
+EVENT_LOG: Final = CHANGE_LOG.append(pa.field("source_timestamp", TIMESTAMP))
+"""The log of a source that hands out events: `commit_timestamp` is the moment of the tick that read a change,
+by which cuts are made; `source_timestamp` is when it committed at the source."""
+
+FILES: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        ("path", pa.string()),
+        # changes when the file is written anew: its moment of writing and its size;
+        # below the path of a failed read it is what is known of that: model/stream/unread.py
+        ("version", pa.string()),
+    ],
+)
+
+TOMBSTONES: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        ("table_name", pa.string()),
+        # key and order key of the deletion, as in the change log
+        ("keys", pa.string()),
+        ("order_key", pa.string()),
+        ("commit_timestamp", TIMESTAMP),
+    ],
+)
+
+CUTS: Final = pa.schema(
+    [
+        ("cut", pa.int64()),
+        # every change committed at or before it is in the tables of the cut, and none after it
+        ("position", TIMESTAMP),
+        # the tick whose log the cut was made from
+        ("tick", pa.int64()),
+        ("tables", pa.map_(pa.string(), pa.int64())),
+        ("published_at", TIMESTAMP),
+    ],
+)
+
+COPIES: Final = pa.schema(
+    [
+        ("table_name", pa.string()),
+        # counts the beginnings: a copy whose version of the source is gone begins anew
+        ("number", pa.int64()),
+        # the rows are those of this moment; the stream takes over right after it
+        ("position", TIMESTAMP),
+        ("planned_at", TIMESTAMP),
+        # the columns that are copied, and what each piece of the copy reads: JSON of the source
+        ("columns", pa.string()),
+        ("pieces", pa.list_(pa.string())),
+    ],
+)
+
+QUARANTINE: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        ("reason", pa.string()),
+        ("partition_token", pa.string()),
+        ("record_timestamp", TIMESTAMP),
+        ("transaction_id", pa.string()),
+        ("record_id", pa.string()),
+        ("table_name", pa.string()),
+        # the record as it came, as JSON, so that it can be replayed
+        ("record", pa.string()),
+        # file, or topic and partition; null for a source that hands out no events
+        ("origin", pa.string()),
+        # when its replay was asked for, null while it was not; the newest tick that had been read then; and
+        # what a replay reads: model/stream/quarantined_records.py, ReplaySource
+        ("replayed_at", TIMESTAMP),
+        ("replayed_tick", pa.int64()),
+        ("replayed_from", pa.string()),
+    ],
+)
+
+SCHEMA_CHANGES: Final = pa.schema(
+    [
+        ("tick", pa.int64()),
+        # order within the tick
+        ("number", pa.int64()),
+        # model/schema/schema_events.py, SchemaChange
+        ("change", pa.string()),
+        # null for what concerns the change stream as a whole
+        ("table_name", pa.string()),
+        # name of a column or of an option of the change stream, null for what concerns the whole table
+        ("name", pa.string()),
+        # JSON of a column's type, of a list of columns, or text of an option's value; null where it is gone
+        ("value", pa.string()),
+        ("previous_value", pa.string()),
+        ("is_primary_key", pa.bool_()),
+        ("ordinal_position", pa.int64()),
+        # commit timestamp of the first change that it holds for; null: it was so when the pipeline began
+        ("since", TIMESTAMP),
+    ],
+)

@@ -1,0 +1,72 @@
+"""Timestamps: integer microseconds since the epoch, in UTC, and their text."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_RFC3339: Final = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})",
+    re.ASCII,
+)
+
+
+def from_rfc3339(text: str) -> int:
+    """Return the microseconds of an RFC 3339 text; digits beyond microseconds are cut off.
+
+    Raises:
+        ValueError: The text is no RFC 3339 timestamp, or has no offset.
+    """
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        message = f"Not an RFC 3339 timestamp with an offset: {text!r}"
+        raise ValueError(message)
+    day, time, fraction, offset = match.groups()
+    offset = "+00:00" if offset in ("Z", "z") else offset
+    micros = int((fraction or "").ljust(6, "0")[:6])
+    return (datetime.fromisoformat(f"{day}T{time}{offset}") - _EPOCH) // _MICROSECOND + micros
+
+
+def to_nanosecond_text(text: str) -> str:
+    """Return an RFC 3339 text in UTC with nine digits of a second, so that the order of texts is time's.
+
+    Raises:
+        ValueError: The text is no RFC 3339 timestamp, or has no offset.
+    """
+    micros = to_rfc3339(from_rfc3339(text))
+    match = _RFC3339.fullmatch(text)
+    digits = (match.group(3) or "") if match is not None else ""
+    return f"{micros.removesuffix('Z')}{digits[6:].ljust(3, '0')}Z"
+
+
+def to_rfc3339(micros: int) -> str:
+    """Return the RFC 3339 text in UTC, always with six digits of a second."""
+    return to_datetime(micros).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+FIRST_MICROS: Final = -62_135_596_800_000_000
+LAST_MICROS: Final = 253_402_300_799_999_999
+"""The first and the last moment that a datetime can be."""
+
+
+def is_moment(micros: int) -> bool:
+    """Whether a datetime can be the moment."""
+    return FIRST_MICROS <= micros <= LAST_MICROS
+
+
+def to_datetime(micros: int) -> datetime:
+    """Return the aware datetime, in UTC."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def from_datetime(moment: datetime) -> int:
+    """Return the microseconds of an aware datetime.
+
+    Raises:
+        ValueError: The datetime has no time zone.
+    """
+    if moment.tzinfo is None:
+        message = f"A datetime without a time zone is ambiguous: {moment!r}"
+        raise ValueError(message)
+    return (moment - _EPOCH) // _MICROSECOND

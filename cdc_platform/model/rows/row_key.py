@@ -1,0 +1,242 @@
+"""Keys that people type, and the keys of the change log."""
+
+import base64
+import json
+import re
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from itertools import product
+from typing import Any, Final
+
+from cdc_platform.errors import RowNotFound
+from cdc_platform.model.base.timestamps import from_rfc3339, to_nanosecond_text, to_rfc3339
+
+NANOSECOND_TEXT: Final = "timestamp with nanoseconds"
+"""Kind of a column that the lake keeps as text, since its timestamps have nine digits of a second."""
+
+_BOOLEANS: Final = {"true": True, "false": False}
+_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+_WHOLE: Final = re.compile(r"-?\d{1,19}", re.ASCII)
+_NUMBER: Final = re.compile(r"-?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_BITS: Final = {"int": 32, "long": 64}
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """A column of a key and its type in the lake, such as `long`, or `NANOSECOND_TEXT`."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class RowKey:
+    """A key of one table, in the source's JSON encoding."""
+
+    columns: tuple[KeyColumn, ...]
+    values: tuple[Any, ...]
+
+    def to_json(self) -> str:
+        """Return the key as the source writes it: names in alphabetical order."""
+        return _dump(dict(sorted(self._pairs())), compact=True)
+
+    def spellings(self) -> tuple[str, ...]:
+        """Return the texts in which a log most likely has the key."""
+        texts, numbers = self._pairs(), self._numbers()
+        orders = (dict(sorted(texts)), dict(texts), dict(sorted(numbers)), dict(numbers))
+        return tuple(
+            {_dump(order, compact=compact): None for order, compact in product(orders, (True, False))}
+        )
+
+    def is_same(self, keys_json: str | None) -> bool:
+        """Whether a key of the log has the same values, however they are written."""
+        found = json.loads(keys_json) if keys_json else {}
+        if not isinstance(found, dict):
+            return False
+        return all(
+            column.name in found and _plain(found[column.name], column.kind) == _plain(value, column.kind)
+            for column, value in zip(self.columns, self.values, strict=True)
+        )
+
+    def _pairs(self) -> list[tuple[str, Any]]:
+        return [(column.name, value) for column, value in zip(self.columns, self.values, strict=True)]
+
+    def _numbers(self) -> list[tuple[str, Any]]:
+        """Return the pairs as sources of events have them: their whole numbers are JSON's own."""
+        return [
+            (column.name, _plain(value, column.kind) if column.kind in _BITS else value)
+            for column, value in zip(self.columns, self.values, strict=True)
+        ]
+
+
+def parse_key(table: str, columns: tuple[KeyColumn, ...], text: str) -> RowKey:
+    """Return the key that somebody has typed.
+
+    Args:
+        table: the table, for the message.
+        columns: its key columns, in their order.
+        text: the value itself where the key has one column; else a JSON object, or a JSON array in the
+            order of the key.
+
+    Raises:
+        RowNotFound: the text is no key of the table.
+    """
+    given = _as_json(text)
+    names = [column.name for column in columns]
+    if isinstance(given, Mapping) and sorted(given) == sorted(names):
+        return _key(table, columns, [given[name] for name in names])
+    if len(columns) == 1:
+        return _key(table, columns, [text])
+    if isinstance(given, list) and len(given) == len(names):
+        return _key(table, columns, given)
+    example = ", ".join(f'"{name}": ...' for name in names)
+    raise RowNotFound(
+        f"A key of `{table}` has {len(names)} columns: give it as a JSON object {{{example}}}, or as a JSON "
+        f"array in this order, instead of: {text}"
+    )
+
+
+def _key(table: str, columns: tuple[KeyColumn, ...], given: list[Any]) -> RowKey:
+    values = []
+    for column, value in zip(columns, given, strict=True):
+        try:
+            values.append(None if value is None else _encode(value, column.kind))
+        except (ValueError, OverflowError, InvalidOperation) as error:
+            shown = value if isinstance(value, str) else json.dumps(value, default=str)
+            message = f"Key column `{column.name}` of `{table}` is {column.kind}, and not: {shown}"
+            raise RowNotFound(message) from error
+    return RowKey(columns, tuple(values))
+
+
+def _encode(value: Any, kind: str) -> Any:
+    """Return a value in the source's JSON encoding.
+
+    Raises:
+        ValueError, OverflowError, InvalidOperation: it is no value of the type.
+    """
+    if kind == "boolean" and isinstance(value, bool):
+        return value
+    encode = _encode_decimal if kind.startswith("decimal") else _ENCODERS.get(kind, _encode_text)
+    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+    if not isinstance(value, str) and not (is_number and encode in _TAKE_NUMBERS):
+        raise ValueError(value)
+    return encode(str(value), kind)
+
+
+def _encode_text(text: str, _kind: str) -> str:
+    text.encode()  # half a surrogate pair is no text
+    return text
+
+
+def _encode_boolean(text: str, _kind: str) -> bool:
+    if text.lower() not in _BOOLEANS:
+        raise ValueError(text)
+    return _BOOLEANS[text.lower()]
+
+
+def _encode_whole(text: str, kind: str) -> str:
+    """Return a text: a whole number is one in the source's JSON, since JSON's own are not exact."""
+    limit = 1 << (_BITS[kind] - 1)
+    if not _WHOLE.fullmatch(text) or not -limit <= int(text) < limit:
+        raise ValueError(text)
+    return str(int(text))
+
+
+def _encode_float(text: str, kind: str) -> float | str:
+    """Return a number, or the text that the source has for what JSON has no number for."""
+    if text in _NOT_FINITE:
+        return text
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    number = float(text) if kind == "double" else _nearest_float32(float(text))
+    if str(number) in {"inf", "-inf"}:
+        raise OverflowError(text)
+    return number
+
+
+def _encode_decimal(text: str, kind: str) -> str:
+    sizes = _DECIMAL.fullmatch(kind)
+    if sizes is None or not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    number, precision, scale = Decimal(text), int(sizes.group(1)), int(sizes.group(2))
+    if number == 0:
+        return "0"
+    digits = number.as_tuple().digits
+    last = int(number.as_tuple().exponent) + len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    if number.adjusted() >= precision - scale or last < -scale:
+        raise OverflowError(text)
+    return f"{number:f}"
+
+
+def _encode_day(text: str, _kind: str) -> str:
+    if not _DAY.fullmatch(text):
+        raise ValueError(text)
+    return date.fromisoformat(text).isoformat()
+
+
+def _encode_moment(text: str, _kind: str) -> str:
+    to_rfc3339(from_rfc3339(text))  # an offset may lead out of the years that there are
+    return text
+
+
+def _encode_nanoseconds(text: str, _kind: str) -> str:
+    return to_nanosecond_text(text)
+
+
+def _encode_bytes(text: str, _kind: str) -> str:
+    return base64.b64encode(base64.b64decode(text, validate=True)).decode()
+
+
+_ENCODERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    "boolean": _encode_boolean,
+    "int": _encode_whole,
+    "long": _encode_whole,
+    "float": _encode_float,
+    "double": _encode_float,
+    "date": _encode_day,
+    "timestamp": _encode_moment,
+    "timestamptz": _encode_moment,
+    "binary": _encode_bytes,
+    NANOSECOND_TEXT: _encode_nanoseconds,
+}
+_TAKE_NUMBERS: Final = (_encode_whole, _encode_float, _encode_decimal)
+
+
+def _nearest_float32(number: float) -> float:
+    """Return the double that is nearest to a FLOAT32, which is what the source sends."""
+    nearest: float = struct.unpack("f", struct.pack("f", number))[0]
+    return nearest
+
+
+def _plain(value: Any, kind: str) -> Any:
+    """Return what is equal for equal values."""
+    try:
+        if kind.startswith("decimal") and value is not None:
+            return Decimal(value)
+        if kind == NANOSECOND_TEXT and value is not None:
+            return to_nanosecond_text(value)
+        if kind.startswith("timestamp") and value is not None:
+            return from_rfc3339(value)
+        if kind in _BITS and isinstance(value, str):
+            return int(value)
+    except (ValueError, InvalidOperation):
+        return value
+    return value
+
+
+def _as_json(text: str) -> Any:
+    try:
+        # Exact numbers, so that 1.9 is no whole number and 1e999 not the same as Infinity.
+        return json.loads(text, parse_float=Decimal, parse_constant=str)
+    except (ValueError, InvalidOperation, RecursionError):
+        return None
+
+
+def _dump(values: Mapping[str, Any], *, compact: bool) -> str:
+    separators = (",", ":") if compact else (", ", ": ")
+    return json.dumps(values, ensure_ascii=False, separators=separators)

@@ -1,0 +1,117 @@
+"""How a row came to be: its changes in order, and which of them set which column."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from cdc_platform.model.rows.changes import ChangeKind
+
+Values: TypeAlias = Mapping[str, Any]
+"""Columns and their values, as the source's JSON has them."""
+
+
+@dataclass(frozen=True)
+class LoggedChange:
+    """One change of a row as the log has it; ``record_id`` and ``mod_ordinal`` name the source's mod."""
+
+    kind: ChangeKind
+    commit_micros: int
+    transaction_id: str
+    partition_token: str
+    record_id: str
+    mod_ordinal: int
+    tick: int
+    ordinal: int
+    new_values: Values
+    is_whole_row: bool
+    order_key: str = ""
+    source_micros: int | None = None
+    previous_keys: str | None = None
+    """The key that the row had before, where the change gave it another one."""
+
+    @property
+    def made_micros(self) -> int:
+        """When the source made the change, as far as it tells."""
+        return self.commit_micros if self.source_micros is None else self.source_micros
+
+
+@dataclass(frozen=True)
+class ColumnChange:
+    """A column that a change named; ``before`` is None for the first change of a life as for NULL."""
+
+    column: str
+    before: Any
+    after: Any
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the value is another one now."""
+        return bool(self.before != self.after)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change, and what it did to the columns that it named."""
+
+    number: int
+    change: LoggedChange
+    columns: tuple[ColumnChange, ...]
+
+
+@dataclass(frozen=True)
+class Story:
+    """All steps of a row.
+
+    ``values`` is what the row is now, None when it is deleted; ``set_by`` tells for each of its columns
+    the number of the step that gave it its value, 0 for the initial copy.
+    """
+
+    steps: tuple[Step, ...]
+    values: Values | None
+    set_by: Mapping[str, int]
+
+
+def tell_story(
+    changes: Sequence[LoggedChange], columns: Sequence[str], copied: Values | None = None
+) -> Story:
+    """Return the story of a row.
+
+    Args:
+        changes: all changes of one key, and the truncates of its table, in the order of the source.
+        columns: the value columns of the table; a whole row sets those that it does not mention to NULL.
+        copied: what the row was before these changes, None where they begin with its birth.
+    """
+    steps: list[Step] = []
+    row: dict[str, Any] | None = dict(copied) if copied is not None else None
+    set_by: dict[str, int] = dict.fromkeys(row or {}, 0)
+    for number, change in enumerate(changes, start=1):
+        if change.kind in (ChangeKind.DELETE, ChangeKind.TRUNCATE):
+            lost = tuple(ColumnChange(name, value, None) for name, value in (row or {}).items())
+            steps.append(Step(number, change, lost))
+            row, set_by = None, {}
+            continue
+        before = row if row is not None and change.kind is ChangeKind.UPDATE else {}
+        set_by = set_by if before else {}
+        found = tuple(
+            ColumnChange(name, before.get(name), change.new_values.get(name))
+            for name in _named_columns(change, columns)
+        )
+        steps.append(Step(number, change, found))
+        set_by |= {
+            column.column: number for column in found if column.has_changed or column.column not in set_by
+        }
+        row = {**before, **{column.column: column.after for column in found}}
+    return Story(tuple(steps), row, set_by)
+
+
+def _named_columns(change: LoggedChange, columns: Sequence[str]) -> list[str]:
+    named = list(change.new_values)
+    # A column that the table does not have any more was set all the same.
+    return [*columns, *(name for name in named if name not in columns)] if change.is_whole_row else named
+
+
+def read_values(text: str | None) -> dict[str, Any]:
+    """Return the columns of a JSON object of the log."""
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,119 @@
+"""Keys that several rows of one transaction have at a time: who came first is told before who came later.
+
+A database that checks keys at the end of a statement, or of the transaction, may write the new row of a key
+before the row that had it has left. By the order of the log alone the key would be gone. The rows tell them
+apart: a change of a row that is none of those which have come to the key in the transaction is one of the
+row that was there before.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cdc_platform.model.stream.records import ModType
+
+BEFORE: Final = " 0 "
+"""What makes an order key, with that of the change behind it, one that comes right after the first."""
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """What a change does to a key, of a table and in a transaction.
+
+    Args:
+        event_id: its event.
+        table: its table.
+        transaction_id: its transaction.
+        keys: JSON of the key; a truncate has none.
+        mod_type: what it does.
+        order_key: its place in the source's order.
+        follows: order key of the change right before it in its transaction; None for the first.
+        before: what is known of the row before the change, without the key.
+        after: what is known of the row after it.
+    """
+
+    event_id: str
+    table: str
+    transaction_id: str
+    keys: str
+    mod_type: ModType
+    order_key: str
+    follows: str | None = None
+    before: Values = field(default_factory=dict)
+    after: Values = field(default_factory=dict)
+
+    @property
+    def just_before(self) -> str:
+        """What precedes all order keys of changes that come right before this one."""
+        # Without its last character a text comes right before itself.
+        return self.order_key[:-1] if self.follows is None else self.follows
+
+
+def parted_orders(uses: Iterable[KeyUse]) -> Mapping[str, str]:
+    """Return the new order keys, by event, of changes of rows whose key another row has taken meanwhile.
+
+    Each comes right before the change that took the key. Of rows that do not differ in what is known, the
+    one that came last is meant.
+
+    Args:
+        uses: changes of keys that rows have come to and left in one transaction, and truncates among them.
+    """
+    of_tables: defaultdict[tuple[str, str], list[KeyUse]] = defaultdict(list)
+    for use in uses:
+        of_tables[use.transaction_id, use.table].append(use)
+    return dict(moved for of_table in of_tables.values() for moved in _parted(of_table))
+
+
+def _parted(uses: Iterable[KeyUse]) -> Iterator[tuple[str, str]]:
+    keys: defaultdict[str, _Key] = defaultdict(_Key)
+    for use in sorted(uses, key=lambda use: use.order_key):
+        if use.mod_type is ModType.TRUNCATE:
+            keys = defaultdict(_Key.emptied)
+            continue
+        taker = keys[use.keys].take(use)
+        if taker is not None:
+            yield use.event_id, f"{taker.just_before}{BEFORE}{use.order_key}"
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row that has a key; ``number`` counts those that have come to it, of which 0 was there before."""
+
+    number: int
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def may_be(self, told: Values) -> bool:
+        """Whether nothing that is told of a row contradicts that it is this one."""
+        return all(self.values[name] == value for name, value in told.items() if name in self.values)
+
+
+@dataclass(slots=True)
+class _Key:
+    """The rows of one key in one transaction, change by change."""
+
+    rows: list[_Row] = field(default_factory=lambda: [_Row(0)])
+    takers: list[KeyUse] = field(default_factory=list)
+
+    @classmethod
+    def emptied(cls) -> "_Key":
+        """Return a key that nobody has had before."""
+        return cls([])
+
+    def take(self, use: KeyUse) -> KeyUse | None:
+        """Take the next change, and return the one that it belongs before: that took the key from its row."""
+        if use.mod_type is ModType.INSERT:
+            self.takers.append(use)
+            self.rows.append(_Row(len(self.takers), dict(use.after)))
+            return None
+        if not self.rows:
+            return None
+        row = next((row for row in reversed(self.rows) if row.may_be(use.before)), self.rows[-1])
+        if use.mod_type is ModType.DELETE:
+            self.rows.remove(row)
+        else:
+            row.values |= use.after
+        is_told = bool(use.before) and row.number < len(self.takers)
+        return self.takers[row.number] if is_told else None

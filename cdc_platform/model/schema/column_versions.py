@@ -1,0 +1,209 @@
+"""The versions of a source table's columns, and the columns of the lake's table that follow from them.
+
+A column of the source may have several versions: it was dropped and added again, or got another type. The
+newest version bears the column's name in the lake. An older one is set aside under a name of its own, such
+as `note__string`, keeps the values that it had, and takes none that are younger than it.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from cdc_platform.model.base.names import case_key
+from cdc_platform.model.schema.table_schema import Column, ColumnLife, ColumnType, TableSchema, spark_type
+
+
+@dataclass(frozen=True)
+class Bound:
+    """When a version began or ended: the tick of the log that found it, and the commit timestamp."""
+
+    tick: int
+    micros: int | None
+
+
+@dataclass(frozen=True)
+class ColumnVersion:
+    """A column of the lake's table; ``before`` is the position of the version that it was converted from.
+
+    ``is_widened`` tells that values of that version are in the log as this one reads them.
+    ``is_late`` tells that the column existed before it was watched, so that the lake lacks older values.
+    ``past_names`` are those that it had in the lake, oldest first, until others claimed them.
+    """
+
+    name: str
+    lake_name: str
+    type: ColumnType
+    is_primary_key: bool
+    ordinal: int
+    since: Bound
+    until: Bound | None = None
+    before: int | None = None
+    is_late: bool = False
+    past_names: tuple[str, ...] = ()
+    is_widened: bool = False
+
+    def is_held_as(self, name: str, there: Container[str]) -> bool:
+        """Whether a table with these columns, by `case_key`, has the version under a name, if it has it.
+
+        A name that it is set aside under is a new one, so of its names the newest that is there tells.
+        """
+        names = (case_key(known) for known in (self.lake_name, *reversed(self.past_names)))
+        return next((known for known in names if known in there), None) == case_key(name)
+
+    def is_over_at(self, micros: int) -> bool:
+        """Whether the source no longer had this version at a moment; bounds are never too early."""
+        return self.until is not None and (self.until.micros or 0) <= micros
+
+
+Conversion = tuple[ColumnVersion, ColumnVersion]
+"""An older version of a column and the newer one that takes its stored values over."""
+
+
+@dataclass(frozen=True)
+class ColumnHistory:
+    """All versions of all columns of a source table, in the order in which they came up.
+
+    ``is_created`` is set where the table was made while the stream was read, so that the log has all of it;
+    ``is_uncopied`` where it may have had rows before, and no copy brings them.
+    ``beginnings`` has each time at which a table of this name was made anew after it was dropped: of its
+    rows none counts that is older than the newest of them.
+    ``has_gap`` tells that the table was not watched for a while. ``places`` are the ordinals at the source
+    of the columns outside the key, as far as they are those that the last exact look has seen.
+    ``unwatched`` and ``generated`` are columns that the lake does not have: the change stream does not watch
+    them, or cannot send them.
+    """
+
+    name: str
+    versions: tuple[ColumnVersion, ...] = ()
+    is_watched: bool = True
+    is_dropped: bool = False
+    is_created: bool = False
+    is_uncopied: bool = False
+    has_gap: bool = False
+    beginnings: tuple[Bound, ...] = ()
+    unwatched: tuple[str, ...] = ()
+    generated: tuple[str, ...] = ()
+    places: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    def live(self, name: str) -> ColumnVersion | None:
+        """Return the version of a column that the source has now, None when it has none."""
+        return next((found for found in self.live_versions if found.name == name), None)
+
+    def told_since(self, name: str) -> int | None:
+        """Return when a column came up, or got a type that no values were carried to; None: always there."""
+        version = self.live(name)
+        while version is not None and version.before is not None:
+            version = self.versions[version.before]
+        return version.since.micros if version is not None else None
+
+    @property
+    def first_tick(self) -> int:
+        """Tick of the log that found the table."""
+        return self.versions[0].since.tick if self.versions else 0
+
+    @property
+    def begun(self) -> Bound | None:
+        """When the table was made anew the last time, None when it never was."""
+        return self.beginnings[-1] if self.beginnings else None
+
+    @property
+    def has_retyped_key(self) -> bool:
+        """Whether the log may write one key in several ways, since its columns had other types before."""
+        return any(version.is_primary_key and version.until is not None for version in self.versions)
+
+    @property
+    def live_versions(self) -> tuple[ColumnVersion, ...]:
+        """The columns that the source has now."""
+        return tuple(version for version in self.versions if version.until is None)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns that the source has now, or had when the table was dropped."""
+        return _in_order(self.name, (self._column(version) for version in self.live_versions))
+
+    @property
+    def whole_schema(self) -> TableSchema:
+        """All columns of the lake's table, each under its name there."""
+        return TableSchema(self.name, tuple(self._column(version) for version in self.versions))
+
+    def called(self, name_of: Callable[[str], str]) -> "ColumnHistory":
+        """Return the same columns as a table of the lake has them that calls some otherwise."""
+        versions = (
+            replace(
+                version,
+                lake_name=name_of(version.lake_name),
+                past_names=tuple(map(name_of, version.past_names)),
+            )
+            for version in self.versions
+        )
+        return replace(self, versions=tuple(versions))
+
+    def schema_after(self, tick: int) -> TableSchema:
+        """Return all columns of the lake's table as changes of the log after a tick set them, with lives.
+
+        A life is only told where it matters: where it begins after that tick, or has an end. A column that
+        ended before stays among them: a row that is deleted and inserted again loses what it had there.
+        """
+        return _in_order(self.name, (self._column(version, tick) for version in self.versions))
+
+    def conversions_after(self, tick: int, copied_micros: int | None = None) -> tuple[Conversion, ...]:
+        """Return older and newer versions whose stored values are to be converted after a tick, in order.
+
+        With the moment of a copy, the values are those of that moment, and not older than it.
+        """
+        return tuple(
+            (self.versions[version.before], version)
+            for version in self.versions
+            if version.before is not None
+            and version.since.tick > tick
+            and (copied_micros is None or (version.since.micros or 0) > copied_micros)
+        )
+
+    def version_held(
+        self, name: str, type_text: str, copied_micros: int | None, there: Container[str]
+    ) -> ColumnVersion | None:
+        """Return the version whose values a column of the table bears.
+
+        What was copied may be younger than the oldest version that the log tells of: the type decides,
+        then the moment of the copy, after which the version must have ended.
+
+        Args:
+            name: the column's name in the table.
+            type_text: the column's type as Spark writes it.
+            copied_micros: the moment of the table's copy, None where there is none.
+            there: names in lower case of all columns that the table has.
+        """
+        named = [version for version in self.versions if version.is_held_as(name, there)]
+        fitting = [found for found in named if _plain_type(spark_type(found.type)) == _plain_type(type_text)]
+        candidates = fitting or named
+        living = [
+            found for found in candidates if copied_micros is None or not found.is_over_at(copied_micros)
+        ]
+        return next(iter(living or candidates), None)
+
+    def _column(self, version: ColumnVersion, after_tick: int | None = None) -> Column:
+        is_key = version.is_primary_key and version.until is None
+        life = None if after_tick is None else self._life(version, after_tick)
+        return Column(version.lake_name, version.type, is_key, version.ordinal, life)
+
+    def _life(self, version: ColumnVersion, tick: int) -> ColumnLife | None:
+        is_young = version.since.tick > tick
+        since = version.since.micros if is_young else None
+        until = version.until.micros if version.until is not None else None
+        before = None
+        if is_young and version.before is not None:
+            before = self._column(self.versions[version.before], tick)
+        if since is None and until is None and version.lake_name == version.name:
+            return None
+        was_key = version.is_primary_key and version.until is not None
+        return ColumnLife(version.name, since, until, before, was_key, version.is_widened)
+
+
+def _plain_type(text: str) -> str:
+    return text.replace(" ", "").lower()
+
+
+def _in_order(name: str, columns: Iterable[Column]) -> TableSchema:
+    return TableSchema(
+        name, tuple(sorted(columns, key=lambda column: (not column.is_primary_key, column.ordinal)))
+    )

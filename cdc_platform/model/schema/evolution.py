@@ -1,0 +1,274 @@
+"""How the source's tables have changed: a history of changes, and what follows from each of them."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from types import MappingProxyType
+from typing import Final
+
+from cdc_platform.model.base.names import case_key
+from cdc_platform.model.schema.column_versions import Bound, ColumnHistory, ColumnVersion
+from cdc_platform.model.schema.schema_events import CREATED, UNCOPIED, SchemaChange, SchemaEvent
+from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, spark_type
+
+
+@dataclass(frozen=True)
+class SchemaHistory:
+    """What is known of all tables and of the change stream's options, up to a tick of the log.
+
+    ``position_micros`` is the log's position at that tick. ``past_options`` holds every value that an
+    option has had. ``others`` are tables that exist and are not watched, ``keyless`` such as are watched and
+    have no key column.
+    """
+
+    tick: int = 0
+    position_micros: int | None = None
+    tables: Mapping[str, ColumnHistory] = field(default_factory=lambda: MappingProxyType({}))
+    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    past_options: frozenset[tuple[str, str]] = frozenset()
+    others: frozenset[str] = frozenset()
+    keyless: frozenset[str] = frozenset()
+
+    def after(self, event: SchemaEvent) -> "SchemaHistory":
+        """Return the history with one more change."""
+        if event.change is SchemaChange.OTHER_TABLES:
+            return replace(self, others=frozenset(_names(event.value)))
+        if event.change is SchemaChange.KEYLESS_TABLES:
+            return replace(self, keyless=frozenset(_names(event.value)))
+        if event.table is None:
+            return self._with_option(event)
+        found = self.tables.get(event.table, ColumnHistory(event.table))
+        return replace(self, tables={**self.tables, event.table: _CHANGES[event.change](found, event)})
+
+    @property
+    def names_in_order(self) -> tuple[str, ...]:
+        """The tables that are known, those first that came up first, and of one tick the first by name."""
+        return tuple(sorted(self.tables, key=lambda name: (self.tables[name].first_tick, name)))
+
+    @property
+    def told_since(self) -> Mapping[tuple[str, str], int]:
+        """When columns came up, by table and name, or their types; none that were so from the beginning."""
+        found = (
+            (table.name, version.name, table.told_since(version.name))
+            for table in self.tables.values()
+            for version in table.live_versions
+        )
+        return {(table, name): since for table, name, since in found if since is not None}
+
+    def _with_option(self, event: SchemaEvent) -> "SchemaHistory":
+        name = str(event.name)
+        options = {option: value for option, value in self.options.items() if option != name}
+        if event.value is None:
+            return replace(self, options=options)
+        past = self.past_options | {(name, event.value)}
+        return replace(self, options={**options, name: event.value}, past_options=past)
+
+
+def fold_history(events: Iterable[SchemaEvent]) -> SchemaHistory:
+    """Return the history that changes make, in their order."""
+    return reduce(SchemaHistory.after, events, SchemaHistory())
+
+
+def same_type(one: ColumnType, other: ColumnType) -> bool:
+    """Whether two descriptions mean one type: records and information schema spell rare types differently."""
+    if one == other:
+        return True
+    if one.element is not None and other.element is not None:
+        return same_type(one.element, other.element)
+    is_rare = not {one.code, other.code} <= _COMMON
+    return is_rare and spark_type(one) == spark_type(other)
+
+
+_COMMON: Final = frozenset(
+    {
+        *("BOOL", "INT64", "FLOAT32", "FLOAT64", "NUMERIC", "STRING", "BYTES", "DATE", "TIMESTAMP"),
+        *("JSON", "PROTO", ARRAY),
+    }
+)
+
+
+def is_convertible(old: ColumnType, new: ColumnType) -> bool:
+    """Whether Spanner lets a column change between these types in place, and so converts what is stored."""
+    if old.element is not None and new.element is not None:
+        return is_convertible(old.element, new.element)
+    return (old.code, new.code) in _IN_PLACE
+
+
+_IN_PLACE: Final = frozenset(
+    {("STRING", "BYTES"), ("BYTES", "STRING"), ("PROTO", "BYTES"), ("BYTES", "PROTO")},
+)
+
+
+def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    anew = (Bound(event.tick, event.since_micros),) if table.is_dropped else ()
+    has_gap = table.has_gap or not (table.is_watched or table.is_dropped)
+    created = table.is_created or event.value == CREATED
+    uncopied = event.value == UNCOPIED or (table.is_uncopied and not table.is_dropped)
+    return replace(
+        table,
+        is_watched=True,
+        is_dropped=False,
+        is_created=created,
+        is_uncopied=uncopied,
+        has_gap=has_gap,
+        beginnings=table.beginnings + anew,
+        places={},
+    )
+
+
+def _drop_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return replace(table, is_watched=False, is_dropped=event.change is SchemaChange.TABLE_DROPPED)
+
+
+def _unwatch_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return replace(table, unwatched=tuple(sorted(_names(event.value))))
+
+
+def _list_generated(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return replace(table, generated=tuple(sorted(_names(event.value))))
+
+
+def _place_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return replace(table, places=json.loads(str(event.value)))
+
+
+def _order_key(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    ordinals = {name: number for number, name in enumerate(json.loads(str(event.value)), start=1)}
+    versions = (
+        replace(version, ordinal=ordinals[version.name])
+        if version.until is None and version.is_primary_key
+        else version
+        for version in table.versions
+    )
+    return replace(table, versions=tuple(versions))
+
+
+def _without_place(table: ColumnHistory, name: str | None) -> ColumnHistory:
+    return replace(table, places={known: place for known, place in table.places.items() if known != name})
+
+
+def _names(value: str | None) -> list[str]:
+    return [str(name) for name in json.loads(value)] if value else []
+
+
+def _add_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    table = _claim_name(table, str(event.name), Bound(event.tick, event.since_micros))
+    added = _version_of(event, is_late=event.name in table.unwatched)
+    return replace(_without_place(table, event.name), versions=(*table.versions, added))
+
+
+def _add_beside(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return _append_beside(table, _version_of(event))
+
+
+def _append_beside(table: ColumnHistory, version: ColumnVersion) -> ColumnHistory:
+    taken = {case_key(known.lake_name) for known in table.versions}
+    beside = replace(version, lake_name=_aside_name(version, taken))
+    return replace(table, versions=(*table.versions, beside))
+
+
+def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    until = Bound(event.tick, event.since_micros)
+    versions = (
+        replace(version, until=until) if version.until is None and version.name == event.name else version
+        for version in table.versions
+    )
+    return replace(_without_place(table, event.name), versions=tuple(versions))
+
+
+def _widen_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return _retype(table, event, lambda *_: True)
+
+
+def _retype_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    # It may be another column of the same name, at another place.
+    return _without_place(_retype(table, event, is_convertible), event.name)
+
+
+def _replace_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+    return _without_place(_retype(table, event, lambda *_: False), event.name)
+
+
+def _retype(
+    table: ColumnHistory, event: SchemaEvent, converting: Callable[[ColumnType, ColumnType], bool]
+) -> ColumnHistory:
+    new = _version_of(event)
+    place = next(n for n, v in enumerate(table.versions) if v.until is None and v.name == event.name)
+    old = table.versions[place]
+    converts = converting(old.type, new.type)
+    if same_type(old.type, new.type) or (converts and spark_type(old.type) == spark_type(new.type)):
+        # The lake's column stays as it is.
+        kept = replace(old, type=new.type, is_primary_key=new.is_primary_key, ordinal=new.ordinal)
+        return replace(table, versions=(*table.versions[:place], kept, *table.versions[place + 1 :]))
+    new = replace(new, before=place if converts else None)
+    if case_key(old.lake_name) == case_key(new.name):
+        table = _claim_name(table, new.name, new.since)
+        return replace(table, versions=(*table.versions, new))
+    # It stands beside another column of its name, and goes on to do so.
+    ended = replace(old, until=new.since)
+    table = replace(table, versions=(*table.versions[:place], ended, *table.versions[place + 1 :]))
+    return _append_beside(table, new)
+
+
+def _version_of(event: SchemaEvent, *, is_late: bool = False) -> ColumnVersion:
+    name = str(event.name)
+    return ColumnVersion(
+        name=name,
+        lake_name=name,
+        type=ColumnType.from_json(str(event.value)),
+        is_primary_key=event.is_primary_key,
+        ordinal=event.ordinal,
+        since=Bound(event.tick, event.since_micros),
+        is_late=is_late,
+        is_widened=event.change is SchemaChange.COLUMN_WIDENED,
+    )
+
+
+def _claim_name(table: ColumnHistory, name: str, since: Bound) -> ColumnHistory:
+    """Set the version aside that has the name in the lake, where names differ by more than case."""
+    taken = {case_key(version.lake_name) for version in table.versions}
+    versions = [
+        _set_aside(version, since, taken) if case_key(version.lake_name) == case_key(name) else version
+        for version in table.versions
+    ]
+    return replace(table, versions=tuple(versions))
+
+
+def _set_aside(version: ColumnVersion, since: Bound, taken: set[str]) -> ColumnVersion:
+    return replace(
+        version,
+        until=version.until or since,
+        lake_name=_aside_name(version, taken),
+        past_names=(*version.past_names, version.lake_name),
+    )
+
+
+def _aside_name(version: ColumnVersion, taken: set[str]) -> str:
+    kind, words = version.type, []
+    while kind.element is not None:
+        words.append(kind.code)
+        kind = kind.element
+    name = "__".join([version.name, "_".join([*words, kind.code]).lower()])
+    number = 2
+    found = name
+    while case_key(found) in taken:
+        found, number = f"{name}_{number}", number + 1
+    return found
+
+
+_CHANGES: Final = {
+    SchemaChange.TABLE_ADDED: _add_table,
+    SchemaChange.TABLE_DROPPED: _drop_table,
+    SchemaChange.TABLE_UNWATCHED: _drop_table,
+    SchemaChange.COLUMN_ADDED: _add_column,
+    SchemaChange.COLUMN_DROPPED: _drop_column,
+    SchemaChange.COLUMN_RETYPED: _retype_column,
+    SchemaChange.COLUMN_WIDENED: _widen_column,
+    SchemaChange.COLUMN_REPLACED: _replace_column,
+    SchemaChange.COLUMN_BESIDE: _add_beside,
+    SchemaChange.COLUMNS_PLACED: _place_columns,
+    SchemaChange.KEY_ORDERED: _order_key,
+    SchemaChange.UNWATCHED_COLUMNS: _unwatch_columns,
+    SchemaChange.GENERATED_COLUMNS: _list_generated,
+}

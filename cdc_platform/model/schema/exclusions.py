@@ -1,0 +1,167 @@
+"""What a change stream leaves out by its definition, and how tables differ from the source for it."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from cdc_platform.model.base.names import is_reserved_column
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.schema.column_versions import ColumnHistory
+from cdc_platform.model.schema.evolution import SchemaHistory
+from cdc_platform.model.schema.lake_tables import NOTHING_REFUSED, LakeTable, Refusals, describe_refusals
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Why, and in which way, a table of the lake may rightly differ from the source.
+
+    ``missing`` rows are only in the source, ``surplus`` rows only in the lake, ``changed`` rows in both
+    with different values.
+    """
+
+    reasons: tuple[str, ...] = ()
+    missing: bool = False
+    surplus: bool = False
+    changed: bool = False
+
+    def __or__(self, other: "Exclusion") -> "Exclusion":
+        """Return both together."""
+        return Exclusion(
+            self.reasons + other.reasons,
+            self.missing or other.missing,
+            self.surplus or other.surplus,
+            self.changed or other.changed,
+        )
+
+
+NOTHING: Final = Exclusion()
+
+_OPTIONS: Final = {
+    # What is never inserted may be updated later, and then lacks columns.
+    "exclude_insert": Exclusion(missing=True, changed=True),
+    "exclude_update": Exclusion(changed=True),
+    "exclude_delete": Exclusion(surplus=True),
+    "exclude_ttl_deletes": Exclusion(surplus=True),
+    "allow_txn_exclusion": Exclusion(missing=True, surplus=True, changed=True),
+}
+
+
+def stream_exclusions(history: SchemaHistory) -> Exclusion:
+    """Return what the change stream's options leave, or have ever left, out of all tables."""
+    found = (
+        Exclusion((_told(history, name),), known.missing, known.surplus, known.changed)
+        for name, known in _OPTIONS.items()
+        if (name, "true") in {(option, value.lower()) for option, value in history.past_options}
+    )
+    return _together(found)
+
+
+def _told(history: SchemaHistory, name: str) -> str:
+    is_now = history.options.get(name, "").lower() == "true"
+    return f"the change stream {'has' if is_now else 'has had'} {name} = true"
+
+
+def table_exclusions(history: SchemaHistory, table: ColumnHistory) -> Exclusion:
+    """Return what is left out of one table."""
+    gap = Exclusion(
+        (f"`{table.name}` was not watched for a while",), missing=True, surplus=True, changed=True
+    )
+    # What changes of an unseen row do not name is NULL in the lake.
+    unseen = Exclusion((f"`{table.name}` was not copied",), missing=True, changed=True)
+    found = (gap if table.has_gap else NOTHING) | (unseen if table.is_uncopied else NOTHING)
+    return stream_exclusions(history) | found
+
+
+def may_lack_rows(history: SchemaHistory, table: ColumnHistory) -> bool:
+    """Whether insertions or deletions of a table may have been left out of the log."""
+    excluded = table_exclusions(history, table)
+    return excluded.missing or excluded.surplus
+
+
+def late_columns(table: ColumnHistory) -> tuple[str, ...]:
+    """Return the columns whose older values the lake lacks, since they were not watched at first."""
+    return tuple(version.lake_name for version in table.live_versions if version.is_late)
+
+
+def describe_findings(
+    history: SchemaHistory, options: Collection[str] = (), refused: Refusals = NOTHING_REFUSED
+) -> tuple[str, ...]:
+    """Return a sentence for each thing that the lake has otherwise than the source by design.
+
+    Args:
+        history: what is known of the source's schema.
+        options: names of the tables that have options.
+        refused: what the lake cannot have beside other tables.
+    """
+    stream = (
+        f"{reason[0].upper()}{reason[1:]}: the changes that it leaves out are missing in the tables."
+        for reason in stream_exclusions(history).reasons
+    )
+    keyless = (
+        f"`{name}` has a primary key without columns, so it is not in the lake: its changes are in the "
+        "change log only. Make it anew with a key column at the source, and the lake has it."
+        for name in sorted(history.keyless)
+    )
+    tables = (
+        line
+        for table in history.tables.values()
+        if LakeTable(table.name) not in refused
+        for line in _table_findings(table)
+    )
+    waiting = (
+        f"`{name}` is not watched: its `table_options` count from when the change stream watches it."
+        for name in sorted(history.others.intersection(options) - history.tables.keys())
+    )
+    return (*stream, *keyless, *describe_refusals(refused), *tables, *waiting)
+
+
+def _table_findings(table: ColumnHistory) -> Iterable[str]:
+    if table.is_watched:
+        yield from _absent_columns(table)
+    if table.has_gap:
+        yield f"`{table.name}` was not watched for a while: what changed meanwhile is missing."
+    if table.is_uncopied:
+        yield (
+            f"`{table.name}` was not copied: rows from before the stream's beginning, if it had any, are in "
+            "the lake once they change, and what their changes do not name reads as NULL."
+        )
+    for version in table.live_versions:
+        if version.is_late:
+            since = to_rfc3339(version.since.micros) if version.since.micros is not None else "later"
+            yield (
+                f"`{table.name}`: the column `{version.name}` is watched since {since} only: "
+                "rows that have not changed since read as NULL."
+            )
+        if not version.type.is_known:
+            yield (
+                f"`{table.name}`: the column `{version.name}` has the type {version.type.text}, which this "
+                "version does not know: its values are kept as text."
+            )
+    if not table.is_watched:
+        word = "was dropped" if table.is_dropped else "is no longer watched"
+        yield f"`{table.name}` {word}; the lake keeps its last state."
+
+
+def _absent_columns(table: ColumnHistory) -> Iterable[str]:
+    """Yield a sentence for each reason why the lake lacks columns of a watched table."""
+    if table.unwatched:
+        reserved = [name for name in table.unwatched if is_reserved_column(name)]
+        others = [name for name in table.unwatched if name not in reserved]
+        subject = f"`{table.name}`: columns"
+        if others:
+            yield f"{subject} that the change stream does not watch are not in the lake: {', '.join(others)}."
+        if reserved:
+            yield (
+                f"{subject} whose names no table of the lake can have are in the change log only: "
+                f"{', '.join(reserved)}. Rename them at the source to have them in the table."
+            )
+    if table.generated:
+        yield (
+            f"`{table.name}`: generated columns outside the key are not in the lake, because no change "
+            f"stream sends them: {', '.join(table.generated)}. Compute them in a view of the table."
+        )
+
+
+def _together(found: Iterable[Exclusion]) -> Exclusion:
+    return reduce(Exclusion.__or__, found, NOTHING)

@@ -1,0 +1,134 @@
+"""Options of a table: a history beside it, and deleted rows that stay in it."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cdc_platform.model.base.names import case_key
+from cdc_platform.model.schema.column_versions import ColumnHistory
+from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
+
+VALID_FROM: Final = "valid_from"
+"""Commit timestamp of the transaction that made a version."""
+VALID_TO: Final = "valid_to"
+"""Commit timestamp of the transaction that ended it, exclusive; NULL while it is current."""
+IS_CURRENT: Final = "is_current"
+TRANSACTION_ID: Final = "transaction_id"
+"""The transaction that made a version."""
+
+DELETED: Final = "__deleted"
+DELETED_AT: Final = "__deleted_at"
+"""Commit timestamp of the transaction that deleted the row; NULL while it lives."""
+
+ORDER_KEY: Final = "__order_key"
+"""Order key of the newest change of a row, where changes may come out of order."""
+
+_HISTORY_TYPES: Final = {
+    VALID_FROM: "TIMESTAMP",
+    VALID_TO: "TIMESTAMP",
+    IS_CURRENT: "BOOL",
+    TRANSACTION_ID: "STRING",
+}
+_SOFT_DELETE_TYPES: Final = {DELETED: "BOOL", DELETED_AT: "TIMESTAMP"}
+_ORDER_TYPES: Final = {ORDER_KEY: "STRING"}
+_ADDED: Final = frozenset({*_SOFT_DELETE_TYPES, *_ORDER_TYPES})
+_HISTORY_SUFFIX: Final = "__history"
+_SOURCE_SUFFIX: Final = "__source"
+_TAKEN_IN_HISTORY: Final = re.compile(rf"({'|'.join(_HISTORY_TYPES)})({_SOURCE_SUFFIX})*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What is kept of a table beyond its current rows.
+
+    Args:
+        history: keep every version of every row in a table of its own, `TABLE__history`.
+        soft_delete: let deleted rows stay in the table, marked in `__deleted` and `__deleted_at`.
+        keeps_order: keep the order key of each row's newest change in `__order_key`, since an older change
+            may still come.
+    """
+
+    history: bool = False
+    soft_delete: bool = False
+    keeps_order: bool = False
+
+
+PLAIN: Final = TableOptions()
+
+
+def history_name(table: str) -> str:
+    """Return the name of a table's history."""
+    return f"{table}{_HISTORY_SUFFIX}"
+
+
+def without_histories(names: Iterable[str]) -> tuple[str, ...]:
+    """Return those names of a lake's tables that are no histories of others among them."""
+    known = tuple(names)
+    histories = {history_name(name) for name in known}
+    return tuple(name for name in known if name not in histories)
+
+
+def name_in_history(column: str) -> str:
+    """Return what the history of a table calls one of its columns: by its name, unless that is taken there.
+
+    So the table's `valid_to` is `valid_to__source`, and its `valid_to__source` has one more of these.
+    """
+    return column if _TAKEN_IN_HISTORY.fullmatch(column) is None else f"{column}{_SOURCE_SUFFIX}"
+
+
+def columns_in_history(table: ColumnHistory) -> ColumnHistory:
+    """Return the columns of a table as its history has them."""
+    return table.called(name_in_history)
+
+
+def history_schema(table: TableSchema) -> TableSchema:
+    """Return the columns of a history; it has no key, since a row of it is a version.
+
+    Args:
+        table: the table's columns, as its history calls them.
+    """
+    columns = tuple(replace(column, is_primary_key=False) for column in table.columns)
+    return TableSchema(history_name(table.name), columns + _added(_HISTORY_TYPES, len(columns)))
+
+
+def stored_schema(table: TableSchema, options: TableOptions) -> TableSchema:
+    """Return the columns that a source table has in the lake."""
+    types = {
+        **(_SOFT_DELETE_TYPES if options.soft_delete else {}),
+        **(_ORDER_TYPES if options.keeps_order else {}),
+    }
+    there = {column.name for column in table.columns}
+    missing = {name: code for name, code in types.items() if name not in there}
+    return replace(table, columns=table.columns + _added(missing, len(table.columns)))
+
+
+def source_schema(stored: TableSchema) -> TableSchema:
+    """Return the columns of a table of the lake that the source has."""
+    return replace(stored, columns=tuple(column for column in stored.columns if column.name not in _ADDED))
+
+
+def keeps_deleted(stored: TableSchema) -> bool:
+    """Whether the rows of a table of the lake stay in it when they are deleted."""
+    return any(column.name == DELETED for column in stored.columns)
+
+
+def keeps_order(stored: TableSchema) -> bool:
+    """Whether the rows of a table of the lake tell the order key of their newest change."""
+    return any(column.name == ORDER_KEY for column in stored.columns)
+
+
+def taken_names(table: TableSchema, options: TableOptions) -> list[str]:
+    """Return the columns of a source table whose names its options need for columns of their own."""
+    needed = {
+        *(_SOFT_DELETE_TYPES if options.soft_delete else ()),
+        *(_ORDER_TYPES if options.keeps_order else ()),
+    }
+    return [column.name for column in table.columns if case_key(column.name) in needed]
+
+
+def _added(types: dict[str, str], before: int) -> tuple[Column, ...]:
+    return tuple(
+        Column(name, ColumnType(code), is_primary_key=False, ordinal=before + number)
+        for number, (name, code) in enumerate(types.items(), start=1)
+    )

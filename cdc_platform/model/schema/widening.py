@@ -1,0 +1,98 @@
+"""Types that hold the values of several: what a column becomes whose events come in no order.
+
+The type of such a column is the narrowest that holds every value which was ever seen. So it never goes back,
+and does not depend on which of two schemas was seen first.
+"""
+
+from typing import Final
+
+from cdc_platform.model.schema.table_schema import DECIMAL, PG_NUMERIC, ColumnType, spark_type
+
+TEXT: Final = ColumnType("STRING")
+DIGITS: Final = ColumnType("NUMERIC", annotation=PG_NUMERIC)
+"""Numbers of any size, kept as text with the digits as they were written."""
+
+_INT64_DIGITS: Final = 19
+_MOST_DIGITS: Final = 38
+_FLOATS: Final = frozenset({"FLOAT32", "FLOAT64"})
+_DATED: Final = frozenset({"TIMESTAMP", "DATETIME"})
+_OPAQUE: Final = frozenset({"ARRAY", "BYTES", "PROTO"})
+_KEY_FAMILIES: Final = {
+    **dict.fromkeys(_FLOATS, "a float"),
+    **dict.fromkeys(("BYTES", "PROTO"), "bytes"),
+    "ARRAY": "an array",
+}
+
+
+def joined_type(one: ColumnType, other: ColumnType) -> ColumnType:
+    """Return the narrowest type that holds the values of two; text holds them all.
+
+    Values of the narrower type are written as values of the result are: the log's texts need no change.
+    """
+    if one == other:
+        return one
+    if _is_number(one) and _is_number(other):
+        return _joined_number(one, other)
+    codes = {one.code, other.code}
+    dated = codes & _DATED
+    if "DATE" in codes and dated and not (one.annotation or other.annotation):
+        return ColumnType(dated.pop())
+    return TEXT
+
+
+def key_family(kind: ColumnType) -> str:
+    """Return of what kind the values of a key are; those of two kinds have no type that tells them apart.
+
+    Large integers become one float, and the text of a float is none of theirs; that of bytes or an array may
+    be another key's as well.
+    """
+    return _KEY_FAMILIES.get(kind.code, "no float, bytes or array")
+
+
+def keeps_values(old: ColumnType, new: ColumnType) -> bool:
+    """Whether values that a column had are the same as values of the type that it got in place.
+
+    It is so where the new type writes them in one way, whatever the database, which does not tell how it has
+    converted them: a text of a moment depends on its settings, that of a float on its version. An integer
+    becomes the nearest float everywhere.
+    """
+    if (old.code, new.code) == ("INT64", "FLOAT64") and _is_number(old):
+        return True
+    if joined_type(old, new) != new or old.code in _OPAQUE:
+        return False
+    if old.code in _FLOATS:
+        return new.code in _FLOATS
+    return old.code not in _DATED and (old.code, new.code) != ("DATE", "TIMESTAMP")
+
+
+def _is_number(kind: ColumnType) -> bool:
+    if kind.code == "NUMERIC":
+        return kind.annotation == PG_NUMERIC
+    return kind.code in _FLOATS or kind.code == DECIMAL or (kind.code == "INT64" and not kind.annotation)
+
+
+def _joined_number(one: ColumnType, other: ColumnType) -> ColumnType:
+    codes = {one.code, other.code}
+    if codes <= _FLOATS:
+        return ColumnType("FLOAT64")
+    # A float would lose digits of a decimal, and of an integer beyond 2^53.
+    if codes & _FLOATS or "string" in (spark_type(one), spark_type(other)):
+        return DIGITS
+    return _joined_decimal(_digits(one), _digits(other))
+
+
+def _digits(kind: ColumnType) -> tuple[int, int]:
+    """Return the digits before the point, and after it."""
+    if kind.code == "INT64":
+        return _INT64_DIGITS, 0
+    precision, _, scale = (kind.annotation or "").partition(",")
+    return int(precision) - int(scale), int(scale)
+
+
+def _joined_decimal(one: tuple[int, int], other: tuple[int, int]) -> ColumnType:
+    whole, scale = max(one[0], other[0]), max(one[1], other[1])
+    return (
+        ColumnType(DECIMAL, annotation=f"{whole + scale},{scale}")
+        if whole + scale <= _MOST_DIGITS
+        else DIGITS
+    )

@@ -1,0 +1,64 @@
+"""Generations of partitions within one read: the children of partitions that end in it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, PartitionState
+from cdc_platform.model.stream.read_windows import Slice
+
+MOST_FOLLOWED: Final = 1_000
+"""Most children that are read with their parents; others are left to the next read."""
+
+
+@dataclass(frozen=True)
+class PartitionEnd:
+    """The end of a partition that was read completely, and the children that continue it."""
+
+    token: str
+    end_inclusive_micros: int
+    children: tuple[ChildAnnouncement, ...]
+
+
+class Generations:
+    """Finds the children with which a read can continue, each once and after all its parents.
+
+    A child with a parent that is read elsewhere is left to the next read. Not thread-safe.
+    """
+
+    def __init__(self, end_inclusive_micros: int, finished_parents: Iterable[str]) -> None:
+        """Start with the partitions that earlier reads finished.
+
+        Args:
+            end_inclusive_micros: the end of the read.
+            finished_parents: tokens of partitions that had ended before; see `finished_parents`.
+        """
+        self._end_micros = end_inclusive_micros
+        self._finished = set(finished_parents)
+        self._waiting: dict[str, ChildAnnouncement] = {}
+        self._followed: set[str] = set()
+
+    def after(self, end: PartitionEnd) -> list[Slice]:
+        """Return the slices of the children that can be read once a partition has ended."""
+        self._finished.add(end.token)
+        for child in end.children:
+            if child.start_micros == end.end_inclusive_micros + 1 and child.token not in self._followed:
+                self._waiting[child.token] = child
+        ready = [child for child in self._waiting.values() if self._finished.issuperset(child.parent_tokens)]
+        return [
+            self._slice_of(child)
+            for child in ready[: MOST_FOLLOWED - len(self._followed)]
+            if child.start_micros <= self._end_micros
+        ]
+
+    def _slice_of(self, child: ChildAnnouncement) -> Slice:
+        del self._waiting[child.token]
+        self._followed.add(child.token)
+        return Slice(child.token, child.start_micros - 1, self._end_micros)
+
+
+def finished_parents(lineage: Lineage) -> tuple[str, ...]:
+    """Return the finished partitions with a child that waits for another parent."""
+    waiting = (found for found in lineage.partitions.values() if found.state is PartitionState.CREATED)
+    parents = {token for child in waiting for token in child.parent_tokens}
+    return tuple(sorted(t for t in parents if t in lineage.partitions and lineage.partitions[t].is_finished))

@@ -1,0 +1,289 @@
+"""The lineage of change stream partitions: a pure function of what the slices of each tick reported.
+
+CREATED (announced) > SCHEDULED (may be read) > RUNNING (has been read) > FINISHED (ended, has children)
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from cdc_platform.errors import PartitionBoundsInvalid
+from cdc_platform.model.base.names import ROOT_TOKEN, partition_key, readable_key
+from cdc_platform.model.stream.read_windows import ReadRequest, Slice, SliceOutcome, SliceReport
+
+_MICROS_PER_S: Final = 1_000_000
+
+
+class PartitionState(StrEnum):
+    """How far a partition has come; the states are passed in this order, and none is left backwards."""
+
+    CREATED = "created"
+    """Announced, but some parent has not finished; it holds the watermark at its start."""
+    SCHEDULED = "scheduled"
+    """All parents have finished, so it may be read."""
+    RUNNING = "running"
+    """It has been read at least once."""
+    FINISHED = "finished"
+    """It ended, and its children continue it."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition; everything at or before its position has been read."""
+
+    token: str
+    parent_tokens: tuple[str, ...]
+    state: PartitionState
+    start_micros: int
+    position_micros: int
+    created_tick: int
+    running_tick: int | None = None
+    finished_tick: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The short name that Dagster and people use for it."""
+        if self.token and not self.parent_tokens:
+            return readable_key(self.token)
+        return partition_key(self.token, self.start_micros)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it may be read now."""
+        return self.state in (PartitionState.SCHEDULED, PartitionState.RUNNING)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it ended."""
+        return self.state is PartitionState.FINISHED
+
+
+@dataclass(frozen=True)
+class ChildAnnouncement:
+    """One child of a child partitions record; children of the root query name no parents."""
+
+    tick: int
+    start_micros: int
+    token: str
+    parent_tokens: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, tick: int, start_micros: int, child: tuple[str, Iterable[str] | None], announced_by: str
+    ) -> "ChildAnnouncement":
+        """Return the announcement of a token with its parents, as a partition's record names them.
+
+        The first partitions name no parents: they are children of the query without a token.
+        """
+        token, parents = child
+        named = tuple(parent for parent in parents or () if parent)
+        return cls(tick, start_micros, token, named or (announced_by,))
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """All partitions that matter, by token, after a tick."""
+
+    partitions: Mapping[str, Partition]
+    tick: int
+
+
+def begin(start_micros: int) -> Lineage:
+    """Return the lineage of a stream that is to be read from `start_micros` on, inclusive."""
+    root = Partition(
+        token=ROOT_TOKEN,
+        parent_tokens=(),
+        state=PartitionState.SCHEDULED,
+        start_micros=start_micros,
+        position_micros=start_micros - 1,
+        created_tick=0,
+    )
+    return Lineage({ROOT_TOKEN: root}, tick=0)
+
+
+def advance(
+    lineage: Lineage,
+    tick: int,
+    slices: Sequence[SliceReport],
+    children: Sequence[ChildAnnouncement],
+) -> Lineage:
+    """Return the lineage after a tick; a tick that it contains already changes nothing.
+
+    The order of the slices and of the announcements does not matter, nor do repeated announcements. One cycle
+    may have read several generations, if all but the last one ended in it.
+
+    Raises:
+        PartitionBoundsInvalid: A slice was read of a partition that could not be read, or leaves a gap.
+    """
+    if tick <= lineage.tick:
+        return lineage
+    partitions = dict(lineage.partitions)
+    for child in sorted(children, key=lambda child: (child.tick, child.start_micros, child.token)):
+        if child.tick > lineage.tick and child.token not in partitions:
+            partitions[child.token] = _created(child)
+    unfinished = {found.token: found for found in _unfinished(partitions)}
+    unread = sorted(slices, key=lambda report: (report.token, report.start_exclusive_micros))
+    while unread:
+        generation = [report for report in unread if _is_readable(partitions, report.token)]
+        later = [report for report in unread if not _is_readable(partitions, report.token)]
+        if not generation:
+            raise PartitionBoundsInvalid(
+                "A slice was read of a partition that is unknown, or whose parents had not finished. This is "
+                f"a bug of the platform; report this partition token: {unread[0].token!r}",
+            )
+        for report in generation:
+            found = _read(_without_gap(partitions[report.token], report), report, tick)
+            _put(partitions, unfinished, found)
+        _schedule(partitions, unfinished)
+        unread = later
+    _schedule(partitions, unfinished)
+    return Lineage(partitions, tick)
+
+
+def live(lineage: Lineage) -> tuple[Partition, ...]:
+    """Return the partitions that may be read now, the one that is furthest behind first."""
+    return _sorted(partition for partition in lineage.partitions.values() if partition.is_live)
+
+
+def watermark_micros(lineage: Lineage) -> int | None:
+    """Return the moment up to which everything has been read, or None when no partition is unfinished.
+
+    It never goes back: a child begins where its parents ended.
+    """
+    return min((partition.position_micros for partition in _unfinished(lineage.partitions)), default=None)
+
+
+def plan_slices(
+    lineage: Lineage,
+    clock_micros: int,
+    max_slice_s: float | None = None,
+    keys: Collection[str] | None = None,
+    end_limit_micros: int | None = None,
+) -> tuple[Slice, ...]:
+    """Return one slice for each live partition that is behind the common end.
+
+    It lies just before the source's clock, so that nothing at or before it is still to be committed,
+    and at most `max_slice_s` after the position of the partition that is furthest behind.
+
+    Args:
+        lineage: The partitions and their positions.
+        clock_micros: The source's own clock.
+        max_slice_s: How much time a tick may cover.
+        keys: Partition keys to read; all live partitions when None.
+        end_limit_micros: Nothing after it is read.
+    """
+    candidates = live(lineage)
+    if not candidates:
+        return ()
+    ends = [clock_micros - 1]
+    if max_slice_s is not None:
+        ends.append(candidates[0].position_micros + max(1, round(max_slice_s * _MICROS_PER_S)))
+    if end_limit_micros is not None:
+        ends.append(end_limit_micros)
+    end = min(ends)
+    return tuple(
+        Slice(partition.token, partition.position_micros, end)
+        for partition in candidates
+        if partition.position_micros < end and (keys is None or partition.key in keys)
+    )
+
+
+def plan_requested(lineage: Lineage, request: ReadRequest) -> tuple[Slice, ...]:
+    """Return the slices of `plan_slices` for a request."""
+    return plan_slices(
+        lineage, request.clock_micros, request.max_slice_s, request.keys, request.end_limit_micros
+    )
+
+
+def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
+    """Return the lineage without finished partitions that ended before a moment and are fully continued.
+
+    A partition stays while a child of it has not been read, so neither the watermark nor a state changes.
+    """
+    partitions = lineage.partitions.values()
+    continued = {parent for child in partitions for parent in child.parent_tokens}
+    needed = {parent for child in partitions if child.running_tick is None for parent in child.parent_tokens}
+    gone = {
+        partition.token
+        for partition in partitions
+        if partition.is_finished and partition.position_micros < keep_after_micros
+    } & (continued - needed)
+    return replace(lineage, partitions={t: p for t, p in lineage.partitions.items() if t not in gone})
+
+
+def _created(child: ChildAnnouncement) -> Partition:
+    # What names itself alone is a child of none.
+    parents = () if child.parent_tokens == (child.token,) else child.parent_tokens or (ROOT_TOKEN,)
+    return Partition(
+        token=child.token,
+        parent_tokens=tuple(sorted(set(parents))),
+        state=PartitionState.CREATED,
+        start_micros=child.start_micros,
+        position_micros=child.start_micros - 1,
+        created_tick=child.tick,
+    )
+
+
+def _is_readable(partitions: Mapping[str, Partition], token: str) -> bool:
+    known = partitions.get(token)
+    return known is not None and known.state is not PartitionState.CREATED
+
+
+def _without_gap(partition: Partition, report: SliceReport) -> Partition:
+    """Return the partition of a report, unless advancing it would step over something unread."""
+    if report.start_exclusive_micros > partition.position_micros:
+        raise PartitionBoundsInvalid(
+            f"A slice of partition `{partition.key}` begins after the position of the partition, so that "
+            f"the records between would be lost; report this: {report.start_exclusive_micros}",
+        )
+    return partition
+
+
+def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], found: Partition) -> None:
+    partitions[found.token] = found
+    if found.is_finished:
+        unfinished.pop(found.token, None)
+    else:
+        unfinished[found.token] = found
+
+
+def _read(partition: Partition, report: SliceReport, tick: int) -> Partition:
+    is_finished = partition.is_finished or report.outcome is SliceOutcome.FINISHED
+    return replace(
+        partition,
+        state=PartitionState.FINISHED if is_finished else PartitionState.RUNNING,
+        position_micros=max(partition.position_micros, report.end_inclusive_micros),
+        running_tick=partition.running_tick or tick,
+        finished_tick=(partition.finished_tick or tick) if is_finished else None,
+    )
+
+
+def _schedule(partitions: dict[str, Partition], unfinished: dict[str, Partition]) -> None:
+    """Schedule the unfinished partitions whose parents have all finished."""
+    lowest = min((partition.position_micros for partition in unfinished.values()), default=None)
+    waiting = [found for found in unfinished.values() if found.state is PartitionState.CREATED]
+    for partition in waiting:
+        if _may_start(partition, partitions, lowest):
+            _put(partitions, unfinished, replace(partition, state=PartitionState.SCHEDULED))
+
+
+def _may_start(partition: Partition, partitions: Mapping[str, Partition], lowest: int | None) -> bool:
+    """Whether all parents have finished, including any that nobody has announced yet.
+
+    One parent of a merge may announce the child while another is still unknown, because the partition that
+    will announce *it* is behind. When nothing unfinished is behind the child's start, nothing is unknown:
+    a parent that is not listed then has been pruned.
+    """
+    parents = [partitions.get(token) for token in partition.parent_tokens]
+    if not all(parent is None or parent.is_finished for parent in parents):
+        return False
+    return None not in parents or lowest == partition.position_micros
+
+
+def _unfinished(partitions: Mapping[str, Partition]) -> list[Partition]:
+    return [partition for partition in partitions.values() if not partition.is_finished]
+
+
+def _sorted(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
+    return tuple(sorted(partitions, key=lambda partition: (partition.position_micros, partition.key)))

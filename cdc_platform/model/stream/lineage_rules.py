@@ -1,0 +1,41 @@
+"""The rules of a sound lineage of partitions."""
+
+from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState
+
+
+def violations(lineage: Lineage) -> list[str]:
+    """Return the violated rules, one text for each; empty if the lineage is sound.
+
+    A finished partition has children. A child starts once, after all its parents finished, at the time at
+    which they ended. A partition that has not been read holds the watermark at its start.
+    """
+    problems: list[str] = []
+    continued = {parent for child in lineage.partitions.values() for parent in child.parent_tokens}
+    for partition in lineage.partitions.values():
+        if partition.is_finished and partition.token not in continued:
+            problems.append(f"Partition `{partition.key}` is finished and has no children")
+        problems += _position_violations(partition)
+        for token in partition.parent_tokens:
+            if token in lineage.partitions:
+                problems += _parent_violations(partition, lineage.partitions[token])
+    return problems
+
+
+def _position_violations(partition: Partition) -> list[str]:
+    before_start = partition.start_micros - 1
+    if partition.running_tick is None and partition.position_micros != before_start:
+        return [f"Partition `{partition.key}` has not been read and does not hold the watermark at its start"]
+    if partition.position_micros < before_start:
+        return [f"Partition `{partition.key}` has a position before its start"]
+    return []
+
+
+def _parent_violations(child: Partition, parent: Partition) -> list[str]:
+    problems: list[str] = []
+    if child.state is not PartitionState.CREATED and not parent.is_finished:
+        problems.append(f"Partition `{child.key}` was started before its parent `{parent.key}` had finished")
+    if child.running_tick is not None and child.running_tick < (parent.finished_tick or 0):
+        problems.append(f"Partition `{child.key}` was read before its parent `{parent.key}` ended")
+    if parent.is_finished and parent.position_micros != child.start_micros - 1:
+        problems.append(f"Partition `{child.key}` does not start where its parent `{parent.key}` ended")
+    return problems

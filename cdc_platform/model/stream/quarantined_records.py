@@ -1,0 +1,154 @@
+"""Records in quarantine: why each is there, and what becomes of them when they are replayed."""
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cdc_platform.model.stream.ordering_key import place_of
+
+
+class ReplaySource(StrEnum):
+    """What a replayed record is judged anew from."""
+
+    FILE = "file"
+    """The file that it came in: a tick reads it again, whole."""
+    TEXT = "text"
+    """The event's own text, where its file is gone or it came by a topic."""
+    RECORDS = "records"
+    """The raw records of its transaction, which the lake keeps as they came."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRecord:
+    """One row of quarantine.
+
+    Args:
+        tick: the tick that put it there.
+        reason: why it could not enter the log.
+        partition_token: the partition that it came by.
+        moment_micros: commit timestamp, or the moment of the tick that read it.
+        transaction_id: the transaction that it belongs to.
+        record_id: identity of the source's record.
+        table: the source table, None where the record does not tell.
+        record: the record as it came, JSON.
+        origin: file, or topic and partition; None for a source that hands out no events.
+        replayed_micros: when somebody asked for its replay; None while nobody has.
+        replayed_tick: the newest tick that had been read then.
+        replayed_from: what it is judged anew from.
+    """
+
+    tick: int
+    reason: str
+    partition_token: str
+    moment_micros: int
+    transaction_id: str | None
+    record_id: str
+    table: str | None
+    record: str | None
+    origin: str | None = None
+    replayed_micros: int | None = None
+    replayed_tick: int | None = None
+    replayed_from: ReplaySource | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has asked for its replay."""
+        return self.replayed_micros is None
+
+    @property
+    def name(self) -> str:
+        """What people call the record: an event that belongs to no transaction has one identity twice."""
+        half = len(self.record_id) // 2
+        is_twice = self.record_id[:half] == self.record_id[half + 1 :]
+        return self.record_id[:half] if is_twice else self.record_id
+
+    @property
+    def sequence(self) -> str:
+        """What its raw record has for `record_sequence`, whatever quarantine keeps of its text."""
+        return self.record_id.removeprefix(f"{self.transaction_id}/")
+
+    @property
+    def place(self) -> str:
+        """The part of the order key that both halves of a Debezium key change share; empty if unknown."""
+        record = json.loads(self.record or "{}")
+        return place_of(record.get("record_order") or record.get("order_key") or "")
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """What a mark of a replay names it by; the mods of one record share it."""
+        return self.tick, self.record_id
+
+
+@dataclass(frozen=True)
+class HeldFilter:
+    """Which records of a quarantine are meant; what is None does not narrow the choice.
+
+    Args:
+        table: the source table.
+        reason: a part of the reason, in capital letters or not.
+        tick: the tick that put them there.
+        record: name or identity of one record, or the last part of the name, which is an event's uuid.
+    """
+
+    table: str | None = None
+    reason: str | None = None
+    tick: int | None = None
+    record: str | None = None
+
+    def matches(self, held: HeldRecord) -> bool:
+        """Whether a record is meant."""
+        return (
+            self.table in (None, held.table)
+            and (self.reason or "").casefold() in held.reason.casefold()
+            and self.tick in (None, held.tick)
+            and self.record in (None, held.name, held.record_id, held.name.rpartition("/")[2])
+        )
+
+
+def with_company(
+    chosen: Iterable[HeldRecord],
+    held: Sequence[HeldRecord],
+    readable: Collection[str] = (),
+    *,
+    keeps_transactions: bool = False,
+    pairs_halves: bool = False,
+) -> list[HeldRecord]:
+    """Return chosen records with all that have to be replayed along with them.
+
+    A file that is read again brings all of its events, an event may lie in several files, and the log takes
+    transactions whole where they are known.
+
+    Args:
+        chosen: records of `held`.
+        held: all records that are open.
+        readable: origins that are read again as a whole.
+        keeps_transactions: whether the log takes them whole.
+        pairs_halves: whether it takes both halves of a key change or none.
+    """
+
+    def company_of(one: HeldRecord) -> tuple[str, int] | None:
+        if keeps_transactions:
+            return f"transaction {one.transaction_id}", one.moment_micros
+        return (f"place {one.place}", one.moment_micros) if pairs_halves and one.place else None
+
+    of_each = [(one, _ties(one, readable, company_of(one))) for one in held]
+    wanted = {one.identity for one in chosen}
+    ties = {tie for one, its in of_each if one.identity in wanted for tie in its}
+    while True:
+        found = [(one, its) for one, its in of_each if ties & its]
+        more = {tie for _, its in found for tie in its}
+        if more <= ties:
+            return [one for one, _ in found]
+        ties |= more
+
+
+def _ties(
+    held: HeldRecord, readable: Collection[str], company: tuple[str, int] | None
+) -> set[tuple[str, str | int | None]]:
+    ties: set[tuple[str, str | int | None]] = {("record", held.record_id)}
+    if held.origin is not None and held.origin in readable:
+        ties.add(("file", held.origin))
+    if company is not None:
+        ties.add(company)
+    return ties

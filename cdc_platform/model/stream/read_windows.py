@@ -1,0 +1,107 @@
+"""Slices: the bounded reads that a tick consists of."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cdc_platform.errors import PartitionStuck
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One bounded read of one partition, `(start_exclusive, end_inclusive]`."""
+
+    token: str
+    start_exclusive_micros: int
+    end_inclusive_micros: int
+
+    @property
+    def duration_s(self) -> float:
+        """How much of the source's time it covers."""
+        return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """What a tick may read.
+
+    Args:
+        clock_micros: the source's own clock.
+        max_slice_s: how much time a tick may cover.
+        keys: partition keys to read; all live partitions when None.
+        end_limit_micros: nothing after it is read.
+        has_replay: whether records of quarantine are to be judged anew, so that there must be a tick.
+        ends_pauses: whether files that could not be read are tried now, and not when their pauses end.
+    """
+
+    clock_micros: int
+    max_slice_s: float | None = None
+    keys: Collection[str] | None = None
+    end_limit_micros: int | None = None
+    has_replay: bool = False
+    ends_pauses: bool = False
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """The slices that a tick reads; ``inputs`` is what the source itself has to know of them, as text.
+
+    ``finished_parents`` lets the read continue with the children of partitions that end in it; see
+    `model/stream/generations.py`. With None, children are left to the next read.
+    """
+
+    slices: tuple[Slice, ...]
+    inputs: str = ""
+    finished_parents: tuple[str, ...] | None = None
+
+    @property
+    def end_micros(self) -> int:
+        """Where the last of the slices ends."""
+        return max(planned.end_inclusive_micros for planned in self.slices)
+
+
+class SliceOutcome(StrEnum):
+    """How the read of a slice ended."""
+
+    COMPLETE = "complete"
+    """It was read to its end."""
+    FINISHED = "finished"
+    """The partition ended inside it, and its children are announced."""
+    INTERRUPTED = "interrupted"
+    """The read failed; the reported end is what is complete."""
+
+
+@dataclass(frozen=True)
+class SliceReport:
+    """What became of a slice: everything up to `end_inclusive_micros` has been read."""
+
+    token: str
+    start_exclusive_micros: int
+    end_inclusive_micros: int
+    outcome: SliceOutcome
+    error: str | None = None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the partition was silent, also when it was asked anew."""
+        return self.outcome is SliceOutcome.INTERRUPTED and self.error_name == PartitionStuck.__name__
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds of the source's time that were read."""
+        return (self.end_inclusive_micros - self.start_exclusive_micros) / 1e6
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the read made any progress."""
+        return self.end_inclusive_micros > self.start_exclusive_micros
+
+    @property
+    def error_name(self) -> str:
+        """Name of the error's class, which its text begins with; empty when there is no error."""
+        return (self.error or "").partition(": ")[0]
+
+    @property
+    def error_message(self) -> str:
+        """What the error says, without the name of its class."""
+        return (self.error or "").partition(": ")[2]

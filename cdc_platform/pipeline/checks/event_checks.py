@@ -1,0 +1,291 @@
+"""Checks of what sources leave out that hand out events: values, ends of transactions, rows of snapshots."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.ordering_key import SEPARATOR
+from cdc_platform.model.stream.records import ModType, RecordKind
+from cdc_platform.pipeline.checks.check_result import Scope, Verdict
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
+from cdc_platform.spark.log.unresolved import unresolved_values
+
+WAITS_S: Final = 60.0
+"""So long after its commit a transaction may be on its way."""
+SHOWN: Final = 5
+FINDINGS: Final = {
+    "lossy_nulls": "nulls that may be values which were not sent",
+    "literal_markers": "values that look like markers",
+    "null_or_default": "values that may be NULL, since they are the column's default",
+    "in_snapshot": "changes of rows without a key may have been in a snapshot already, and count twice",
+}
+"""What sources note in the metadata of events, as lists: of columns, or of what may count twice."""
+PAYS_FROM: Final = 0.5
+"""Where so large a share of a table's updates lacks values, sending them all is worth it."""
+PAYS_FROM_UPDATES: Final = 100
+
+
+def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+    """Count values that the source did not send and nobody knows, and what its events leave in doubt."""
+    log = read_log(pipeline, spark)
+    comes_in_order = pipeline.traits.comes_in_order
+    # Where it does not, the types of columns follow no moment.
+    since = pipeline.schema_history.told_since if comes_in_order else {}
+    unresolved = unresolved_values(log, since, comes_in_order=comes_in_order)
+    total = unresolved.count()
+    shown = unresolved.orderBy("table_name", "keys", "column_name").limit(SHOWN).collect() if total else []
+    by_table = _findings(pipeline, spark)
+    doubts = sum(by_table.values(), Counter[str]())
+    parts = [
+        f"{total} values are unresolved" + "".join(f"; `{row[0]}` {row[1]}: {row[2]}" for row in shown),
+        *(f"{doubts[name]} {words}" for name, words in FINDINGS.items() if doubts[name]),
+    ]
+    if pipeline.traits.comes_in_order:  # Datastream refuses this identity
+        lacking = {row["table_name"] for row in unresolved.select("table_name").distinct().collect()}
+        lacking |= {name for name, found in by_table.items() if found["lossy_nulls"]}
+        parts += _advice(_updates(pipeline, spark), lacking)
+    lone = _lone_halves(pipeline, spark)
+    if lone:
+        shown_rows = "; ".join(f"`{row[0]}` {row[1]} became {row[2]}" for row in lone[:SHOWN])
+        parts.append(
+            f"rows missing from the lake: {len(lone)}, whose keys changed and whose events with the new keys "
+            f"never arrived: {shown_rows}. Replay the events if quarantine has them, or take a new snapshot"
+        )
+    return Verdict(
+        passed=not (total or doubts["lossy_nulls"] or doubts["in_snapshot"] or lone),
+        summary=". ".join(parts),
+        facts={"unresolved": total, "lone_halves": len(lone), **{name: doubts[name] for name in FINDINGS}},
+    )
+
+
+def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
+    """Return table, key and new key of rows that the log lacks, because it has only half of a key change.
+
+    With transaction metadata the log always takes both halves. Not counted are halves of the newest tick,
+    whose other half may follow, and rows that a later change or snapshot has brought back.
+    """
+    if pipeline.traits.keeps_transactions or not pipeline.traits.comes_in_order:
+        return []
+    events = _events(pipeline, spark).withColumn("keys", F.expr("mods[0].keys"))
+    newest = read_mark(pipeline.lake.system_table(RAW)).tick
+    left = events.where((F.col("tick") < newest) & F.expr("contains(event.metadata, '\"new_keys\"')"))
+    new_keys = F.expr("get_json_object(event.metadata, '$.new_keys')").alias("new_keys")
+    halves = ["server_transaction_id", "table_name", "keys"]
+    taken = events.where("event.previous_keys is not null").withColumn("keys", F.col("event.previous_keys"))
+    lone = left.select(*halves, new_keys, "record_order").join(taken.select(*halves), halves, "left_anti")
+    if lone.isEmpty():
+        return []
+    log = read_log(pipeline, spark)
+    is_delete = F.col("change_kind") == ChangeKind.DELETE.value
+    deleted = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
+    written = log.where(~is_delete).selectExpr("table_name as named", "keys as known", "order_key")
+    is_back = "named = table_name and known = new_keys and order_key > record_order"
+    gone = lone.join(deleted.select(*halves), halves, "left_semi").join(written, F.expr(is_back), "left_anti")
+    return gone.select("table_name", "keys", "new_keys").distinct().collect()
+
+
+def _findings(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, Counter[str]]:
+    """Return what the source has noted in the metadata of events, by table."""
+    counts = [
+        F.expr(
+            "coalesce(sum(size(from_json(get_json_object(event.metadata, "
+            f"'$.{name}'), 'array<string>'))), 0) as {name}"
+        )
+        for name in FINDINGS
+    ]
+    noted = _events(pipeline, spark).where(_notes_something()).dropDuplicates(["record_sequence"])
+    rows = noted.groupBy("table_name").agg(*counts).collect()
+    return {row["table_name"]: Counter({name: int(row[name]) for name in FINDINGS}) for row in rows}
+
+
+def _events(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
+    raw = read_own(pipeline, spark, RAW)
+    return raw.where(F.col("kind") == RecordKind.DATA_CHANGE.value)
+
+
+def _notes_something() -> str:
+    return " OR ".join(f"contains(event.metadata, '\"{name}\"')" for name in FINDINGS)
+
+
+@dataclass(frozen=True)
+class _Updates:
+    """How many updates of a table lack values, of how many, and whether the newest one has the row before."""
+
+    lacking: int
+    total: int
+    is_full: bool
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is worth it that the source sends all values."""
+        return self.lacking >= PAYS_FROM_UPDATES and self.lacking >= PAYS_FROM * self.total
+
+
+def _updates(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, _Updates]:
+    """Return what is known of each table's updates, as the source sent them: the log may be completed."""
+    events = _events(pipeline, spark).where(F.col("mod_type") == ModType.UPDATE.value)
+    lacks = "count_if(coalesce(size(event.unavailable_columns), 0) > 0)"
+    full = "coalesce(max_by(mods[0].old_values IS NOT NULL, record_order), false)"
+    counts = [F.expr(lacks), F.count("*"), F.expr(full)]
+    rows = events.dropDuplicates(["record_sequence"]).groupBy("table_name").agg(*counts).collect()
+    return {row[0]: _Updates(int(row[1]), int(row[2]), bool(row[3])) for row in rows}
+
+
+def _advice(updates: Mapping[str, _Updates], lacking: Collection[str]) -> list[str]:
+    """Return for which tables another replica identity pays; not for those that have it by now."""
+    told = []
+    for name in sorted({*lacking, *(name for name, found in updates.items() if found.pays)}):
+        found = updates.get(name, _Updates(0, 0, is_full=False))
+        if not found.is_full:
+            share = f", where {found.lacking} of {found.total} updates lack values," if found.lacking else ""
+            told.append(f"With REPLICA IDENTITY FULL `{name}`{share} would send all values")
+    return told
+
+
+def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+    """Look for transactions that hold back what comes after them, since more of them is to come."""
+    now = pipeline.source.clock_micros()
+    waiting = [one for one in _waiting(pipeline) if _is_late(one, now)]
+    return Verdict(
+        not waiting,
+        "; ".join(_told(one) for one in waiting[:SHOWN]) or "no transaction waits for the rest of it",
+        {"waiting": len(waiting)},
+    )
+
+
+def _waiting(pipeline: Pipeline) -> list[Mapping[str, Any]]:
+    """Return the transactions that the newest tick has held back."""
+    raw = pipeline.lake.system_table(RAW)
+    condition = f"kind = '{RecordKind.FILE.value}' and tick = {read_mark(raw).tick}"
+    rows = raw.scan(row_filter=condition, selected_fields=("kind", "tick", "event")).to_arrow().to_pylist()
+    reports = (json.loads(row["event"]["metadata"]) for row in rows)
+    return [one for report in reports for one in report.get("waiting", ())]
+
+
+def _is_late(waiting: Mapping[str, Any], now_micros: int) -> bool:
+    since = waiting["since_micros"]
+    return since is None or now_micros - since > WAITS_S * 1_000_000
+
+
+def _told(waiting: Mapping[str, Any]) -> str:
+    since, expected = waiting["since_micros"], waiting["expected"]
+    when = f", committed at {to_rfc3339(since)}," if since is not None else ""
+    of = f" of {expected}" if expected is not None else ", and its END has not come"
+    return (
+        f"Transaction {waiting['transaction_id']}{when} waits: {waiting['seen']} events have come{of}. "
+        "What comes after it waits with it"
+    )
+
+
+def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+    """Count rows that a repeated snapshot of their table does not have, and that nobody has changed since."""
+    found = _snapshots(pipeline, spark)
+    repeated = {one.table: one.newest for one in found if one.newest not in ("", one.oldest)}
+    passed_by = {one.table: one.of_server for one in found if one.newest < one.of_server}
+    log = read_log(pipeline, spark)
+    stale, doubtful = _unseen(log, repeated), _unseen(log, passed_by)
+    sure = {one.table for one in found if one.is_initial}
+    told = [
+        f"{len(keys)} rows of `{name}` are not in its newest snapshot, such as {', '.join(keys[:SHOWN])}"
+        for name, keys in stale.items()
+    ] + [
+        f"{len(keys)} rows of `{name}` may be gone, such as {', '.join(keys[:SHOWN])}: the newest "
+        "snapshot has no row of it, so that it was empty, or not looked at, as its notifications would tell"
+        for name, keys in doubtful.items()
+    ]
+    advice = [". With `snapshots: replace` they go"] if told else []
+    return Verdict(
+        not stale and not sure & doubtful.keys(),
+        "; ".join(told) + "".join(advice) or "every row is in the snapshot or changed since",
+        {"rows": sum(map(len, stale.values())), "repeated_snapshots": len(repeated)},
+    )
+
+
+@dataclass(frozen=True)
+class _Snapshots:
+    """Positions of a table's snapshots, empty for none, and of its server's newest one.
+
+    ``is_initial`` tells that the connector has begun with that one, so that it looked at all of its tables.
+    """
+
+    table: str
+    oldest: str
+    newest: str
+    of_server: str
+    is_initial: bool
+
+
+def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
+    """Return what snapshots the events of each table tell of."""
+    # All rows of a snapshot share its position, the first part of their order keys.
+    is_row = "mod_type = 'SNAPSHOT' and get_json_object(event.metadata, '$.snapshot') <> 'incremental'"
+    events = _events(pipeline, spark).selectExpr(
+        "table_name",
+        "get_json_object(record_sequence, '$[0]') as server",
+        f"split_part(record_order, '{SEPARATOR}', 1) as position",
+        f"coalesce({is_row}, false) as is_row",
+        "get_json_object(event.metadata, '$.run_id') as run",
+    )
+    places = events.where("is_row and table_name is not null")
+    by_table = places.groupBy("server", "table_name").agg(F.max("position"), F.min("position"))
+    known = {(row[0], row[1]): (row[2], row[3]) for row in by_table.collect()}
+    newest: dict[str | None, str] = {}
+    for (server, _), (position, _) in known.items():
+        newest[server] = max(position, newest.get(server, ""))
+    if not newest:
+        return []
+    runs = {row[0]: row[1] for row in places.groupBy("server").agg(F.max_by("run", "position")).collect()}
+    tables = events.where("table_name is not null").groupBy("server", "table_name", "run")
+    seen = tables.agg(F.min(F.when(~F.col("is_row"), F.col("position")))).collect()
+    begun = {row["server"] for row in seen if _is_before(row, newest, runs)}
+    return [
+        _Snapshots(
+            table,
+            known.get((server, table), ("", ""))[1],
+            known.get((server, table), ("", ""))[0],
+            newest[server],
+            runs.get(server) is not None and server not in begun,
+        )
+        for server, table in sorted({(row["server"], row["table_name"]) for row in seen}, key=str)
+        if server in newest
+    ]
+
+
+def _is_before(row: Row, newest: Mapping[str | None, str], runs: Mapping[str | None, str | None]) -> bool:
+    """Whether the run of the connector that took a server's newest snapshot had told of changes before it."""
+    first, newest_of_server = row[3], newest.get(row["server"])
+    if first is None or newest_of_server is None:
+        return False
+    return bool(row["run"] == runs.get(row["server"]) and first < newest_of_server)
+
+
+def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, list[str]]:
+    """Return, by table, the keys of rows that have not changed since a position of the table's."""
+    if not begun:
+        return {}
+    own = log.where(F.col("table_name").isin([*begun]))
+    is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
+    emptied = own.where(is_truncate).groupBy("table_name").agg(F.max("ordinal").alias("emptied_at"))
+    rows = own.where(~is_truncate).groupBy("table_name", "keys")
+    newest = rows.agg(
+        F.max_by("change_kind", "ordinal").alias("kind"),
+        F.max("ordinal").alias("changed_at"),
+        F.max("order_key").alias("newest"),
+    )
+    starts = F.create_map(*(F.lit(part) for pair in begun.items() for part in pair))
+    is_living = f"kind <> '{ChangeKind.DELETE.value}' and changed_at > coalesce(emptied_at, -1)"
+    living = newest.join(F.broadcast(emptied), "table_name", "left").where(is_living)
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for row in living.where(F.col("newest") < starts[F.col("table_name")]).orderBy("keys").collect():
+        found[row["table_name"]].append(row["keys"])
+    return dict(sorted(found.items()))

@@ -1,0 +1,115 @@
+"""Faults of a history at a cut: overlaps, and versions that the table or the log does not bear out."""
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.schema.column_versions import ColumnHistory
+from cdc_platform.model.schema.table_options import (
+    DELETED,
+    IS_CURRENT,
+    VALID_FROM,
+    VALID_TO,
+    history_name,
+    history_schema,
+    keeps_deleted,
+)
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging.soft_delete import stored_at
+from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes
+from cdc_platform.pipeline.versions.lake_frames import read_table
+from cdc_platform.spark.frames.differences import count_differing
+from cdc_platform.spark.tables.history import called_as_in_history, find_misdated, make_versions
+
+
+@dataclass(frozen=True)
+class HistoryFaults:
+    """How many versions of one history break a rule.
+
+    Args:
+        versions: all versions, for comparison.
+        overlapping: versions that last into the next one of their key, end before they begin, or are
+            marked as current although they have an end, or the other way round.
+        current_differing: rows that the table and the current versions do not have in common.
+        log_differing: versions that the history and the fold of the log do not have in common.
+        misdated: captured changes for which no version begins at the time of the change.
+    """
+
+    versions: int
+    overlapping: int
+    current_differing: int
+    log_differing: int
+    misdated: int
+
+    @property
+    def total(self) -> int:
+        """All that is wrong."""
+        return self.overlapping + self.current_differing + self.log_differing + self.misdated
+
+
+def find_faults(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    table: TableSchema,
+    known: ColumnHistory | None,
+    cut: Cut,
+    log: DataFrame,
+) -> HistoryFaults:
+    """Compare the history of a table with its own rules, with the table, and with the log, at one cut.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the work.
+        table: source table; the cut names it and its history.
+        known: the history of its columns at the cut, None where there is none.
+        cut: where to look.
+        log: the change log up to the cut.
+    """
+    source = find_beginning(pipeline, table, known, is_history=True)
+    source = replace(source, span=replace(source.span, has_patches=True), keeps_truncated=True)
+    columns = [_col(column.name) for column in source.schema.columns]
+    all_columns = [_col(column.name) for column in history_schema(source.schema).columns]
+    history = _at(pipeline, spark, history_name(table.name), cut)
+    current = history.where(IS_CURRENT).select(*columns)
+    rows = called_as_in_history(_at(pipeline, spark, table.name, cut))
+    if keeps_deleted(stored_at(pipeline, table, cut.tables[table.name])):
+        rows = rows.where(~_col(DELETED))
+    changes = read_changes(
+        pipeline, spark, source, log.where(F.col("table_name") == table.name), has_origin=True
+    )
+    versions = make_versions(
+        changes, source.schema, has_patches=True, remade_micros=source.remade_micros
+    ).select(*all_columns)
+    return HistoryFaults(
+        versions=history.count(),
+        overlapping=_count_overlaps(history, source.schema),
+        current_differing=count_differing(current, rows.select(*columns)),
+        log_differing=count_differing(history.select(*all_columns), versions),
+        misdated=find_misdated(history, changes, source.schema).count(),
+    )
+
+
+def _count_overlaps(history: DataFrame, table: TableSchema) -> int:
+    keys = [_col(column.name) for column in table.key_columns]
+    # A version that is valid for no time comes before the one that begins when it ends.
+    of_key = Window.partitionBy(*keys).orderBy(_col(VALID_FROM), _col(VALID_TO).asc_nulls_last())
+    next_from = F.lead(VALID_FROM).over(of_key)
+    lasts_too_long = next_from.isNotNull() & (_col(VALID_TO).isNull() | (_col(VALID_TO) > next_from))
+    is_wrong = (
+        F.coalesce(_col(VALID_TO) < _col(VALID_FROM), F.lit(False))
+        | (_col(IS_CURRENT) != _col(VALID_TO).isNull())
+        | _col(VALID_FROM).isNull()
+    )
+    return history.select((lasts_too_long | is_wrong).alias("is_wrong")).where("is_wrong").count()
+
+
+def _at(pipeline: Pipeline, spark: SparkSession, name: str, cut: Cut) -> DataFrame:
+    return read_table(pipeline, spark, name, cut.tables[name])
+
+
+def _col(name: str) -> Column:
+    return F.col(quote_spark(name))

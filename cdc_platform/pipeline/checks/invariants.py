@@ -1,0 +1,170 @@
+"""The platform's promises, each a check that looks at the lake and can fail."""
+
+from dataclasses import replace
+from typing import Final
+
+from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.pipeline.checks.check_result import Check, Severity
+from cdc_platform.pipeline.checks.event_checks import check_arrival, check_snapshots, check_values
+from cdc_platform.pipeline.checks.file_checks import check_files
+from cdc_platform.pipeline.checks.lineage_checks import check_alive, check_lineage, check_watermark
+from cdc_platform.pipeline.checks.log_checks import check_exactly_once, check_nothing_lost, check_transactions
+from cdc_platform.pipeline.checks.quarantine_check import check_quarantine
+from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
+from cdc_platform.pipeline.checks.table_checks import check_fold, check_histories, check_keys
+
+QUARANTINE_EMPTY: Final = "quarantine_empty"
+
+
+def checks_of(traits: SourceTraits, *, fail_on_quarantine: bool = False) -> tuple[Check, ...]:
+    """Return the checks that make sense for a source.
+
+    Args:
+        traits: what the source promises.
+        fail_on_quarantine: whether records in quarantine fail a check instead of only causing a warning.
+    """
+    checks = tuple(check for check in CHECKS if check.applies(traits))
+    if not fail_on_quarantine:
+        return checks
+    return tuple(
+        replace(check, severity=Severity.FAILURE) if check.name == QUARANTINE_EMPTY else check
+        for check in checks
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "nothing_lost",
+        "change_log",
+        "Records read = records in the log + recognised duplicates + quarantine.",
+        every_tick=True,
+        run=check_nothing_lost,
+    ),
+    Check(
+        QUARANTINE_EMPTY,
+        "change_log",
+        "No record is in quarantine. Otherwise it warns, and counts the records by table and reason: their "
+        "changes are in no table. The setting `fail_on_quarantine` makes it a failure, which stops nothing.",
+        every_tick=True,
+        run=check_quarantine,
+        severity=Severity.WARNING,
+    ),
+    Check(
+        "exactly_once",
+        "change_log",
+        "Every change is in the log once, whatever was retried, sent again or killed.",
+        every_tick=True,
+        run=check_exactly_once,
+    ),
+    Check(
+        "transactions_whole",
+        "change_log",
+        "Every transaction is in the log whole, in commit order.",
+        every_tick=True,
+        run=check_transactions,
+        applies=lambda traits: traits.keeps_transactions and not traits.hands_out_events,
+    ),
+    Check(
+        "transactions_arrive",
+        "change_log",
+        "Every transaction has come whole. A warning names the one that holds back what comes after it, with "
+        "how much of it has come.",
+        every_tick=True,
+        run=check_arrival,
+        applies=lambda traits: traits.keeps_transactions and traits.hands_out_events,
+        severity=Severity.WARNING,
+    ),
+    Check(
+        "values_resolved",
+        "change_log",
+        "Every value that the source did not send is known from before. A warning tells which are not, and "
+        "what else events leave in doubt.",
+        every_tick=False,
+        run=check_values,
+        applies=lambda traits: traits.leaves_values_out,
+        severity=Severity.WARNING,
+    ),
+    Check(
+        "snapshots_agree",
+        "change_log",
+        "Every row is in the newest snapshot of its table, or has been changed since. A warning counts rows "
+        "that a repeated snapshot does not have.",
+        every_tick=False,
+        run=check_snapshots,
+        applies=lambda traits: traits.leaves_values_out and traits.comes_in_order,
+        severity=Severity.WARNING,
+    ),
+    Check(
+        "lineage_sound",
+        "partition_lineage",
+        "A finished partition has children; a child starts once, after all its parents finished.",
+        every_tick=True,
+        run=check_lineage,
+    ),
+    Check(
+        "files_readable",
+        "partition_lineage",
+        "Every file that there is could be read. A warning names those that could not, why, and when they "
+        "are tried again; the others are read all the same.",
+        every_tick=True,
+        run=check_files,
+        applies=lambda traits: traits.hands_out_events,
+        severity=Severity.WARNING,
+    ),
+    Check(
+        "partitions_alive",
+        "partition_lineage",
+        "No partition is stuck: each sends records or heartbeats when it is asked. A warning names the one "
+        "that does not, or whose read fails, with its age; it holds the watermark and is asked again with "
+        "every tick.",
+        every_tick=True,
+        run=check_alive,
+        applies=lambda traits: not traits.hands_out_events,
+        severity=Severity.WARNING,
+    ),
+    Check(
+        "watermark_monotone",
+        "change_log",
+        "The watermark never goes back, and a partition that is known but not read holds it.",
+        every_tick=True,
+        run=check_watermark,
+    ),
+    Check(
+        "tables_equal_log",
+        "cut",
+        "Every table at the newest cut equals its initial copy and the fold of the log up to the cut.",
+        every_tick=False,
+        run=check_fold,
+    ),
+    Check(
+        "keys_unique",
+        "cut",
+        "Every table at the newest cut has one row for each of its keys.",
+        every_tick=False,
+        run=check_keys,
+    ),
+    Check(
+        "histories_sound",
+        "cut",
+        "The versions of a row follow each other, the current ones are the table, and all are in the log.",
+        every_tick=False,
+        run=check_histories,
+    ),
+    Check(
+        "tables_equal_source",
+        "cut",
+        "Every table at the newest cut equals a strong read of the source at its position.",
+        every_tick=False,
+        run=check_source,
+        applies=lambda traits: traits.can_be_compared,
+    ),
+    Check(
+        "schema_changes",
+        "cut",
+        "The source's schema has not changed, and nothing of it is left out: a warning tells "
+        "what changed, and what keeps tables from equalling the source.",
+        every_tick=True,
+        run=check_schema,
+        severity=Severity.WARNING,
+    ),
+)

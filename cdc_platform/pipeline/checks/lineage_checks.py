@@ -1,0 +1,59 @@
+"""Checks of what is read: partitions follow each other, none is stuck, the watermark never goes back."""
+
+from itertools import pairwise
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import POSITION, ancestors_of, fact, head
+from cdc_platform.lake.state.control import load_lineage, load_stuck
+from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.model.stream.lineage import watermark_micros
+from cdc_platform.model.stream.lineage_rules import violations
+from cdc_platform.pipeline.checks.check_result import Scope, Verdict
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+
+def check_lineage(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+    """Look for partitions that finished without children, or started before their parents finished."""
+    lineage = load_lineage(pipeline.lake)
+    found = violations(lineage) if lineage is not None else []
+    partitions = len(lineage.partitions) if lineage is not None else 0
+    return Verdict(
+        not found,
+        "; ".join(found[:5]) or f"{partitions} partitions, each started once, after all its parents",
+        {"partitions": partitions, "violations": len(found)},
+    )
+
+
+def check_alive(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+    """Look for partitions that the newest tick could not read to its end: silent ones, and failing ones."""
+    stuck = load_stuck(pipeline.lake)
+    return Verdict(
+        not stuck,
+        "; ".join(found.describe() for found in stuck)
+        or "every partition that was read has answered to the end of the tick",
+        {"stuck": len(stuck), "longest_s": max((found.age_s for found in stuck), default=0.0)},
+    )
+
+
+def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+    """Look for a watermark that went back, or that passed a partition which has not been read so far."""
+    log = pipeline.lake.system_table(LOG)
+    history = [
+        int(position)
+        for snapshot in ancestors_of(log, head(log))
+        if (position := fact(snapshot, POSITION)) is not None
+    ]
+    positions = [cut.position_micros for cut in list_cuts(pipeline.lake)]
+    back = sum(newer < older for newer, older in pairwise(history))
+    back += sum(newer < older for older, newer in pairwise(positions))
+    lineage = load_lineage(pipeline.lake)
+    held = watermark_micros(lineage) if lineage is not None else None
+    passed_it = bool(held is not None and history and history[0] > held)
+    return Verdict(
+        back == 0 and not passed_it,
+        f"{len(history)} watermarks and {len(positions)} cuts, {back} went back"
+        + (", and the log is ahead of an unread partition" if passed_it else ""),
+        {"watermarks": len(history), "cuts": len(positions), "went_back": back},
+    )

@@ -1,0 +1,170 @@
+"""Checks of the change log: all that was read is in it, once, whole and in order."""
+
+from collections.abc import Mapping
+from functools import reduce
+from itertools import pairwise
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.quarantine import has_replays, replayed_records
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Scope, Verdict
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.reading.read_reports import remembered_from, repeated_from
+from cdc_platform.pipeline.schema.evolve import between_positions
+from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
+from cdc_platform.spark.log.event_order import RECORD_ID
+from cdc_platform.spark.log.repeats import seconds_before
+
+_IDENTITY: Final = ("record_id", "mod_ordinal")
+"""What tells a change of the log from every other one."""
+
+
+def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
+    """Compare the records read with those in the log and in quarantine."""
+    until = read_mark(pipeline.lake.system_table(LOG)).position_micros or 0
+    raw = read_own(pipeline, spark, RAW).where(
+        (F.col("kind") == RecordKind.DATA_CHANGE.value)
+        & (F.col("record_timestamp") <= F.lit(to_datetime(until)))
+    )
+    if scope.after_micros is not None:
+        raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
+    read = raw.select(F.expr(RECORD_ID).alias("record_id"))
+    # What comes again was logged before, and what is replayed is logged later.
+    repeats_within_s, has_late = pipeline.traits.repeats_within_s, has_replays(pipeline.lake)
+    around = EVERYTHING if repeats_within_s is not None or has_late else scope
+    held = _quarantine(pipeline, spark, around)
+    logged = _log(pipeline, spark, around)
+    if repeats_within_s is not None and scope.after_micros is not None and not has_late:
+        repeated = repeated_from(pipeline, between_positions(RecordKind.FILE, scope.after_micros, until))
+        oldest = remembered_from(pipeline, scope.after_micros, repeated)
+        logged = logged.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
+    places = {
+        "read": read,
+        "logged": logged.select("record_id"),
+        "held": held.where("replayed_at is null").select("record_id"),
+        "replayed": held.where("replayed_at is not null").select("record_id"),
+    }
+    if around is not scope:
+        asked = read.distinct()
+        places |= {
+            name: places[name].join(asked, "record_id", "left_semi") for name in places if name != "read"
+        }
+    comes_mended = pipeline.traits.hands_out_events
+    total, distinct, in_log, in_quarantine, lost = _count_places(places, comes_mended=comes_mended)
+    return Verdict(
+        passed=lost == 0 and distinct == in_log + in_quarantine,
+        summary=f"{total} records read = {in_log} in the log + {total - distinct} duplicates "
+        f"+ {in_quarantine} in quarantine, {lost} lost",
+        facts={
+            "records_read": total,
+            "records_in_log": in_log,
+            "duplicates": total - distinct,
+            "quarantined": in_quarantine,
+            "lost": lost,
+        },
+    )
+
+
+def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tuple[int, ...]:
+    """Return how many records were read, with and without duplicates, are in the log, held, and neither.
+
+    What was replayed is held as long as the log does not have it, be it under another identity. What
+    ``comes_mended``, in a file that was written anew, is in the log, though nobody has replayed it.
+    """
+    marked = [
+        found.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))
+        for name, found in places.items()
+    ]
+    records = reduce(DataFrame.unionByName, marked).groupBy("record_id")
+    read, logged, held, replayed = (F.col(name) for name in places)
+    is_open = (held > 0) & (logged == 0) if comes_mended else held > 0
+    is_held = is_open | (replayed > 0) & (logged == 0)
+    return _first(
+        records.agg(*(F.sum(name).alias(name) for name in places)).agg(
+            F.sum(read),
+            F.count_if(read > 0),
+            F.count_if(logged > 0),
+            F.count_if(is_held),
+            F.count_if((read > 0) & (logged == 0) & ~is_held),
+        )
+    )
+
+
+def _first(frame: DataFrame) -> tuple[int, ...]:
+    """Return the only row of a frame of numbers; the sum of no row is 0."""
+    return tuple(int(number or 0) for number in frame.collect()[0])
+
+
+def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
+    """Count changes that the log holds more than once."""
+    changes = _log(pipeline, spark, scope)
+    times = changes.groupBy(*_IDENTITY).count()
+    total, repeated = _first(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
+    within_s = pipeline.traits.repeats_within_s
+    if repeated and within_s is not None:
+        repeated = _count_soon(changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s)
+    return Verdict(
+        repeated == 0,
+        f"{total} changes, {repeated} of them repeated",
+        {"changes": total, "repeated": repeated},
+    )
+
+
+def _count_soon(changes: DataFrame, within_s: float) -> int:
+    """Count what came again within the time for which it is recognised; what comes later changes no row."""
+    before = F.lag("commit_timestamp").over(Window.partitionBy(*_IDENTITY).orderBy("commit_timestamp"))
+    is_soon = before >= seconds_before("commit_timestamp", within_s)
+    soon = changes.select(*_IDENTITY, is_soon.alias("is_soon")).where("is_soon")
+    return soon.select(*_IDENTITY).distinct().count()
+
+
+def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
+    """Look for transactions that are cut, spread, or out of commit order."""
+    changes = _log(pipeline, spark, scope)
+    by_transaction = changes.groupBy("commit_timestamp", "transaction_id").agg(
+        F.count_distinct("record_id").alias("seen"),
+        F.max("records_in_transaction").alias("announced"),
+        F.count_distinct("tick").alias("ticks"),
+    )
+    is_cut_up = (F.col("seen") != F.col("announced")) | (F.col("ticks") != 1)
+    total, cut_up = _first(by_transaction.agg(F.count("*"), F.count_if(is_cut_up)))
+    in_tick = Window.partitionBy("tick").orderBy("ordinal")
+    displaced = (
+        changes.select("order_key", F.lag("order_key").over(in_tick).alias("before"))
+        .where(F.col("order_key") <= F.col("before"))
+        .count()
+    )
+    if has_replays(pipeline.lake):
+        # What is replayed keeps its commit timestamp.
+        replayed = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
+        changes = changes.join(replayed, "record_id", "left_anti")
+    overlapping = _count_overlaps(changes)
+    return Verdict(
+        cut_up == 0 and displaced == 0 and overlapping == 0,
+        f"{total} transactions, {cut_up} not whole, {displaced + overlapping} changes out of order",
+        {"transactions": total, "not_whole": cut_up, "out_of_order": displaced + overlapping},
+    )
+
+
+def _count_overlaps(changes: DataFrame) -> int:
+    """Count neighbouring ticks whose ordinals or commit timestamps overlap."""
+    ticks = changes.groupBy("tick").agg(
+        F.min("ordinal"), F.max("ordinal"), F.min("commit_timestamp"), F.max("commit_timestamp")
+    )
+    rows = sorted(tuple(row) for row in ticks.collect())
+    return sum(later[1] <= earlier[2] or later[3] <= earlier[4] for earlier, later in pairwise(rows))
+
+
+def _log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
+    return read_log(pipeline, spark).where(F.col("tick") > scope.after_tick)
+
+
+def _quarantine(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
+    held = read_own(pipeline, spark, QUARANTINED)
+    return held.where(F.col("tick") > scope.after_tick)

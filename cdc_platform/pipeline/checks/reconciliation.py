@@ -1,0 +1,211 @@
+"""The proof: a table at its cut equals a strong read of the source at the cut's position."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.table import Table
+
+from cdc_platform.lake.commits.filters import equals
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.lake.state.schema_history import list_schema_events
+from cdc_platform.model.schema.column_versions import ColumnHistory
+from cdc_platform.model.schema.evolution import SchemaHistory, fold_history, same_type
+from cdc_platform.model.schema.exclusions import NOTHING, Exclusion, late_columns, table_exclusions
+from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging.soft_delete import stored_at
+from cdc_platform.pipeline.versions.branch import load_table
+
+NAMED_KEYS: Final = 10
+"""How many differing keys a failed proof names."""
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """Row count and the sum of the rows' hashes, modulo 2 to the 64: independent of the rows' order."""
+
+    rows: int
+    sum: int
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Rows that are only in the source, only in the lake, and in both with different values.
+
+    A row that the lake has twice is once in the lake only.
+
+    ``keys`` are the first ones, as JSON.
+    """
+
+    missing: int = 0
+    surplus: int = 0
+    changed: int = 0
+    keys: tuple[str, ...] = ()
+
+    def are_explained(self, by: Exclusion) -> bool:
+        """Whether what the change stream leaves out may make each of them."""
+        return (
+            (by.missing or not self.missing)
+            and (by.surplus or not self.surplus)
+            and (by.changed or not self.changed)
+        )
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Both sides of the comparison of one table.
+
+    ``uncompared`` are columns that one side does not have, or not with all values; ``exclusion`` is what the
+    change stream leaves out of the table.
+    """
+
+    table: str
+    source: Checksum
+    lake: Checksum
+    differences: Differences = Differences()
+    uncompared: tuple[str, ...] = ()
+    exclusion: Exclusion = NOTHING
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both sides are equal."""
+        return self.source == self.lake
+
+    @property
+    def holds(self) -> bool:
+        """Whether both sides are equal, or differ only as they must by the change stream's definition."""
+        return self.is_equal or self.differences.are_explained(self.exclusion)
+
+
+def prove_tables(pipeline: Pipeline, cut: Cut) -> tuple[list[Proof], tuple[str, ...]]:
+    """Compare all tables at a cut with the source at its position.
+
+    Returns:
+        the proofs, and the tables of the cut that the change stream did not watch at that position.
+    """
+    history = schema_history_at(pipeline, cut.tick)
+    watched = {table.name: table for table in pipeline.look(cut.position_micros).tables}
+    named = [table for table in pipeline.tables if table.name in cut.tables]
+    proofs = [
+        prove_table(pipeline, history, table, watched[table.name], cut)
+        for table in named
+        if table.name in watched
+    ]
+    return proofs, tuple(table.name for table in named if table.name not in watched)
+
+
+def schema_history_at(pipeline: Pipeline, tick: int) -> SchemaHistory:
+    """Return the history of the schema as the log had it at a tick."""
+    return fold_history(event for event in list_schema_events(pipeline.lake) if event.tick <= tick)
+
+
+def prove_table(
+    pipeline: Pipeline, history: SchemaHistory, table: TableSchema, watched: TableSchema, cut: Cut
+) -> Proof:
+    """Compare one table at a cut with the source at the cut's position.
+
+    Args:
+        pipeline: the pipeline.
+        history: the schema's history at the cut.
+        table: the table.
+        watched: its watched columns at that position, by the source.
+        cut: the cut.
+    """
+    known = history.tables.get(table.name, ColumnHistory(table.name))
+    stored = known.schema if known.versions else table
+    compared = _compared(stored, watched, late_columns(known))
+    names = {column.name for column in compared.columns}
+    both_sides = (column.name for column in (*stored.columns, *watched.columns))
+    every = (*both_sides, *known.unwatched, *known.generated)
+    source = checksum(_source_rows(pipeline, compared, cut), compared)
+    lake = checksum(_lake_rows(pipeline, compared, cut), compared)
+    return Proof(
+        table=table.name,
+        source=source,
+        lake=lake,
+        differences=Differences() if source == lake else _differences(pipeline, compared, cut),
+        uncompared=tuple(dict.fromkeys(name for name in every if name not in names)),
+        exclusion=table_exclusions(history, known),
+    )
+
+
+def _compared(stored: TableSchema, watched: TableSchema, late: tuple[str, ...]) -> TableSchema:
+    """Return the columns that both sides know, under one type and with all values."""
+    types = {column.name: column.type for column in watched.columns}
+    both = (
+        column
+        for column in stored.columns
+        if column.name in types and same_type(column.type, types[column.name]) and column.name not in late
+    )
+    return TableSchema(stored.name, tuple(both))
+
+
+def checksum(batches: Iterable[pa.RecordBatch], table: TableSchema) -> Checksum:
+    """Return the checksum of rows that arrive in any order and any batches."""
+    rows, total = 0, 0
+    for batch in batches:
+        rows += batch.num_rows
+        total += int(hash_rows(batch, table).sum(dtype=np.uint64))
+    return Checksum(rows, total % 2**64)
+
+
+def hash_rows(batch: pa.RecordBatch, table: TableSchema) -> "np.typing.NDArray[np.uint64]":
+    """Return a 64-bit hash of each row, equal for equal values whatever the Arrow type that carries them."""
+    frame = pd.DataFrame(
+        {str(index): _plain(batch.column(column.name)) for index, column in enumerate(table.columns)}
+    )
+    return np.asarray(pd.util.hash_pandas_object(frame, index=False), dtype=np.uint64)
+
+
+def _plain(column: pa.Array) -> "pd.Series[Any]":
+    """Return a column as values that hash the same on both sides; what has no plain type becomes JSON."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return pd.Series(
+            column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist(), dtype=object
+        ).map(repr)
+    if pa.types.is_nested(kind) or pa.types.is_large_list(kind):
+        return pd.Series([json.dumps(value, default=str) for value in column.to_pylist()], dtype=object)
+    return pd.Series(column.to_pylist(), dtype=object).map(repr)
+
+
+def _source_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:
+    return pipeline.compared_source.rows_at(table.name, cut.position_micros)
+
+
+def _lake_rows(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Iterator[pa.RecordBatch]:
+    found: Table = load_table(pipeline, table.name)
+    columns = tuple(column.name for column in table.columns)
+    # Deleted rows that stay are the lake's alone.
+    has_deleted = keeps_deleted(stored_at(pipeline, table, cut.tables[table.name]))
+    lives = equals(DELETED, value=False) if has_deleted else AlwaysTrue()
+    scan = found.scan(lives, snapshot_id=cut.tables[table.name], selected_fields=columns)
+    yield from scan.to_arrow_batch_reader()
+
+
+def _differences(pipeline: Pipeline, table: TableSchema, cut: Cut) -> Differences:
+    source = _hash_by_key(_source_rows(pipeline, table, cut), table)
+    lake = _hash_by_key(_lake_rows(pipeline, table, cut), table)
+    more = {key: len(lake.get(key, ())) - len(source.get(key, ())) for key in source.keys() | lake.keys()}
+    changed = [key for key, count in more.items() if count == 0 and sorted(source[key]) != sorted(lake[key])]
+    missing, surplus = (sum(max(sign * count, 0) for count in more.values()) for sign in (-1, 1))
+    keys = sorted([*changed, *(key for key, count in more.items() if count)])[:NAMED_KEYS]
+    return Differences(missing, surplus, len(changed), tuple(keys))
+
+
+def _hash_by_key(batches: Iterable[pa.RecordBatch], table: TableSchema) -> dict[str, list[int]]:
+    """Return the hashes of the rows of each key; a key that has several rows is a difference, too."""
+    names = [column.name for column in table.key_columns]
+    hashes: dict[str, list[int]] = {}
+    for batch in batches:
+        keys = batch.select(names).to_pylist()
+        for key, value in zip(keys, hash_rows(batch, table), strict=True):
+            hashes.setdefault(json.dumps(key, default=str), []).append(int(value))
+    return hashes

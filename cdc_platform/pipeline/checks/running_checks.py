@@ -1,0 +1,81 @@
+"""The checks of every tick, made now and then while ticks follow each other."""
+
+import time
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.errors import CheckFailed
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import Mark, read_mark
+from cdc_platform.lake.state.cuts import cuts_since_moment, newest_cut
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope, Verdict, checking
+from cdc_platform.pipeline.checks.invariants import checks_of
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+Heard = Callable[[Check, Verdict, int], None]
+"""Told of each check that was made, what it found, and through which tick."""
+
+
+class Guard:
+    """Looks with each check, every so often, at the part of the log that it has not passed.
+
+    The first look, with all of them, is due at once. It begins where the last one of the run before may have
+    ended, so that what that one did not look at, or what has stopped it, is looked at. From then on they take
+    turns, so that no tick waits for all of them.
+    """
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, heard: Heard | None = None) -> None:
+        self._pipeline, self._spark, self._heard = pipeline, spark, heard
+        self._every_s = pipeline.settings.check_every_s
+        fails = pipeline.settings.fail_on_quarantine
+        found = checks_of(pipeline.traits, fail_on_quarantine=fails)
+        checks = tuple(check for check in found if check.every_tick)
+        before = EVERYTHING if self._every_s is None else _passed_before(pipeline, self._every_s)
+        self._passed = dict.fromkeys(checks, before)
+        self._due = dict.fromkeys(checks, time.monotonic())
+
+    def look(self) -> None:
+        """Make the checks for which it is time.
+
+        Raises:
+            CheckFailed: one that blocks has failed; all that were due have been made.
+        """
+        due = [check for check, moment in self._due.items() if moment <= time.monotonic()]
+        if self._every_s is None or not due:
+            return
+        mark = read_mark(self._pipeline.lake.system_table(LOG))
+        with checking(self._pipeline, self._spark):
+            found = {check: self._make(check, mark.tick) for check in due if self._has_news(check, mark)}
+        failed = [check for check, verdict in found.items() if check.is_blocking and not verdict.passed]
+        if failed:
+            raise CheckFailed({check.name: found[check].summary for check in failed})
+        for turn, check in enumerate(due, 1):
+            self._passed[check] = Scope(mark.tick, mark.position_micros)
+            self._due[check] = time.monotonic() + self._every_s * turn / len(due)
+
+    def _has_news(self, check: Check, mark: Mark) -> bool:
+        return check.asset != LOG or mark.tick > self._passed[check].after_tick
+
+    def _make(self, check: Check, tick: int) -> Verdict:
+        verdict = check.run(self._pipeline, self._spark, self._passed[check])
+        if self._heard is not None:
+            self._heard(check, verdict, tick)
+        return verdict
+
+
+def _passed_before(pipeline: Pipeline, every_s: float) -> Scope:
+    """Return what a look of the run before has certainly passed.
+
+    Of two cuts in a row, the earlier one was published before the next look was due: else that look would
+    have come between them.
+    """
+    newest = newest_cut(pipeline.lake)
+    if newest is None:
+        return EVERYTHING
+    earlier = cuts_since_moment(pipeline.lake, newest.published_micros - 1)[0]
+    if earlier.cut == newest.cut:
+        return EVERYTHING
+    moment = earlier.published_micros - int(every_s * 1_000_000)
+    passed = cuts_since_moment(pipeline.lake, moment)[0]
+    return Scope(passed.tick, passed.position_micros) if passed.published_micros <= moment else EVERYTHING

@@ -1,0 +1,74 @@
+"""Checks that have to do with the source as it is defined: equality with it, and changes of its schema."""
+
+from collections import Counter
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.lake.state.copies import load_plans
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.quarantine import count_quarantined, describe_next_step
+from cdc_platform.lake.state.schema_history import list_schema_events
+from cdc_platform.model.schema.schema_events import describe_event
+from cdc_platform.pipeline.checks.check_result import Fact, Scope, Verdict
+from cdc_platform.pipeline.checks.reconciliation import Proof, prove_tables
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+
+def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+    """Compare every table at the newest cut with a strong read of the source at its position."""
+    cut = newest_cut(pipeline.lake)
+    if cut is None:
+        return without_cut(pipeline)
+    proofs, unwatched = prove_tables(pipeline, cut)
+    facts: dict[str, Fact] = {"cut": cut.cut}
+    for proof in proofs:
+        facts[f"{proof.table}_source_rows"] = proof.source.rows
+        facts[f"{proof.table}_lake_rows"] = proof.lake.rows
+    facts["quarantined"] = count_quarantined(pipeline.lake)
+    facts["columns_of_unknown_type"] = sum(len(table.unknown_columns) for table in pipeline.tables)
+    equal = [proof for proof in proofs if proof.is_equal]
+    told = [describe_proof(proof) for proof in proofs if not proof.is_equal]
+    rows = sum(proof.lake.rows for proof in equal)
+    told += [f"cut {cut.cut}: {rows} rows in {len(equal)} tables equal the source"] if equal else []
+    told += [
+        f"not compared: {', '.join(proof.uncompared)} of `{proof.table}`"
+        for proof in proofs
+        if proof.uncompared
+    ]
+    told += [f"`{name}` is not watched there, so its last state was not compared" for name in unwatched]
+    if facts["quarantined"] and len(equal) < len(proofs):
+        told.append(f"{facts['quarantined']} records in quarantine are missing from the tables")
+    return Verdict(all(proof.holds for proof in proofs), "; ".join(told), facts)
+
+
+def without_cut(pipeline: Pipeline) -> Verdict:
+    """Return the verdict before the first cut: it passes while tables are copied, and fails otherwise."""
+    copying = len(load_plans(pipeline.lake))
+    if copying:
+        return Verdict(True, f"nothing is published yet, {copying} tables are being copied", {})
+    summary = f"there is no cut yet to compare: {describe_next_step(pipeline.lake)}"
+    return Verdict(passed=False, summary=summary, facts={})
+
+
+def describe_proof(proof: Proof) -> str:
+    """Return a sentence on how a table differs from the source, and whether it has to."""
+    found = proof.differences
+    counts = f"{found.missing} rows missing, {found.surplus} too many, {found.changed} different"
+    if proof.holds:
+        reasons = ", ".join(proof.exclusion.reasons)
+        return f"`{proof.table}` differs as expected, since {reasons}: {counts}"
+    return f"`{proof.table}` differs at {', '.join(found.keys)}: {counts}"
+
+
+def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Verdict:
+    """Tell what has changed in the source's schema, and what keeps tables from equalling the source."""
+    events = [
+        event
+        for event in list_schema_events(pipeline.lake)
+        if event.since_micros is not None and event.tick > scope.after_tick
+    ]
+    findings = pipeline.findings(pipeline.schema_history)
+    told = [describe_event(event) for event in events] + list(findings)
+    counts = Counter(event.change.value for event in events)
+    facts: dict[str, Fact] = {"changes": len(events), "findings": len(findings), **counts}
+    return Verdict(not told, "; ".join(told) or "no change of the schema, nothing is left out", facts)

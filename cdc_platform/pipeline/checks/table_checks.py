@@ -1,0 +1,147 @@
+"""Checks that read whole tables at the newest cut."""
+
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.schema.evolution import SchemaHistory
+from cdc_platform.model.schema.table_options import (
+    history_name,
+    keeps_deleted,
+    source_schema,
+    stored_schema,
+)
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.checks.check_result import Fact, Scope, Verdict
+from cdc_platform.pipeline.checks.history_check import find_faults
+from cdc_platform.pipeline.checks.reconciliation import schema_history_at
+from cdc_platform.pipeline.checks.source_checks import without_cut
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging.soft_delete import drops_unseen, stored_at
+from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, trusts_inserts
+from cdc_platform.pipeline.versions.lake_frames import read_log, read_table
+from cdc_platform.spark.frames.differences import count_differing
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, fold_changes
+from cdc_platform.spark.tables.soft_delete import fold_softly
+from cdc_platform.spark.tables.typed import unfit_values
+
+
+def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+    """Compare every table at the newest cut with the fold of the whole log up to it."""
+    cut = newest_cut(pipeline.lake)
+    if cut is None:
+        return without_cut(pipeline)
+    log = read_log(pipeline, spark).where(F.col("tick") <= cut.tick)
+    history = schema_history_at(pipeline, cut.tick)
+    differing = {
+        table.name: _count_differences(
+            pipeline,
+            spark,
+            stored_at(pipeline, table, cut.tables[table.name]),
+            history,
+            cut.tables[table.name],
+            log,
+        )
+        for table in pipeline.tables
+        if table.name in cut.tables
+    }
+    total = sum(differing.values())
+    return Verdict(
+        total == 0,
+        f"cut {cut.cut}: {total} rows differ from the fold of the log upon the initial copies",
+        dict(differing),
+    )
+
+
+def _count_differences(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    table: TableSchema,
+    history: SchemaHistory,
+    snapshot_id: int,
+    log: DataFrame,
+) -> int:
+    source = find_beginning(pipeline, source_schema(table), history.tables.get(table.name))
+    is_soft = keeps_deleted(table)
+    source = replace(source, span=replace(source.span, has_patches=True), keeps_truncated=is_soft)
+    rows = log.where(F.col("table_name") == table.name)
+    changes = read_changes(pipeline, spark, source, rows, has_origin=is_soft)
+    schema = stored_schema(source.schema, replace(pipeline.options(table.name), soft_delete=is_soft))
+    if is_soft:
+        patch = fold_softly(changes, schema, drops_unseen=drops_unseen(pipeline.traits))
+    else:
+        patch = fold_changes(changes, schema, has_patches=True)
+    names = [F.col(quote_spark(column.name)) for column in schema.columns]
+    # Of a row that the log has not seen before, an update tells all there is.
+    living = [APPEND] if trusts_inserts(pipeline, table.name, history) else [APPEND, UPDATE]
+    folded = patch.where(F.col(ACTION).isin(living)).select(*names)
+    stored = _version(pipeline, spark, table, snapshot_id).select(*names)
+    with unfit_values():
+        return count_differing(folded, stored)
+
+
+def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapshot_id: int) -> DataFrame:
+    return read_table(pipeline, spark, table.name, snapshot_id)
+
+
+def check_keys(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+    """Count the keys that a table holds more than once at the newest cut.
+
+    Keys that the log calls new are appended without a look at the table, so this is what a source brings
+    about that inserts a row which is there already.
+    """
+    cut = newest_cut(pipeline.lake)
+    if cut is None:
+        return without_cut(pipeline)
+    repeated = {
+        table.name: _repeated_keys(_version(pipeline, spark, table, cut.tables[table.name]), table)
+        for table in pipeline.tables
+        if table.name in cut.tables
+    }
+    found = {name: [str(row[0]) for row in keys.collect()] for name, keys in repeated.items()}
+    told = "; ".join(
+        f"{len(keys)} keys of `{name}` are there more than once, such as {keys[0]}"
+        for name, keys in found.items()
+        if keys
+    )
+    facts = {name: len(keys) for name, keys in found.items()}
+    return Verdict(not told, told or f"cut {cut.cut}: every key of {len(found)} tables is there once", facts)
+
+
+def _repeated_keys(rows: DataFrame, table: TableSchema) -> DataFrame:
+    """Return the keys that several rows have, as JSON."""
+    names = [F.col(quote_spark(column.name)) for column in table.key_columns]
+    return rows.groupBy(*names).count().where(F.col("count") > 1).select(F.to_json(F.struct(*names)))
+
+
+def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+    """Compare every history at the newest cut with its own rules, with its table and with the whole log."""
+    cut = newest_cut(pipeline.lake)
+    kept = [
+        table for table in pipeline.histories if cut is not None and history_name(table.name) in cut.tables
+    ]
+    if cut is None or not kept:
+        return Verdict(passed=True, summary="no table of a cut keeps a history", facts={"histories": 0})
+    log = read_log(pipeline, spark).where(F.col("tick") <= cut.tick)
+    known = schema_history_at(pipeline, cut.tick).tables
+    with unfit_values():
+        faults = {
+            table.name: find_faults(pipeline, spark, table, known.get(table.name), cut, log) for table in kept
+        }
+    facts: dict[str, Fact] = {"histories": len(kept)}
+    for name, found in faults.items():
+        facts[f"{name}_versions"] = found.versions
+        facts[f"{name}_overlapping"] = found.overlapping
+        facts[f"{name}_current_differing"] = found.current_differing
+        facts[f"{name}_log_differing"] = found.log_differing
+        facts[f"{name}_misdated"] = found.misdated
+    total = sum(found.total for found in faults.values())
+    versions = sum(found.versions for found in faults.values())
+    return Verdict(
+        total == 0,
+        f"cut {cut.cut}: {versions} versions in {len(kept)} histories, {total} of them wrong",
+        facts,
+    )

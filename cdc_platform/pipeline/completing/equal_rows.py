@@ -1,0 +1,121 @@
+"""How many rows of tables without a key equal those that a batch changes, before the batch."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.local_writer.key_lookup import files_in_reach, find_rows, read_rows
+from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.rows.keyless import COPY, ROW
+from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.completing.stored_rows import version_at
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging.local_merge import find_near, is_much
+from cdc_platform.pipeline.versions.lake_frames import read_table
+from cdc_platform.spark.log.keyless import count_in_log, count_in_table
+from cdc_platform.spark.log.ordered_rows import RowCopies
+
+_COUNTED = "table_name string, row string, count bigint"
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A table in the lake; `row` and `copy` are its columns of these."""
+
+    schema: TableSchema
+    version: Snapshot
+    row: str
+    copy: str
+
+    @property
+    def deleted(self) -> list[str]:
+        """The column that marks deleted rows, where they stay."""
+        return [DELETED] if keeps_deleted(self.schema) else []
+
+
+@dataclass(frozen=True)
+class EqualRows:
+    """Where rows that equal each other are counted: in the tables, or in the log before they are made.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the work.
+        tick: tick of the log that the tables must have reached; one that has not is brought there.
+        log: the change log up to that tick.
+    """
+
+    pipeline: Pipeline
+    spark: SparkSession
+    tick: int
+    log: DataFrame
+
+    def count(self, rows: DataFrame) -> DataFrame:
+        """Return how many there are of any number of rows, as `table_name`, `row` and `count`.
+
+        Args:
+            rows: `table_name` and `row`, each once.
+        """
+        tables = [row[0] for row in rows.select("table_name").distinct().collect()]
+        stored = {table: found for table in tables if (found := self._find(table)) is not None}
+        parts = [count_in_table(table, self._frame(found), rows) for table, found in stored.items()]
+        untold = [table for table in tables if table not in stored]
+        if untold:
+            parts.append(count_in_log(self.log, rows.where(F.col("table_name").isin(untold))))
+        return reduce(DataFrame.unionByName, parts, self.spark.createDataFrame([], _COUNTED))
+
+    def count_few(self, rows: Mapping[str, Collection[str]]) -> dict[RowCopies, int]:
+        """Return how many there are of few rows, by table and row; none is left out."""
+        counts, others = dict[RowCopies, int](), list[RowCopies]()
+        for table, wanted in rows.items():
+            found = self._find(table)
+            told = self._count_here(found, wanted) if found is not None else None
+            if told is None:
+                others += [(table, row) for row in wanted]
+            else:
+                counts |= {(table, row): count for row, count in told.items()}
+        if others:
+            asked = self.spark.createDataFrame(others, "table_name string, row string")
+            counts |= {(row[0], row[1]): row[2] for row in self.count(asked).collect()}
+        return counts
+
+    def _find(self, table: str) -> _Stored | None:
+        """Return a table as it was after the tick, None where it has no such version without a key."""
+        if all(schema.name != table for schema in self.pipeline.tables):
+            return None
+        version = version_at(self.pipeline, self.spark, table, self.tick)
+        if version is None:
+            return None
+        schema = self.pipeline.stored(table)
+        names = {column.source_name: column.name for column in schema.key_columns}
+        return _Stored(schema, version, names[ROW], names[COPY]) if names.keys() == {ROW, COPY} else None
+
+    def _frame(self, stored: _Stored) -> DataFrame:
+        rows = read_table(self.pipeline, self.spark, stored.schema.name, stored.version.snapshot_id)
+        for column in stored.deleted:
+            rows = rows.where(~F.col(column))
+        row, copy = (F.col(quote_spark(name)) for name in (stored.row, stored.copy))
+        return rows.select(row.alias("row"), copy.alias("copy"))
+
+    def _count_here(self, stored: _Stored, wanted: Collection[str]) -> dict[str, int] | None:
+        """Count without Spark; None where the table is too large for that."""
+        near = find_near(self.pipeline, stored.schema, stored.version)
+        if near is None:
+            return None
+        keys, needed = pa.table({stored.row: sorted(wanted)}), [stored.copy, *stored.deleted]
+        within = files_in_reach(near.table, near.files.data, keys)
+        if is_much(near.table, within, keys, needed):
+            return None
+        found = find_rows(near.table, near.files, within, keys)
+        rows = read_rows(near.table, found, [stored.row, *needed])
+        for column in stored.deleted:
+            rows = rows.filter(pc.invert(rows[column]))
+        counted = rows.group_by(stored.row).aggregate([(stored.copy, "max")])
+        numbers = counted[f"{stored.copy}_max"].to_pylist()
+        return dict(zip(counted[stored.row].to_pylist(), numbers, strict=True))

@@ -1,0 +1,333 @@
+"""Copying tables that hold data already: in waves at the beginning of ticks, until the stream takes over."""
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql.types import StructType
+
+from cdc_platform.errors import (
+    CdcError,
+    CommitConflict,
+    CopyExpired,
+    LakeError,
+    SourceError,
+    told_source_error,
+)
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import head, read_mark
+from cdc_platform.lake.state.copies import (
+    COPY,
+    COPY_BRANCH,
+    CopyPlan,
+    CopyProgress,
+    Wave,
+    load_plans,
+    read_progress,
+    save_plans,
+)
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.schema.table_options import DELETED
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.copying.copy_target import prepare_target, remove_orphans
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.reading.trace import trace_lineage
+from cdc_platform.pipeline.versions.attempts import PARALLEL_TABLES
+from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.pipeline.versions.handover import current_plans, is_made_by_log, is_published
+from cdc_platform.spark.frames.table_frames import read_current
+
+SHORT_BATCH_S: Final = 10.0
+LONG_BATCH_S: Final = 40.0
+"""After a short batch of pieces the next one is twice as large, after a long one half as large."""
+PARALLEL_RATIO: Final = 1.5
+"""A larger batch that takes less than this many times as long as the one before was copied in parallel."""
+
+PLANNERS: Final = 8
+"""How many tables are planned at a time: the source answers several small questions about each."""
+
+_TOLD_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
+
+
+@dataclass(frozen=True)
+class CopyOutcome:
+    """What one step has copied, and where the copies stand that it found unfinished.
+
+    ``unplanned`` are tables that the source could not tell how to cut. ``failure`` is what a wave or a plan
+    has met: the other tables go on, and the next step tries again. ``notes`` tell of copies that began anew
+    or were removed.
+    """
+
+    copies: tuple[CopyProgress, ...] = ()
+    rows: int = 0
+    unplanned: tuple[str, ...] = ()
+    failure: CdcError | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether rows are still missing."""
+        return bool(self.unplanned) or any(not progress.is_complete for progress in self.copies)
+
+
+NOTHING_COPIED: Final = CopyOutcome()
+
+
+def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
+    """Copy what is missing of the tables that no cut has named yet, for about as long as the settings say.
+
+    Whatever is interrupted, a piece is copied once: its rows and the note that it is done are one commit.
+
+    Raises:
+        CommitConflict: another run has planned the same copies.
+    """
+    end_s = time.monotonic() + pipeline.settings.copy_s
+    if not pipeline.traits.can_be_copied:
+        return NOTHING_COPIED
+    removed = remove_orphans(pipeline, spark)
+    fresh = _find_fresh(pipeline)
+    if not fresh:
+        return CopyOutcome(notes=removed)
+    planned = _plan_missing(pipeline, fresh)
+    found = [_open_copy(pipeline, spark, plan) for plan in planned.plans]
+    unfinished = [progress for progress in found if not progress.is_complete]
+    run = _Run(pipeline, spark, unfinished)
+    while (wave := run.next_tables()) and run.failure is None:
+        run.copy(wave)
+        if time.monotonic() >= end_s:
+            break
+    copies = tuple(run.copies.values())
+    for progress in [*copies, *(progress for progress in found if progress.is_complete)]:
+        if progress.is_complete and progress.is_mixed:
+            _level_branch(pipeline, spark, progress)
+    before, after = (sum(progress.rows for progress in some) for some in (unfinished, copies))
+    failure = run.failure or planned.failure
+    return CopyOutcome(copies, max(0, after - before), planned.failed, failure, (*removed, *run.notes))
+
+
+class _Run:
+    """One step's work: waves over several tables, those with the least left first."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, copies: Sequence[CopyProgress]) -> None:
+        self.pipeline, self.spark = pipeline, spark
+        self.copies = {progress.plan.table: progress for progress in copies}
+        self.failure: CdcError | None = None
+        self.notes: list[str] = []
+        self._began_anew: set[str] = set()
+        if copies:
+            spark.dataSource.register(pipeline.copy_source.copy_format())
+
+    def next_tables(self) -> list[CopyProgress]:
+        """Return the copies that the next wave goes on with."""
+        unfinished = [progress for progress in self.copies.values() if not progress.is_complete]
+        return sorted(unfinished, key=lambda progress: len(progress.missing))[:PARALLEL_TABLES]
+
+    def copy(self, wave: Sequence[CopyProgress]) -> None:
+        """Copy the next pieces of some tables, each by a Spark job of its own."""
+        with ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool:
+            results = list(pool.map(self._try_copy, wave))
+        for result in results:
+            if isinstance(result, CopyProgress):
+                self.copies[result.plan.table] = result
+            else:
+                self.failure = result
+
+    def _try_copy(self, progress: CopyProgress) -> CopyProgress | CdcError:
+        try:
+            try:
+                return copy_pieces(self.pipeline, self.spark, progress)
+            except CopyExpired as error:
+                if progress.plan.table in self._began_anew:
+                    raise
+                return self._begin_anew(progress, error)
+        except CdcError as error:
+            return error
+
+    def _begin_anew(self, progress: CopyProgress, error: CopyExpired) -> CopyProgress:
+        """Plan a copy again at the source's present; once a step, so that what fails for good shows."""
+        table = progress.plan.table
+        self._began_anew.add(table)
+        planned = _make_plans(self.pipeline, [table], {table: progress.plan})
+        if not planned.plans:
+            raise planned.failure or error
+        self.notes.append(
+            f"The copy of `{table}` begins anew after {len(progress.done)} of "
+            f"{len(progress.plan.pieces)} pieces. {error}"
+        )
+        return _open_copy(self.pipeline, self.spark, planned.plans[0])
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """Plans that are kept in the lake, the tables for which there is none, and why."""
+
+    plans: tuple[CopyPlan, ...]
+    failed: tuple[str, ...] = ()
+    failure: SourceError | None = None
+
+
+def _find_fresh(pipeline: Pipeline) -> list[str]:
+    """Return the tables that no cut has named yet, and that the source has."""
+    cut, lake = newest_cut(pipeline.lake), pipeline.lake
+    gone = {name for name, known in pipeline.schema_history.tables.items() if not known.is_watched}
+    unnamed = [table.name for table in pipeline.tables if cut is None or table.name not in cut.tables]
+    return [name for name in unnamed if name not in gone and not is_published(lake.table(name), name, cut)]
+
+
+def _plan_missing(pipeline: Pipeline, tables: Sequence[str]) -> _Planned:
+    """Return the plans of tables, made now where need be; none for those that the log alone makes."""
+    known = current_plans(pipeline)
+    plans = tuple(known[table] for table in tables if table in known)
+    missing = [table for table in tables if table not in known and not is_made_by_log(pipeline, table)]
+    if not missing or not pipeline.settings.copies_first:
+        return _Planned(plans)
+    made = _make_plans(pipeline, missing, load_plans(pipeline.lake))
+    return replace(made, plans=plans + made.plans)
+
+
+def _make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, CopyPlan]) -> _Planned:
+    """Plan the copies of some tables at one moment, the source's present, and keep the plans.
+
+    A copy has the columns of that moment, whatever the log has told of until now; where the log passes it,
+    the plan tells the columns there (`evolve.py`). A table that is gone at the moment has no plan.
+
+    Raises:
+        CommitConflict: another run has planned the same copies, or brought the log beyond the moment.
+    """
+    # The stream must begin before the copy, or changes between the two would be in neither.
+    trace_lineage(pipeline)
+    position_micros = pipeline.source.clock_micros() - 1
+
+    planner = pipeline.copy_source.plan_copies(position_micros)
+    tables = [table for table in pipeline.look(position_micros).tables if table.name in names]
+
+    def plan(table: TableSchema) -> CopyPlan | SourceError:
+        try:
+            pieces = planner.pieces(table, pipeline.settings.copy_piece_rows)
+        except SourceError as error:
+            return error
+        number = before[table.name].number + 1 if table.name in before else 1
+        columns = pipeline.copy_source.copy_columns(table)
+        return CopyPlan(table.name, number, position_micros, time.time_ns() // 1000, columns, pieces)
+
+    with ThreadPoolExecutor(max_workers=PLANNERS) as pool:
+        made = list(pool.map(plan, tables))
+    plans = tuple(found for found in made if isinstance(found, CopyPlan))
+    if plans:
+        _refuse_passed(pipeline, position_micros)
+    save_plans(pipeline.lake, plans)
+    failures = {table.name: found for table, found in zip(tables, made, strict=True) if found not in plans}
+    errors_met = [found for found in failures.values() if isinstance(found, SourceError)]
+    return _Planned(plans, tuple(failures), errors_met[0] if errors_met else None)
+
+
+def _refuse_passed(pipeline: Pipeline, position_micros: int) -> None:
+    reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
+    if reached is not None and reached > position_micros:
+        raise CommitConflict(
+            "Another run has brought the log beyond the moment of the initial copies that this one was "
+            "planning; the next tick plans them anew."
+        )
+
+
+def _open_copy(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> CopyProgress:
+    """Return where a copy stands, whose table is ready to take it."""
+    progress = read_progress(pipeline.lake.table(plan.table), plan)
+    reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
+    if progress.is_complete and reached is not None and reached >= plan.position_micros:
+        # The stream may have taken over, and the table be on its way with the log's columns.
+        return progress
+    return read_progress(prepare_target(pipeline, spark, plan), plan)
+
+
+def copy_pieces(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> CopyProgress:
+    """Copy the next pieces of a table in one commit on its branch `copy`, and return where it stands then.
+
+    Raises:
+        CopyExpired: the source no longer keeps the version that the copy reads.
+        SourceError: some piece could not be read; nothing was committed.
+    """
+    plan, begun_micros = progress.plan, time.time_ns() // 1000
+    base = _level_branch(pipeline, spark, progress)
+    own = progress.missing[: batch_pieces(progress, pipeline.opened_micros)]
+    wave = Wave(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
+    options = pipeline.copy_source.copy_options(
+        plan.columns, plan.position_micros, [plan.pieces[piece] for piece in own]
+    )
+    rows = spark.read.format(pipeline.copy_source.copy_format().name()).options(**options).load()
+    target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
+    fitted = rows.select(*_fitted(rows, read_current(spark, target).schema))
+    with _source_errors():
+        fitted.writeTo(target).option(f"snapshot-property.{COPY}", wave.to_text()).append()
+    return read_progress(load_table(pipeline, plan.table), plan)
+
+
+def _level_branch(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> int:
+    """Point the branch at the newest commit that counts, and return that snapshot."""
+    table = progress.plan.table
+    base = progress.head or head(load_table(pipeline, table))
+    if base is None:
+        raise LakeError(
+            f"Table `{table}` has no snapshot to copy upon: somebody else has changed it. Drop it in the "
+            "lake; the next tick makes it anew."
+        )
+    if progress.head is None or progress.is_mixed:
+        spark.sql(
+            f"ALTER TABLE {pipeline.lake.spark_table(table)} "
+            f"CREATE OR REPLACE BRANCH {COPY_BRANCH} AS OF VERSION {base.snapshot_id}"
+        )
+    return base.snapshot_id
+
+
+def batch_pieces(progress: CopyProgress, opened_micros: int) -> int:
+    """Return how many pieces the next batch has: one at first, then a number that takes a moderate time.
+
+    Batches grow while they are short, and while more pieces take hardly longer than fewer did. Commits of an
+    earlier process do not count: it may have died of a batch that was too long for it to finish.
+
+    Args:
+        progress: where the copy stands.
+        opened_micros: when this process opened the pipeline, by the clock of this machine.
+    """
+    own = [batch for batch in progress.batches if batch.begun_micros >= opened_micros]
+    if not own:
+        return 1
+    last, before = own[0], own[1] if len(own) > 1 else None
+    if last.seconds > LONG_BATCH_S:
+        return max(1, last.pieces // 2)
+    is_parallel = before is None or (
+        last.pieces > before.pieces and last.seconds < PARALLEL_RATIO * before.seconds
+    )
+    return 2 * last.pieces if last.seconds < SHORT_BATCH_S or is_parallel else last.pieces
+
+
+def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:
+    """Yield the table's columns: those of the copy, and those that its options add."""
+    for field in target.fields:
+        missing = F.lit(False) if field.name == DELETED else F.lit(None).cast(field.dataType)
+        value = F.col(quote_spark(field.name)) if field.name in rows.columns else missing
+        yield value.alias(field.name)
+
+
+@contextmanager
+def _source_errors() -> Iterator[None]:
+    """Raise the error of the source that a task met, which reaches us as text, as itself.
+
+    Raises:
+        SourceError: it.
+    """
+    try:
+        yield
+    except Exception as error:
+        told = _TOLD_ERROR.findall(str(error))
+        if not told:
+            raise
+        name, message = told[-1]
+        raise told_source_error(name, message) from error

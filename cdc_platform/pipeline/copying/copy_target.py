@@ -1,0 +1,80 @@
+"""The lake's table that a copy is written into: until the stream takes over, it has the copy's columns."""
+
+import time
+
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from cdc_platform.errors import LakeError
+from cdc_platform.lake.commits.commits import count_rows, head
+from cdc_platform.lake.commits.metadata_files import delete_old_metadata
+from cdc_platform.lake.state.copies import COPY_BRANCH, CopyPlan, load_plans
+from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.model.schema.table_options import stored_schema
+from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.schema.table_ddl import make_table
+from cdc_platform.pipeline.versions.handover import is_published
+from cdc_platform.sources.spanner.copying.copy_pieces import columns_from_text
+from cdc_platform.spark.frames.table_frames import read_current
+
+
+def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> Table:
+    """Return the table that a copy is written into, with the columns that the source had at its moment.
+
+    One that has others is of an earlier plan. No cut has named it, so it is made anew, and what it holds of
+    a copy is copied again: pieces with other columns would not go with the rest.
+
+    Raises:
+        LakeError: the table has rows that no copy has brought.
+    """
+    schema = stored_schema(columns_from_text(plan.columns), pipeline.options(plan.table))
+    found = pipeline.lake.table(plan.table)
+    if found is not None and not _has_columns(pipeline, spark, schema):
+        if count_rows(head(found)) != 0:
+            raise LakeError(
+                f"Table `{plan.table}` has other columns than its initial copy, and rows that are not of the "
+                "pipeline. Move it away: the pipeline makes a table of this name."
+            )
+        _remove(pipeline, spark, plan.table)
+    return make_table(pipeline, spark, schema)
+
+
+def remove_orphans(pipeline: Pipeline, spark: SparkSession) -> tuple[str, ...]:
+    """Remove what was copied of tables that the source has dropped before a cut named them.
+
+    Returns:
+        a sentence on each.
+    """
+    known, cut = pipeline.schema_history.tables.values(), newest_cut(pipeline.lake)
+    unnamed = [table.name for table in known if table.is_dropped and not is_published(None, table.name, cut)]
+    plans = load_plans(pipeline.lake) if unnamed else {}
+    orphans = [name for name in unnamed if name in plans and _is_orphan(pipeline.lake.table(name), name, cut)]
+    for name in orphans:
+        _remove(pipeline, spark, name)
+    return tuple(
+        f"The source has dropped `{name}` before its copy was complete: what was copied is removed."
+        for name in orphans
+    )
+
+
+def _is_orphan(found: Table | None, name: str, cut: Cut | None) -> bool:
+    if found is None or is_published(found, name, cut):
+        return False
+    # Whatever else is in the lake under this name is not of the pipeline.
+    return head(found, COPY_BRANCH) is not None and count_rows(head(found)) == 0
+
+
+def _remove(pipeline: Pipeline, spark: SparkSession, table: str) -> None:
+    """Remove a table that no cut has named, with its files."""
+    found = pipeline.lake.table(table)
+    if found is not None:
+        # Spark deletes only those that the newest one names.
+        delete_old_metadata(found, time.time_ns() // 1000)
+    spark.sql(f"DROP TABLE IF EXISTS {pipeline.lake.spark_table(table)} PURGE")
+
+
+def _has_columns(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> bool:
+    found = read_current(spark, pipeline.lake.spark_table(schema.name)).schema
+    there = {field.name: field.dataType.simpleString() for field in found.fields}
+    return there == {column.name: spark_type(column.type) for column in schema.columns}

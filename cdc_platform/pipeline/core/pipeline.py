@@ -1,0 +1,280 @@
+"""A pipeline: its settings, its source and its part of the lake, opened."""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import cast
+
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.state.schema_history import load_history
+from cdc_platform.model.base.names import is_reserved_column, lake_table_name
+from cdc_platform.model.schema.evolution import SchemaHistory
+from cdc_platform.model.schema.exclusions import describe_findings
+from cdc_platform.model.schema.lake_tables import LakeTable, Refusals
+from cdc_platform.model.schema.schema_reads import Look, storable, storable_columns
+from cdc_platform.model.schema.table_options import (
+    PLAIN,
+    TableOptions,
+    history_name,
+    history_schema,
+    name_in_history,
+    stored_schema,
+    taken_names,
+    without_histories,
+)
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.pipeline.core.lake_places import refused_tables
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.core.source import ComparedSource, CopySource, EventSource, Source
+from cdc_platform.pipeline.core.sources import open_source
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What the steps of a tick work with; opening it reaches neither the source nor Spark."""
+
+    settings: PipelineSettings
+    lake: Lake
+    source: Source
+    opened_micros: int = field(default_factory=lambda: time.time_ns() // 1000, compare=False)
+    """When this process opened it, by this machine's clock."""
+
+    @property
+    def traits(self) -> SourceTraits:
+        """What the source promises of its changes."""
+        return self.settings.traits
+
+    @property
+    def copy_source(self) -> CopySource:
+        """The source, of whoever has made sure that its tables can be copied."""
+        return cast("CopySource", self.source)
+
+    @property
+    def event_source(self) -> EventSource:
+        """The source, of whoever has made sure that it hands out events."""
+        return cast("EventSource", self.source)
+
+    @property
+    def compared_source(self) -> ComparedSource:
+        """The source, of whoever has made sure that it can be compared."""
+        return cast("ComparedSource", self.source)
+
+    @property
+    def name(self) -> str:
+        """Name of the pipeline, and of its namespace in the lake."""
+        return self.settings.name
+
+    @cached_property
+    def watched(self) -> tuple[TableSchema, ...]:
+        """All source tables that the change stream watches; asks the source once."""
+        return tuple(map(storable_columns, self.source.describe().tables))
+
+    def look(self, micros: int) -> Look:
+        """Return the source's schema at a moment, as far as a lake can have it.
+
+        Raises:
+            SourceError: the source does not tell its schema.
+        """
+        return storable(self.source.look(micros))
+
+    @cached_property
+    def schema_history(self) -> SchemaHistory:
+        """How the source's schema has changed, as far as the lake knows; see `pipeline/schema/evolve.py`."""
+        return load_history(self.lake)
+
+    @property
+    def known_tables(self) -> tuple[TableSchema, ...]:
+        """The columns of all watched tables as far as the lake knows them; asks the source before it does.
+
+        A dropped table is not among them: its name may come again with another key. Where changes come in no
+        order, the source does not tell: what its newest events have may not be what the table begins with.
+        """
+        known = self.schema_history.tables.values()
+        if not known and self.traits.comes_in_order:
+            return self.watched
+        return tuple(found.schema for found in known if found.is_watched)
+
+    @cached_property
+    def tables(self) -> tuple[TableSchema, ...]:
+        """The source tables that are materialised, sorted by name, with their present columns.
+
+        A table that the source has dropped stays among them. The source is asked for what the lake does
+        not know yet.
+
+        Raises:
+            SettingError: the settings name a table that the change stream does not watch, or two that would
+                be one in the lake, or ask for an option that a table has no room for, or that nothing at the
+                source has the name of.
+        """
+        watched = {name: found.schema for name, found in self.schema_history.tables.items()}
+        chosen = self.settings.tables
+        options = self.settings.table_options
+        others = self.schema_history.others
+        named = {
+            **dict.fromkeys(chosen or (), "tables"),
+            **dict.fromkeys((name for name in options if name not in others), "table_options"),
+        }
+        if not watched or not set(named) <= watched.keys():
+            watched = {table.name: table for table in self.watched} | watched
+        if not self.traits.can_be_compared:
+            # A table comes up with its first event.
+            named = {name: setting for name, setting in named.items() if name in watched}
+        for name, setting in named.items():
+            if name not in watched and not (setting == "table_options" and self._exists(name)):
+                raise SettingError(
+                    setting,
+                    "names a table that the change stream does not watch, or whose key has no column: "
+                    f"{name!r}. It watches {', '.join(sorted(watched))}.",
+                )
+        if chosen is not None:
+            _check_places(self._refused(self.schema_history, watched))
+        names = self.materialised(watched)
+        if self.traits.can_be_compared:
+            _check_keys(watched[name] for name in names)
+        # A column that is gone at the source is still there in the lake.
+        whole = {name: found.whole_schema for name, found in self.schema_history.tables.items()}
+        _check_room({name: self.options(name) for name in options if name in names}, watched | whole)
+        return tuple(watched[name] for name in names)
+
+    def _exists(self, name: str) -> bool:
+        """Whether the source has a table that is not watched; asks it."""
+        return name in self.look(self.source.clock_micros()).unwatched
+
+    def _wanted(self, names: Collection[str]) -> list[str]:
+        chosen = self.settings.tables
+        return sorted(names if chosen is None else {*chosen} & {*names})
+
+    def _refused(self, history: SchemaHistory, names: Collection[str]) -> Refusals:
+        """Return what the lake cannot have of the tables that are wanted among these."""
+        histories = {name for name, option in self.settings.table_options.items() if option.history}
+        return refused_tables(self.lake, history, self._wanted(names), histories)
+
+    def materialised(self, names: Collection[str]) -> list[str]:
+        """Return those source tables of some that are wanted and that the lake can have, sorted."""
+        refused = self._refused(self.schema_history, names)
+        return [name for name in self._wanted(names) if LakeTable(name) not in refused]
+
+    @cached_property
+    def refused(self) -> Refusals:
+        """What the lake does not have of known tables, since it has others in their places."""
+        return self._refused(self.schema_history, self.schema_history.tables)
+
+    def findings(self, history: SchemaHistory) -> tuple[str, ...]:
+        """Return a sentence for each thing that the lake has otherwise than the source by design."""
+        refused = self._refused(history, history.tables)
+        return describe_findings(history, self.settings.table_options, refused)
+
+    def know(self, history: SchemaHistory) -> None:
+        """Go on with a newer history of the source's schema."""
+        if history.tables is not self.schema_history.tables:
+            self.forget_tables()
+        self.__dict__["schema_history"] = history
+
+    def options(self, table: str) -> TableOptions:
+        """Return the options of a source table."""
+        given = self.settings.table_options.get(table, PLAIN)
+        has_history = given.history and LakeTable(table, is_history=True) not in self.refused
+        return replace(given, history=has_history, keeps_order=not self.traits.comes_in_order)
+
+    @property
+    def histories(self) -> tuple[TableSchema, ...]:
+        """The source tables that keep a history."""
+        return tuple(table for table in self.tables if self.options(table.name).history)
+
+    @property
+    def lake_tables(self) -> Mapping[str, str]:
+        """What a cut names: each table and each history, with the source table whose changes fill it."""
+        tables = {table.name: table.name for table in self.tables}
+        return tables | {history_name(table.name): table.name for table in self.histories}
+
+    @property
+    def present_tables(self) -> tuple[str, ...]:
+        """The source tables, sorted by name, of which the lake has a table; the source may be down."""
+        names = self.lake.table_names()
+        # The names alone do not tell a history from a source table that is called like one.
+        known = self.schema_history.tables or without_histories(names)
+        refused = refused_tables(self.lake, self.schema_history, known, histories=())
+        there = (table for table in known if LakeTable(table) not in refused)
+        return tuple(sorted(table for table in there if lake_table_name(table) in names))
+
+    def stored(self, name: str) -> TableSchema:
+        """Return the columns that a table or a history has in the lake.
+
+        Raises:
+            SettingError: the pipeline has no such table or history.
+        """
+        table = self.table(self.lake_tables.get(name, name))
+        if table.name == name:
+            return stored_schema(table, self.options(name))
+        columns = (replace(column, name=name_in_history(column.name)) for column in table.columns)
+        return history_schema(replace(table, columns=tuple(columns)))
+
+    def forget_tables(self) -> None:
+        """Ask the lake and the source anew when the tables are needed next."""
+        for name in ("watched", "tables", "refused", "schema_history"):
+            self.__dict__.pop(name, None)
+
+    def table(self, name: str) -> TableSchema:
+        """Return the schema of one source table.
+
+        Raises:
+            SettingError: the pipeline does not materialise it.
+        """
+        for table in self.tables:
+            if table.name == name:
+                return table
+        raise SettingError("tables", f"does not name {name!r}; it names {[t.name for t in self.tables]}")
+
+
+def open_existing(settings: PipelineSettings) -> Pipeline:
+    """Return the pipeline of these settings to whoever only reads; nothing new is made in the lake.
+
+    Raises:
+        PipelineNotFound: it has never run, or there is no lake at the place.
+    """
+    pipeline = open_pipeline(settings)
+    pipeline.lake.require()
+    return pipeline
+
+
+def _check_room(options: Mapping[str, TableOptions], watched: Mapping[str, TableSchema]) -> None:
+    for name, option in options.items():
+        taken = taken_names(watched[name], option)
+        if taken:
+            raise SettingError(
+                f"table_options.{name}",
+                f"needs a column that the source table has, or had: {', '.join(taken)}. "
+                "Leave the option out, or rename the column at the source and begin a new pipeline",
+            )
+
+
+def _check_places(refused: Refusals) -> None:
+    for table, holder in refused.items():
+        raise SettingError(
+            "tables",
+            f"names what would be one table of the lake, which takes no notice of case: {table.text} has the "
+            f"place of {holder.text}. Leave it out here, and name it in a pipeline of its own",
+        )
+
+
+def _check_keys(tables: Iterable[TableSchema]) -> None:
+    for table in tables:
+        for column in table.key_columns:
+            if is_reserved_column(column.name):
+                raise SettingError(
+                    "tables",
+                    f"holds one whose key has a name that no column of a lake can have: `{column.name}` of "
+                    f"`{table.name}`. Name the other tables here, or rename the column at the source",
+                )
+
+
+def open_pipeline(settings: PipelineSettings) -> Pipeline:
+    """Return the pipeline of these settings; its part of the lake is made when it is first used."""
+    return Pipeline(
+        settings=settings,
+        lake=Lake(settings.lake, settings.name, hands_out_events=settings.traits.hands_out_events),
+        source=open_source(settings.source),
+    )

@@ -1,0 +1,239 @@
+"""Histories: each tick ends the versions that its changes supersede and appends those that they make."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from uuid import uuid4
+
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc_platform.lake.commits.commits import BRANCH, fact, has_at_most
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.histories.history_plan import HistoryBuild, plan_history
+from cdc_platform.pipeline.histories.history_remake import forget_touched, remake_versions
+from cdc_platform.pipeline.merging.build import MergeOutcome
+from cdc_platform.pipeline.merging.merge import ONE_TASK_TABLE_ROWS, SMALL_TABLE_ROWS
+from cdc_platform.pipeline.schema.table_ddl import convert_stored
+from cdc_platform.pipeline.versions.attempts import run_attempts
+from cdc_platform.pipeline.versions.branch import (
+    Attempt,
+    count_matched,
+    load_table,
+    marked_commits,
+    reset_branch,
+    verify_attempt,
+)
+from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES, read_changes, read_span
+from cdc_platform.pipeline.versions.lake_frames import read_table
+from cdc_platform.spark.frames.table_frames import hold, hold_view, read_current
+from cdc_platform.spark.tables.history import (
+    append_versions,
+    close_versions,
+    current_before,
+    find_touched,
+    make_versions,
+    reaches_back,
+)
+from cdc_platform.spark.tables.net_changes import PatchStats, measure_patch
+
+
+@dataclass(frozen=True)
+class _Extension:
+    """The typed changes of a span, the keys that they touch, and what is known of these."""
+
+    changes: DataFrame
+    touched: DataFrame
+    view: str
+    stats: PatchStats
+
+
+def extend_history(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
+    """Bring the history of one table up to the log on its branch `tick`; readers see nothing of it yet.
+
+    Raises:
+        CommitConflict: another run worked on the same branch; nothing was published.
+    """
+    return extend_histories(pipeline, spark, [pipeline.table(table)])[0]
+
+
+def extend_histories(
+    pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
+) -> tuple[MergeOutcome, ...]:
+    """Bring the histories of tables up to the log, several at a time; see `extend_history`.
+
+    In the outcome, `appended` counts new versions and `updated` those that ended.
+    """
+    planned = [plan_history(pipeline, spark, schema) for schema in schemas]
+    builds = [plan for plan in planned if isinstance(plan, HistoryBuild)]
+    built = {outcome.table: outcome for outcome in run_history_builds(pipeline, spark, builds)}
+    return tuple(built[plan.history] if isinstance(plan, HistoryBuild) else plan for plan in planned)
+
+
+def run_history_builds(
+    pipeline: Pipeline, spark: SparkSession, builds: Sequence[HistoryBuild]
+) -> tuple[MergeOutcome, ...]:
+    """Build the next versions of histories on their branches, each independent of the others."""
+    token = uuid4().hex
+    return run_attempts(
+        spark,
+        [
+            (Attempt(build.history, build.base, build.source.span.until_inclusive, token=token), build)
+            for build in builds
+        ],
+        believe=partial(_extend, pipeline, spark),
+        fall_back=partial(_extend_anyway, pipeline, spark),
+        is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
+        in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
+    )
+
+
+def _is_small(build: HistoryBuild, most_rows: int) -> bool:
+    return _has_few_changes(build) and has_at_most(build.base, most_rows)
+
+
+def _has_few_changes(build: HistoryBuild) -> bool:
+    source = build.source
+    copied = source.copy.rows if source.copy is not None else 0
+    return source.span.changes + copied <= SINGLE_TASK_CHANGES
+
+
+def _read_changes(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
+    log = read_span(pipeline, spark, build.source.schema.name, build.source.span)
+    changes = read_changes(pipeline, spark, build.source, log, has_origin=True)
+    return changes.coalesce(1) if _has_few_changes(build) else changes
+
+
+@contextmanager
+def _prepared(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> Iterator[_Extension]:
+    """Read and type a span of the log, and forget it afterwards."""
+    schema = build.source.schema
+    with ExitStack() as held:
+        changes = hold(held, _read_changes(pipeline, spark, build))
+        touched = hold(held, find_touched(changes, schema))
+        yield _Extension(changes, touched, hold_view(held, touched), measure_patch(touched, schema))
+
+
+def _extend(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
+) -> MergeOutcome | None:
+    """Append and close as the log says; None when the history lacks a key that existed."""
+    if build.begins:
+        return _begin_history(pipeline, spark, attempt, build)
+    if not pipeline.traits.comes_in_order:
+        return _remake(pipeline, spark, attempt, build)
+    if not build.trusts_inserts:
+        return None
+    with _prepared(pipeline, spark, build) as extension:
+        existing = extension.stats.existing
+        built = _build(pipeline, spark, attempt, build, extension, closes=existing > 0)
+    lacks_keys = existing > 0 and count_matched(built) != existing
+    return None if lacks_keys else _as_outcome(pipeline, attempt, built)
+
+
+def _remake(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> MergeOutcome:
+    """Make the versions of all touched keys anew: a change that came late may lie between older ones."""
+    commits = forget_touched(pipeline, spark, attempt, build) + 1
+    versions = remake_versions(pipeline, spark, build)
+    _append(pipeline, spark, versions, attempt, attempt.completion(commits))
+    return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, commits))
+
+
+def _begin_history(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
+) -> MergeOutcome:
+    """Append the first versions: none can have an end yet that lies in these changes."""
+    reset_branch(pipeline, spark, attempt)
+    versions = _make_versions(_read_changes(pipeline, spark, build), build)
+    _append(pipeline, spark, versions, attempt, attempt.completion(1))
+    return _as_outcome(pipeline, attempt, verify_attempt(pipeline, attempt, 1))
+
+
+def _extend_anyway(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild
+) -> MergeOutcome:
+    """Append, and close whatever is current of the touched keys: the source broke its word about them."""
+    with _prepared(pipeline, spark, build) as extension:
+        if pipeline.traits.hands_out_events and _reaches_back(pipeline, spark, attempt, build, extension):
+            return _remake(pipeline, spark, attempt, build)
+        built = _build(pipeline, spark, attempt, build, extension, closes=True)
+    return _as_outcome(pipeline, attempt, built)
+
+
+def _reaches_back(
+    pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild, extension: _Extension
+) -> bool:
+    history = read_table(pipeline, spark, attempt.table, attempt.base.snapshot_id)
+    is_small = _has_few_changes(build)
+    return reaches_back(history, extension.touched, build.source.schema, is_small=is_small)
+
+
+def _build(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    attempt: Attempt,
+    build: HistoryBuild,
+    extension: _Extension,
+    *,
+    closes: bool,
+) -> Snapshot:
+    """Append versions, then end those that they supersede, where the log says so or on suspicion."""
+    schema, believes = build.source.schema, not attempt.fell_back
+    target = pipeline.lake.spark_table(attempt.table, BRANCH)
+    reset_branch(pipeline, spark, attempt)
+    commits = convert_stored(pipeline, spark, attempt.table, build.conversions) + 1 + int(closes)
+    matched = extension.stats.existing if closes and believes else None
+    completion = attempt.completion(commits, matched=matched)
+    changes = extension.changes
+    if build.source.span.has_patches:
+        # Read as a branch, it has its present columns, with values that were converted.
+        before = current_before(
+            read_current(spark, target), extension.touched, schema, is_small=_has_few_changes(build)
+        )
+        changes = changes.unionByName(before)
+    # Appended first: the count of what the newest snapshot has closed tells whether it is whole.
+    _append(pipeline, spark, _make_versions(changes, build), attempt, {} if closes else completion)
+    if closes:
+        with marked_commits(spark, completion):
+            close_versions(spark, extension.view, target, schema, extension.stats, believes=believes)
+    return verify_attempt(pipeline, attempt, commits)
+
+
+def _make_versions(changes: DataFrame, build: HistoryBuild) -> DataFrame:
+    source = build.source
+    versions = make_versions(
+        changes,
+        source.schema,
+        has_patches=source.span.has_patches,
+        remade_micros=source.remade_micros,
+    )
+    return versions.coalesce(1) if _has_few_changes(build) else versions
+
+
+def _append(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    versions: DataFrame,
+    attempt: Attempt,
+    completion: dict[str, str],
+) -> None:
+    target = pipeline.lake.spark_table(attempt.table, BRANCH)
+    fields = read_current(spark, pipeline.lake.spark_table(attempt.table)).schema.fields
+    columns = [(field.name, field.dataType.simpleString()) for field in fields]
+    append_versions(versions, target, columns, attempt.properties() | completion)
+
+
+def _as_outcome(pipeline: Pipeline, attempt: Attempt, built: Snapshot) -> MergeOutcome:
+    closed = count_matched(built)
+    parent = load_table(pipeline, attempt.table).metadata.snapshot_by_id(built.parent_snapshot_id or -1)
+    appended = parent if closed and parent is not None else built
+    return MergeOutcome(
+        table=attempt.table,
+        tick=attempt.tick,
+        snapshot_id=built.snapshot_id,
+        appended=int(fact(appended, "added-records") or 0),
+        updated=closed,
+        fell_back=attempt.fell_back,
+    )

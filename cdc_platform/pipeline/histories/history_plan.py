@@ -1,0 +1,123 @@
+"""What the next version of a history is built upon, and from which changes."""
+
+from dataclasses import dataclass, replace
+
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import SparkSession
+
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import BRANCH, count_rows, fact, head, read_mark
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.model.schema.column_versions import Conversion
+from cdc_platform.model.schema.table_options import columns_in_history, history_name
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging.build import MergeOutcome
+from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.table_ddl import ensure_history, ensure_table
+from cdc_platform.pipeline.versions.branch import (
+    FELL_BACK,
+    empty_version,
+    finished_head,
+    load_table,
+    published_head,
+    require_base,
+)
+from cdc_platform.pipeline.versions.change_source import ChangeSource, find_beginning, trusts_inserts
+from cdc_platform.pipeline.versions.handover import find_handover, is_published
+from cdc_platform.pipeline.versions.log_span import LogSpan, applied_tick, pending_span
+
+
+@dataclass(frozen=True)
+class HistoryBuild:
+    """A history's next version: what it is built upon, and the changes that bring it further.
+
+    ``conversions`` are columns whose stored values take another type before that. Without
+    ``trusts_inserts`` the log does not tell which keys have a current version.
+    """
+
+    source: ChangeSource
+    base: Snapshot
+    conversions: tuple[Conversion, ...] = ()
+    trusts_inserts: bool = True
+
+    @property
+    def history(self) -> str:
+        """Name of the history."""
+        return history_name(self.source.schema.name)
+
+    @property
+    def begins(self) -> bool:
+        """Whether there is no version yet that could end."""
+        return count_rows(self.base) == 0
+
+
+def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> HistoryBuild | MergeOutcome:
+    """Return what is to be built, or the outcome when there is nothing to do or it is done already."""
+    history = history_name(schema.name)
+    cut, tick = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG)).tick
+    handover = find_handover(pipeline, pipeline.lake.table(schema.name), schema.name, cut)
+    if tick == 0 or (handover is not None and not handover.is_ready):
+        return MergeOutcome(history, tick)
+    found = ensure_history(pipeline, spark, schema)
+    # The rows of its copy are read in the table's present columns.
+    ensure_table(pipeline, spark, pipeline.stored(schema.name))
+    begins = not is_published(found, history, cut)
+    named = cut.tables.get(history) if cut is not None else None
+    base = require_base(published_head(found, named), history)
+    span = pending_span(pipeline, schema.name, applied_tick(found, history, cut))
+    has_its_columns = base.schema_id == found.metadata.current_schema_id
+    if span.changes == 0 and has_its_columns and not begins:
+        return MergeOutcome(history, tick)
+    done = finished_head(found)
+    if done is not None and read_mark(found, BRANCH).tick == tick:
+        fell_back = fact(done, FELL_BACK) == "true"
+        return MergeOutcome(history, tick, done.snapshot_id, fell_back=fell_back)
+    return (
+        plan_whole(pipeline, spark, schema)
+        if begins or span.is_late
+        else plan_extension(pipeline, spark, schema, base, span)
+    )
+
+
+def plan_extension(
+    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, base: Snapshot, span: LogSpan
+) -> HistoryBuild:
+    """Return how a span of the log brings a history further.
+
+    Where the table was dropped and made anew in the span, the history is made from its beginning: every
+    version that was current then has ended.
+    """
+    known_all = known_through(pipeline, span.until_inclusive)
+    known = known_all.tables.get(schema.name)
+    trusted = trusts_inserts(pipeline, schema.name, known_all)
+    if known is None:
+        return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=trusted)
+    begins_anew = known.begun is not None and known.begun.tick > span.after_exclusive
+    if begins_anew or span.has_truncates:
+        return plan_whole(pipeline, spark, schema)
+    known = columns_in_history(known)
+    evolved = known.schema_after(span.after_exclusive)
+    return HistoryBuild(
+        ChangeSource(evolved, replace(span, has_patches=span.has_patches or evolved.is_evolving)),
+        base,
+        conversions=known.conversions_after(span.after_exclusive),
+        trusts_inserts=trusted,
+    )
+
+
+def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> HistoryBuild:
+    """Return how all that is known of a table makes its history: its initial copy, and the log upon it.
+
+    Raises:
+        LakeError: there was an initial copy, but it is gone.
+    """
+    known = known_through(pipeline, read_mark(pipeline.lake.system_table(LOG)).tick).tables.get(schema.name)
+    source = replace(find_beginning(pipeline, schema, known, is_history=True), keeps_truncated=True)
+    history = history_name(schema.name)
+    found = load_table(pipeline, history)
+    newest = head(found)
+    is_empty = newest is not None and count_rows(newest) == 0
+    if newest is None or not is_empty or newest.schema_id != found.metadata.current_schema_id:
+        newest = empty_version(pipeline, spark, history)
+    return HistoryBuild(source, newest)

@@ -1,0 +1,66 @@
+"""Histories of sources whose changes may come late: all versions of the touched keys are made anew."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.commits.commits import BRANCH, head
+from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.histories.history_plan import HistoryBuild
+from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.table_ddl import convert_stored
+from cdc_platform.pipeline.versions.branch import Attempt, load_table, marked_commits, reset_branch
+from cdc_platform.pipeline.versions.change_source import find_beginning, read_changes, read_span
+from cdc_platform.spark.frames.table_frames import hold_view
+from cdc_platform.spark.tables.history import make_versions
+from cdc_platform.spark.tables.typed import ROW, with_row
+
+
+def forget_touched(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> int:
+    """Take the versions of all keys that a span touches out of the branch; return the number of commits."""
+    reset_branch(pipeline, spark, attempt)
+    schema = build.source.schema
+    commits = convert_stored(pipeline, spark, attempt.table, build.conversions)
+    log = read_span(pipeline, spark, schema.name, build.source.span)
+    keys = [quote_spark(column.name) for column in schema.key_columns]
+    touched = read_changes(pipeline, spark, build.source, log).select(*keys).distinct()
+    target = pipeline.lake.spark_table(attempt.table, BRANCH)
+    before = head(load_table(pipeline, attempt.table), BRANCH)
+    with ExitStack() as held, marked_commits(spark, attempt.properties()):
+        spark.sql(_forget_sql(hold_view(held, touched), target, schema))
+    after = head(load_table(pipeline, attempt.table), BRANCH)
+    return commits + int(_differ(before, after))
+
+
+def remake_versions(pipeline: Pipeline, spark: SparkSession, build: HistoryBuild) -> DataFrame:
+    """Return all versions of the keys that a span touches, by the whole log."""
+    span, table = build.source.span, pipeline.table(build.source.schema.name)
+    known = known_through(pipeline, span.until_inclusive).tables.get(table.name)
+    whole = find_beginning(pipeline, table, known, is_history=True)
+    whole = replace(
+        whole, span=replace(whole.span, until_inclusive=span.until_inclusive), keeps_truncated=True
+    )
+    touched = with_row(read_span(pipeline, spark, table.name, span), whole.schema).select(ROW).distinct()
+    every = with_row(read_span(pipeline, spark, table.name, whole.span), whole.schema)
+    is_truncate = F.col("change_kind") == ChangeKind.TRUNCATE.value
+    of_rows = every.where(~is_truncate).join(touched, ROW, "left_semi")
+    log = of_rows.unionByName(every.where(is_truncate))
+    changes = read_changes(pipeline, spark, whole, log, has_origin=True)
+    return make_versions(changes, whole.schema, has_patches=whole.span.has_patches)
+
+
+def _forget_sql(view: str, target: str, table: TableSchema) -> str:
+    same = [
+        f"{quote_spark('t', column.name)} <=> {quote_spark('s', column.name)}" for column in table.key_columns
+    ]
+    return f"MERGE INTO {target} t USING {view} s ON {' AND '.join(same)} WHEN MATCHED THEN DELETE"
+
+
+def _differ(before: Snapshot | None, after: Snapshot | None) -> bool:
+    return before is None or after is None or before.snapshot_id != after.snapshot_id

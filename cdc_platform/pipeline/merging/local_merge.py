@@ -1,0 +1,196 @@
+"""Merging a small patch in the process that runs it: Spark takes longer to plan a merge than that takes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import DoubleType, FloatType
+
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import BRANCH, BYTES, fact, ticks_between
+from cdc_platform.lake.local_writer.key_lookup import (
+    ROW_ID,
+    Codes,
+    FoundRows,
+    files_in_reach,
+    find_rows,
+    read_rows,
+)
+from cdc_platform.lake.local_writer.row_delta import RowDelta, commit_row_delta
+from cdc_platform.lake.local_writer.table_files import TableFiles, read_files
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging.local_rows import (
+    Chosen,
+    NearPatch,
+    born_rows,
+    is_newer,
+    matching,
+    new_rows,
+)
+from cdc_platform.pipeline.reading.local_read import MOST_BYTES
+from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.pipeline.versions.change_source import SINGLE_TASK_CHANGES
+from cdc_platform.pipeline.versions.log_span import LogSpan
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, REMOVE, UPDATE, PatchStats
+
+MOST_FILES: Final = 1_000
+"""A table of more data files is Spark's: here one process reads all their entries."""
+MOST_ROWS: Final = 20_000_000
+"""Among more rows than these Spark looks for the keys of a patch."""
+MOST_READ_BYTES: Final = 64 * 1024**2
+"""The same, by what the columns that are read take in the files."""
+MOST_LOOKUPS: Final = 20_000_000
+"""The same, by keys of the patch times files: for each file its keys are indexed anew."""
+TAKEN_NAMES: Final = frozenset({"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"})
+"""What Arrow adds to the columns of files that it reads."""
+NO_KEYS: Final[Codes] = np.array([], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class NearTable:
+    """A table that this process can merge into: the snapshot that is built upon, and its files."""
+
+    table: Table
+    base: Snapshot
+    files: TableFiles
+
+
+@dataclass(frozen=True)
+class NearMerge:
+    """A patch, and the rows that the table has of its keys."""
+
+    near: NearTable
+    patch: NearPatch
+    found: Sequence[FoundRows]
+
+    @cached_property
+    def keys(self) -> Codes:
+        """Which key each of the table's rows has, by its number among those that were looked for."""
+        return np.concatenate([NO_KEYS, *(rows.keys for rows in self.found)])
+
+    @property
+    def lacks_keys(self) -> bool:
+        """Whether not every key that was looked for has one row, as a source that is believed has it."""
+        return not len(self.keys) == len(np.unique(self.keys)) == self.patch.touched.num_rows
+
+
+def find_near(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> NearTable | None:
+    """Return what this process needs to merge into a table, None where only Spark can.
+
+    So it is where keys are floating-point numbers, whose equality is Spark's, where columns are called as
+    only Spark finds them, where rows are not deleted by vectors, and where there are many files.
+    """
+    files_of_base = fact(base, "total-data-files")
+    is_large = files_of_base is None or int(files_of_base) > MOST_FILES
+    if is_large or not pipeline.settings.merge_here_bytes:
+        return None
+    table = load_table(pipeline, schema.name)
+    names = {column.name for column in schema.columns}
+    if names & TAKEN_NAMES or not names <= {field.name for field in table.schema().fields}:
+        return None
+    kinds = [table.schema().find_type(column.name) for column in schema.key_columns]
+    if any(isinstance(kind, (FloatType, DoubleType)) for kind in kinds):
+        return None
+    files = read_files(table, base)
+    return NearTable(table, base, files) if files is not None else None
+
+
+def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
+    """Whether this process has held all changes of a span, and so can hold what they are folded to."""
+    if span.changes > SINGLE_TASK_CHANGES:
+        return False
+    log = pipeline.lake.system_table(LOG)
+    ticks = ticks_between(log, span.after_exclusive, span.until_inclusive)
+    held = [fact(snapshot, BYTES) for snapshot in ticks]
+    told = [int(held_bytes) for held_bytes in held if held_bytes is not None]
+    return len(told) == len(held) and sum(told) <= min(MOST_BYTES, pipeline.settings.merge_here_bytes)
+
+
+def plan_merge(near: NearTable, patch: NearPatch) -> NearMerge | None:
+    """Return a patch with the rows that it touches, None where they are Spark's.
+
+    So they are where too much would have to be read for them, and where they have columns that the patch
+    knows nothing of, which Spark leaves as they are.
+    """
+    table, touched = near.table, patch.touched
+    within = files_in_reach(table, near.files.data, touched) if touched.num_rows else []
+    if is_much(table, within, touched, patch.needed):
+        return None
+    found = find_rows(table, near.files, within, touched)
+    unknown = {field.name for field in table.schema().fields} - {
+        column.name for column in patch.schema.columns
+    }
+    return NearMerge(near, patch, found) if not (unknown and found) else None
+
+
+def is_much(table: Table, within: Sequence[DataFile], keys: pa.Table, needed: Sequence[str]) -> bool:
+    """Whether it is for Spark to look for keys in files of a table, and to read columns of their rows."""
+    if sum(file.record_count for file in within) > MOST_ROWS or keys.num_rows * len(within) > MOST_LOOKUPS:
+        return True
+    return _read_bytes(table, within, [*keys.column_names, *needed]) > MOST_READ_BYTES
+
+
+def _read_bytes(table: Table, files: Sequence[DataFile], columns: Sequence[str]) -> int:
+    """Return what columns take in files; all of a file where its entry does not tell."""
+    wanted = table.schema().select(*columns)
+    # Of a list or a struct only its elements have sizes.
+    ids = [field for field in wanted.field_ids if wanted.find_type(field).is_primitive]
+    return sum(_size(file, ids) for file in files)
+
+
+def _size(file: DataFile, ids: Sequence[int]) -> int:
+    told = file.column_sizes or {}
+    return sum(told[one] for one in ids) if told.keys() >= set(ids) else file.file_size_in_bytes
+
+
+def commit_merge(table: Table, merge: NearMerge, properties: Mapping[str, str]) -> None:
+    """Bring a patch into a table by one commit to its branch.
+
+    Args:
+        table: the table, whose branch is at the base.
+        merge: what is brought in.
+        properties: entries of the snapshot's summary.
+
+    Raises:
+        CommitConflict: another run has changed the branch; nothing was committed.
+    """
+    near, patch, found = merge.near, merge.patch, merge.found
+    matched = matching(patch, merge.keys)
+    old = read_rows(table, found, patch.needed)
+    newer = is_newer(patch, matched, old)
+    chosen = pa.array(newer)
+    # A row that is updated stays the row that it was.
+    became = new_rows(patch, matched.filter(chosen), old.filter(chosen), kept=[ROW_ID.name])
+    parts = [became, born_rows(patch, merge.keys)]
+    rows = _as_stored(table, pa.concat_tables(parts, promote_options="permissive"))
+    gone = [rows.where(part) for rows, part in zip(found, _split(newer, found), strict=True)]
+    delta = RowDelta(near.base, near.files, [rows for rows in gone if len(rows)], rows, properties)
+    commit_row_delta(table, delta, BRANCH)
+
+
+def _split(chosen: Chosen, found: Sequence[FoundRows]) -> list[Chosen]:
+    """Return which rows of each file are chosen."""
+    return np.split(chosen, np.cumsum([len(rows) for rows in found])[:-1]) if found else []
+
+
+def count_actions(patch: NearPatch) -> PatchStats:
+    """Return how many keys a patch has for each action."""
+    counted = {row["values"]: row["counts"] for row in pc.value_counts(patch.rows[ACTION]).to_pylist()}
+    return PatchStats(*(counted.get(action, 0) for action in (APPEND, UPDATE, REMOVE)))
+
+
+def _as_stored(table: Table, rows: pa.Table) -> pa.Table:
+    """Return rows with the columns that the table has, in its types, and with their ids."""
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    for name in set(schema.names) - set(rows.column_names):
+        rows = rows.append_column(name, pa.nulls(rows.num_rows))
+    return rows.select([*schema.names, ROW_ID.name]).cast(schema.append(pa.field(ROW_ID.name, pa.int64())))

@@ -1,0 +1,187 @@
+"""The third step of a tick: each table is brought up to the log, on its branch."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+from uuid import uuid4
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import SparkSession
+
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import BRANCH, fact, has_at_most, head, read_mark
+from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.model.schema.table_options import keeps_deleted, stored_schema
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging.build import Build, MergeOutcome, full_build, split_build
+from cdc_platform.pipeline.merging.soft_delete import (
+    lacks_deleted,
+    misses_deleted,
+    tell_of_rebuild,
+)
+from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.table_ddl import ensure_table
+from cdc_platform.pipeline.versions.attempts import run_attempts
+from cdc_platform.pipeline.versions.branch import (
+    FELL_BACK,
+    Attempt,
+    empty_version,
+    finished_head,
+    load_table,
+    published_head,
+    require_base,
+)
+from cdc_platform.pipeline.versions.change_source import (
+    SINGLE_TASK_CHANGES,
+    read_span,
+    takes_former,
+    trusts_inserts,
+    whole_span,
+)
+from cdc_platform.pipeline.versions.handover import Handover, find_copy, find_handover
+from cdc_platform.pipeline.versions.log_span import LogSpan, applied_tick, pending_span, span_after
+from cdc_platform.spark.tables.truncates import has_truncate
+
+SMALL_TABLE_ROWS: Final = 500_000
+"""Up to so many rows a table is scanned without generated code where the changes are few, too."""
+ONE_TASK_TABLE_ROWS: Final = 50_000
+"""Up to so many rows one task merges it, where the changes are few, too."""
+
+
+def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
+    """Bring one table up to the log on the branch `tick`; readers of the table see nothing of it yet.
+
+    Raises:
+        CommitConflict: another run worked on the same branch; nothing was published.
+        ValueUnfit: the log has a value that does not fit the type that its column has now.
+    """
+    return merge_tables(pipeline, spark, [pipeline.table(table)])[0]
+
+
+def merge_tables(
+    pipeline: Pipeline, spark: SparkSession, schemas: Sequence[TableSchema]
+) -> tuple[MergeOutcome, ...]:
+    """Bring tables up to the log, several at a time; see `merge_table`."""
+    planned = [_plan(pipeline, spark, pipeline.stored(schema.name)) for schema in schemas]
+    builds = [build for build in planned if isinstance(build, Build)]
+    built = {outcome.table: outcome for outcome in run_builds(pipeline, spark, builds)}
+    return tuple(built[plan.schema.name] if isinstance(plan, Build) else plan for plan in planned)
+
+
+def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build | MergeOutcome:
+    """Return what is to be built, or the outcome when there is nothing to do or it is done already."""
+    table = schema.name
+    cut = newest_cut(pipeline.lake)
+    handover = find_handover(pipeline, pipeline.lake.table(table), table, cut)
+    if handover is not None and not handover.is_ready:
+        # Until then the table has the columns of its copy, and no others.
+        return MergeOutcome(table, read_mark(pipeline.lake.system_table(LOG)).tick)
+    found = ensure_table(pipeline, spark, schema)
+    named = cut.tables.get(table) if cut is not None else None
+    base = handover.base or head(found) if handover is not None else published_head(found, named)
+    is_anew = lacks_deleted(found, base, schema)
+    if is_anew:
+        span = whole_span(pipeline, table, find_copy(pipeline, found, table))
+    else:
+        span = _pending(pipeline, found, table, cut, handover)
+    # What belongs before the changes that the table has already cannot be merged upon them.
+    is_late = span.is_late and handover is None and not is_anew
+    if is_late:
+        span = whole_span(pipeline, table, find_copy(pipeline, found, table))
+    # Readers of a cut see the columns that its snapshots were made with.
+    has_its_columns = base is not None and base.schema_id == found.metadata.current_schema_id
+    # The first version of a copied table is built even where the log has nothing upon the copy.
+    is_level = span.changes == 0 and has_its_columns and handover is None
+    if span.until_inclusive == 0 or is_level:
+        return MergeOutcome(table, span.until_inclusive)
+    done = finished_head(found)
+    if (
+        done is not None
+        and read_mark(found, BRANCH).tick == span.until_inclusive
+        and not misses_deleted(found, done, schema)
+    ):
+        fell_back = fact(done, FELL_BACK) == "true"
+        return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
+    if is_anew:
+        tell_of_rebuild(schema)
+    if is_anew or is_late:
+        base = first_version(pipeline, spark, found, table)
+    return plan_build(pipeline, spark, schema, require_base(base, table), span)
+
+
+def _pending(
+    pipeline: Pipeline, found: Table, table: str, cut: Cut | None, handover: Handover | None
+) -> LogSpan:
+    if handover is None or handover.position_micros is None:
+        return pending_span(pipeline, table, applied_tick(found, table, cut))
+    return span_after(pipeline, table, handover.position_micros)
+
+
+def first_version(pipeline: Pipeline, spark: SparkSession, found: Table, table: str) -> Snapshot:
+    """Return what a table is built upon that is built anew: its initial copy, else no row at all."""
+    copy = find_copy(pipeline, found, table)
+    return (copy.head if copy is not None else None) or empty_version(pipeline, spark, table)
+
+
+def plan_build(
+    pipeline: Pipeline, spark: SparkSession, schema: TableSchema, base: Snapshot, span: LogSpan
+) -> Build:
+    """Return how a span of the log brings a table further, with what has changed in its columns meanwhile.
+
+    Raises:
+        CommitConflict: another run has extended the log meanwhile.
+    """
+    history = known_through(pipeline, span.until_inclusive)
+    known = history.tables.get(schema.name)
+    begun = known.begun if known is not None else None
+    begun = begun if begun is not None and begun.tick > span.after_exclusive else None
+    if begun is not None and span.after_micros is not None and (begun.micros or 0) <= span.after_micros:
+        # The copy that it is built upon is of the table that was made anew.
+        begun = None
+    is_soft = keeps_deleted(schema)
+    is_truncated = span.has_truncates and has_truncate(read_span(pipeline, spark, schema.name, span))
+    if begun is not None or is_truncated:
+        base = empty_version(pipeline, spark, schema.name)
+    if is_truncated and is_soft:
+        # Which rows it took away, only the whole log tells.
+        span = pending_span(pipeline, schema.name, 0)
+    marks_living = is_soft and misses_deleted(load_table(pipeline, schema.name), base, schema)
+    trusted = trusts_inserts(pipeline, schema.name, history)
+    is_refolded = takes_former(pipeline, schema)
+    span = replace(span, has_patches=span.has_patches or is_refolded)
+    build = Build(
+        schema, base, span, trusts_inserts=trusted, marks_living=marks_living, takes_former=is_refolded
+    )
+    if known is None:
+        return build
+    evolved = stored_schema(known.schema_after(span.after_exclusive), pipeline.options(schema.name))
+    return replace(
+        build,
+        schema=evolved,
+        span=replace(span, has_patches=span.has_patches or evolved.is_evolving),
+        conversions=known.conversions_after(span.after_exclusive, span.after_micros),
+        begun_micros=begun.micros if begun is not None else None,
+    )
+
+
+def run_builds(pipeline: Pipeline, spark: SparkSession, builds: Sequence[Build]) -> tuple[MergeOutcome, ...]:
+    """Build the next versions of tables on their branches, each independent of the others."""
+    token = uuid4().hex
+    return run_attempts(
+        spark,
+        [
+            (Attempt(build.schema.name, build.base, build.span.until_inclusive, token=token), build)
+            for build in builds
+        ],
+        believe=partial(split_build, pipeline, spark),
+        fall_back=partial(full_build, pipeline, spark),
+        is_small=all(_is_small(build, SMALL_TABLE_ROWS) for build in builds),
+        in_one_task=all(_is_small(build, ONE_TASK_TABLE_ROWS) for build in builds),
+    )
+
+
+def _is_small(build: Build, most_rows: int) -> bool:
+    return build.span.changes <= SINGLE_TASK_CHANGES and has_at_most(build.base, most_rows)

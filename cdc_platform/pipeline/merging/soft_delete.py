@@ -1,0 +1,109 @@
+"""Tables in which deleted rows stay."""
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.commits.commits import count_rows
+from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.schema.table_options import (
+    DELETED,
+    DELETED_AT,
+    keeps_deleted,
+    stored_schema,
+)
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.pipeline.versions.lake_frames import read_table
+from cdc_platform.spark.tables.soft_delete import find_returning, fold_softly
+
+LOGGER: Final = logging.getLogger(__name__)
+
+
+def fold_with_deleted(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    changes: DataFrame,
+    stored: TableSchema,
+    base: Snapshot | None,
+    *,
+    is_small: bool,
+) -> DataFrame:
+    """Return one row per key that changes touch; keys that the table holds as deleted rows exist.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the work.
+        changes: typed changes of this table, with patches and origin.
+        stored: the table's columns in the lake.
+        base: the version of the table before these changes; None when it has no deleted row.
+        is_small: whether there are so few changes that all tasks may be sent their keys.
+    """
+    folded = fold_softly(changes, stored, drops_unseen=drops_unseen(pipeline.traits))
+    if base is None or count_rows(base) == 0:
+        return folded
+    before_table = read_table(pipeline, spark, stored.name, base.snapshot_id)
+    return find_returning(folded, before_table, stored, is_small=is_small)
+
+
+def drops_unseen(traits: SourceTraits) -> bool:
+    """Whether rows that were born and gone within one transaction are left out.
+
+    Where a tick may end within a transaction they may have been seen, and would be gone without a trace.
+    """
+    return traits.keeps_transactions or not traits.comes_in_order
+
+
+def lacks_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:
+    """Whether a version of a table was made before its deleted rows had to stay, so that it is built anew.
+
+    Raises:
+        SettingError: deleted rows had to stay, and have not to any more.
+    """
+    if not keeps_deleted(stored) and DELETED in table.schema().column_names:
+        raise SettingError(
+            f"table_options.{stored.name}.soft_delete",
+            "was true, and the table holds deleted rows: set it again, or materialise the table with "
+            "the run setting `rebuild: true`, which takes them out",
+        )
+    return misses_deleted(table, version, stored)
+
+
+def misses_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:
+    """Whether a version of a table was made before its deleted rows had to stay."""
+    if not keeps_deleted(stored) or version is None or version.schema_id is None:
+        return False
+    return DELETED not in table.schemas()[version.schema_id].column_names
+
+
+def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> TableSchema:
+    """Return the columns that a table had at a snapshot: those of the source, and of deleted rows if any."""
+    found = load_table(pipeline, table.name)
+    version = found.metadata.snapshot_by_id(snapshot_id)
+    options = pipeline.options(table.name)
+    softly = stored_schema(table, replace(options, soft_delete=True))
+    if version is None or misses_deleted(found, version, softly):
+        return stored_schema(table, replace(options, soft_delete=False))
+    return softly
+
+
+def tell_of_rebuild(stored: TableSchema) -> None:
+    """Say why a tick takes as long as the table's whole log does."""
+    LOGGER.warning(
+        "Table %s is built anew from the change log, since its setting soft_delete is new.", stored.name
+    )
+
+
+def drop_markers(pipeline: Pipeline, spark: SparkSession, stored: TableSchema) -> None:
+    """Take the columns of deleted rows away from a table that was built anew without such rows."""
+    columns = load_table(pipeline, stored.name).schema().column_names
+    markers = [quote_spark(name) for name in (DELETED, DELETED_AT) if name in columns]
+    if markers and not keeps_deleted(stored):
+        spark.sql(f"ALTER TABLE {pipeline.lake.spark_table(stored.name)} DROP COLUMNS ({', '.join(markers)})")

@@ -1,0 +1,144 @@
+"""What a table's initial copy has of one row; no Spark."""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Context, Decimal
+from math import isfinite, isnan
+from typing import Any, Final
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.literals import FloatLiteral
+from pyiceberg.schema import Schema
+
+from cdc_platform.lake.commits.filters import all_of, equals
+from cdc_platform.lake.state.copies import load_plans, read_progress
+from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
+from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, RowKey
+from cdc_platform.model.schema.table_options import DELETED, DELETED_AT
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+_EXACT: Final = Context(prec=38)
+
+
+@dataclass(frozen=True)
+class CopiedRow:
+    """A row as it was at the copy's position; ``values`` are those outside the key, in the source's JSON."""
+
+    position_micros: int
+    values: Mapping[str, Any]
+
+
+def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> CopiedRow | None:
+    """Return what the complete initial copy of a table has of a key; None where it has none, or was none.
+
+    Args:
+        pipeline: the pipeline.
+        table: source table.
+        keys: the key in each way that its columns' types have spelled it.
+    """
+    plan, found = load_plans(pipeline.lake).get(table), pipeline.lake.table(table)
+    if plan is None or found is None:
+        return None
+    progress = read_progress(found, plan)
+    if progress.head is None or progress.head.schema_id is None or not progress.is_complete:
+        return None
+    copied = found.schemas()[progress.head.schema_id]
+    key = next((key for key in keys if _is_typed(key, copied)), None)
+    if key is None:
+        # The table was made anew with another key since.
+        return None
+    names = {column.name for column in key.columns}
+    snapshot_id = progress.head.snapshot_id
+    if key == keys[0]:
+        rows = found.scan(_is_key(key), snapshot_id=snapshot_id).to_arrow().to_pylist()
+    else:
+        # Another column bears the name now, whose type a filter would have to have.
+        every = found.scan(snapshot_id=snapshot_id).to_arrow_batch_reader()
+        rows = [row for batch in every for row in batch.to_pylist() if _has_key(row, key)]
+    if not rows:
+        return None
+    values = {
+        name: source_json(value)
+        for name, value in rows[0].items()
+        if name not in {*names, DELETED, DELETED_AT}
+    }
+    return CopiedRow(plan.position_micros, values)
+
+
+def _is_typed(key: RowKey, copied: Schema) -> bool:
+    """Whether the columns of a key are those of a copy, of the same types."""
+    types = {field.name: str(field.field_type) for field in copied.fields}
+    kinds = {column.name: column.kind for column in key.columns}
+    return all(types.get(name) == kind.replace(NANOSECOND_TEXT, "string") for name, kind in kinds.items())
+
+
+def _has_key(row: Mapping[str, Any], key: RowKey) -> bool:
+    pairs = zip(key.columns, key.values, strict=True)
+    return all(source_json(row[column.name]) == value for column, value in pairs)
+
+
+def _is_key(key: RowKey) -> BooleanExpression:
+    return all_of(
+        *(
+            equals(column.name, None if value is None else _literal(column, value))
+            for column, value in zip(key.columns, key.values, strict=True)
+        )
+    )
+
+
+def _literal(column: KeyColumn, value: Any) -> Any:
+    """Return a value of a key as Iceberg compares it."""
+    if column.kind in {"int", "long"}:
+        return int(value)
+    if column.kind == "binary":
+        return base64.b64decode(value)
+    if column.kind.startswith("decimal"):
+        # Iceberg compares decimals of the column's scale only.
+        return Decimal(value).quantize(Decimal(1).scaleb(-_scale(column.kind)), context=_EXACT)
+    if column.kind in {"float", "double"}:
+        number = float(value)
+        # As a double, an infinity would lie beyond what a FLOAT32 can be.
+        return FloatLiteral(number) if column.kind == "float" and not isnan(number) else number
+    if column.kind != NANOSECOND_TEXT and column.kind.startswith("timestamp"):
+        return to_datetime(from_rfc3339(value)).isoformat()
+    return value
+
+
+def _scale(kind: str) -> int:
+    """Return the digits after the point of such a type as `decimal(38, 9)`."""
+    return int(kind.removesuffix(")").split(",")[1])
+
+
+def source_json(value: Any) -> Any:
+    """Return a value as the source's JSON has it, so that equal values are equal in copy and log."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, list):
+        return [source_json(one) for one in value]
+    return next((write(value) for kind, write in _TEXTS.items() if isinstance(value, kind)), value)
+
+
+def _float_json(value: float) -> float | str:
+    """Return a number, or the text of what JSON has no number for."""
+    if isnan(value):
+        return "NaN"
+    return value if isfinite(value) else f"{'-' if value < 0 else ''}Infinity"
+
+
+def _moment_text(value: datetime) -> str:
+    """Return the text without zeros at the end of its second, as Spanner writes it."""
+    whole, _, fraction = to_rfc3339(from_datetime(value)).removesuffix("Z").partition(".")
+    return f"{whole}.{fraction}".rstrip("0").rstrip(".") + "Z"
+
+
+_TEXTS: Final[Mapping[type, Callable[[Any], Any]]] = {
+    int: str,
+    float: _float_json,
+    Decimal: lambda value: f"{value.normalize(_EXACT):f}",
+    bytes: lambda value: base64.b64encode(value).decode(),
+    # A datetime is a date, too.
+    datetime: _moment_text,
+    date: date.isoformat,
+}

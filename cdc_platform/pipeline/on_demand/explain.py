@@ -1,0 +1,249 @@
+"""Provenance: how a row came to be, told by the change log; no Spark, and the source may be down."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Final
+
+from pyiceberg.table import Table
+
+from cdc_platform.errors import RowNotFound, TableNotFound
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.filters import all_of, between, equals, is_any
+from cdc_platform.lake.state.control import load_lineage
+from cdc_platform.lake.state.cuts import Cut, cuts_since
+from cdc_platform.lake.state.quarantine import count_quarantined, describe_next_step, has_replays
+from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
+from cdc_platform.model.rows.row_story import LoggedChange, Step, Story, read_values, tell_story
+from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, ORDER_KEY
+from cdc_platform.model.schema.table_schema import NANOSECONDS
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.on_demand.copied_row import CopiedRow, find_copied_row
+from cdc_platform.pipeline.on_demand.former_keys import former_keys
+
+NAMED_ORDINALS: Final = 200
+"""Up to so many changes are looked up by their place in the log; more are searched for in a range."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A row's story, with what the log does not tell: partitions by name, and cuts.
+
+    ``cuts`` holds for each step the first cut whose tables show it, None while it waits for one.
+    ``quarantined`` counts the table's records that are in no story, since they lie in quarantine.
+    ``copied`` is what the table's initial copy had of the row; the story then goes on from there.
+    """
+
+    table: str
+    key: RowKey
+    story: Story
+    partitions: Mapping[str, str]
+    cuts: Mapping[int, Cut | None]
+    quarantined: int
+    copied: CopiedRow | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the explanation as plain values; moments are RFC 3339 texts."""
+        return {
+            "table": self.table,
+            "key": json.loads(self.key.to_json()),
+            "is_deleted": self.story.values is None,
+            "values": dict(self.story.values) if self.story.values is not None else None,
+            "set_by": dict(self.story.set_by),
+            "copied_at": to_rfc3339(self.copied.position_micros) if self.copied is not None else None,
+            "copied_values": dict(self.copied.values) if self.copied is not None else None,
+            "changes": [self._step(step) for step in self.story.steps],
+            "quarantined_records_of_table": self.quarantined,
+        }
+
+    def _step(self, step: Step) -> dict[str, Any]:
+        change, cut = step.change, self.cuts[step.number]
+        return {
+            "number": step.number,
+            "kind": change.kind.value,
+            "commit_timestamp": to_rfc3339(change.commit_micros),
+            "transaction_id": change.transaction_id,
+            "partition": self.partitions.get(change.partition_token, change.partition_token),
+            "partition_token": change.partition_token,
+            "record_id": change.record_id,
+            "mod_ordinal": change.mod_ordinal,
+            "tick": change.tick,
+            "cut": cut.cut if cut is not None else None,
+            "cut_position": to_rfc3339(cut.position_micros) if cut is not None else None,
+            "columns": [
+                {
+                    "column": column.column,
+                    "before": column.before,
+                    "after": column.after,
+                    "has_changed": column.has_changed,
+                }
+                for column in step.columns
+            ],
+        }
+
+
+def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
+    """Return how a row of a source table came to be.
+
+    Args:
+        pipeline: the pipeline.
+        table: source table.
+        key_text: the key as people type it; see `parse_key`.
+
+    Raises:
+        TableNotFound: the lake has no such table.
+        RowNotFound: the text is no key of it, or neither the log nor an initial copy knows the key.
+    """
+    found = _find_table(pipeline, table)
+    key = parse_key(table, _key_columns(pipeline, found, table), key_text)
+    keys = (key, *_former_keys(pipeline, table, key))
+    log = pipeline.lake.system_table(LOG)
+    begun_micros = _begun_micros(pipeline, table)
+    changes = [
+        change
+        for change in _read_changes(log, table, _find_ordinals(log, table, keys), _order(pipeline, table))
+        if change.commit_micros >= begun_micros
+    ]
+    changes = _in_order(pipeline, changes)
+    copied = find_copied_row(pipeline, table, keys)
+    if copied is not None and copied.position_micros < begun_micros:
+        copied = None
+    if copied is not None:
+        # What was committed before is in the copy.
+        changes = [change for change in changes if change.commit_micros > copied.position_micros]
+    if not changes and copied is None:
+        since = f" since it was made anew at {to_rfc3339(begun_micros)}" if begun_micros else ""
+        raise RowNotFound(f"The change log has no change of this key of `{table}`{since}: {key.to_json()}")
+    columns = _value_columns(pipeline, table, key)
+    story = tell_story(changes, columns, copied.values if copied is not None else None)
+    lineage = load_lineage(pipeline.lake)
+    known = lineage.partitions.values() if lineage is not None else ()
+    return Explanation(
+        table=table,
+        key=key,
+        story=story,
+        partitions={partition.token: partition.key for partition in known},
+        cuts=_first_cuts(pipeline, table, story.steps),
+        quarantined=count_quarantined(pipeline.lake, table),
+        copied=copied,
+    )
+
+
+def _in_order(pipeline: Pipeline, changes: list[LoggedChange]) -> list[LoggedChange]:
+    """Return changes in the order of the source, without truncates of before the first one."""
+    if not pipeline.traits.comes_in_order:
+        return sorted(changes, key=lambda change: change.order_key)
+    begins = (n for n, change in enumerate(changes) if change.kind is not ChangeKind.TRUNCATE)
+    return changes[next(begins, len(changes)) :]
+
+
+def _begun_micros(pipeline: Pipeline, table: str) -> int:
+    """Return when the table was made anew the last time: what was before is the story of other rows."""
+    known = pipeline.schema_history.tables.get(table)
+    begun = known.begun if known is not None else None
+    return begun.micros if begun is not None and begun.micros is not None else 0
+
+
+def _key_columns(pipeline: Pipeline, found: Table, table: str) -> tuple[KeyColumn, ...]:
+    fields = {field.name: field for field in found.schema().fields}
+    return tuple(
+        KeyColumn(
+            column.name,
+            NANOSECOND_TEXT if column.type.annotation == NANOSECONDS else str(fields[column.name].field_type),
+        )
+        for column in pipeline.schema_history.tables[table].schema.key_columns
+        if column.name in fields
+    )
+
+
+def _value_columns(pipeline: Pipeline, table: str, key: RowKey) -> list[str]:
+    """Return the columns as the source's records call them now; those that are gone tell themselves."""
+    names = [column.name for column in pipeline.schema_history.tables[table].schema.columns]
+    keys = {column.name for column in key.columns}
+    return [name for name in names if name not in {*keys, DELETED, DELETED_AT, ORDER_KEY}]
+
+
+def _find_table(pipeline: Pipeline, table: str) -> Table:
+    found = pipeline.lake.table(table)
+    known = pipeline.present_tables
+    if found is None or found.name()[-1] not in map(lake_table_name, known):
+        names = ", ".join(known) or f"none yet; {describe_next_step(pipeline.lake)}"
+        raise TableNotFound(f"The lake has no table `{table}` of pipeline `{pipeline.name}`. It has: {names}")
+    return found
+
+
+def _former_keys(pipeline: Pipeline, table: str, key: RowKey) -> tuple[RowKey, ...]:
+    known = pipeline.schema_history.tables.get(table)
+    return former_keys(known, key) if known is not None and known.has_retyped_key else ()
+
+
+def _find_ordinals(log: Table, table: str, keys: Sequence[RowKey]) -> set[int]:
+    """Return the ordinals of the changes of a key, in each way that its columns' types spelled it."""
+    truncates = all_of(equals("table_name", table), equals("change_kind", ChangeKind.TRUNCATE.value))
+    emptied = set(log.scan(truncates, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist())
+    return emptied.union(*(_find_spelled(log, table, key) for key in keys))
+
+
+def _find_spelled(log: Table, table: str, key: RowKey) -> set[int]:
+    """Return the ordinals of a key's changes: as the source spells keys, else however this one is spelled."""
+    of_table = equals("table_name", table)
+    likely = all_of(of_table, is_any("keys", key.spellings()))
+    found = log.scan(likely, selected_fields=("ordinal",)).to_arrow()["ordinal"].to_pylist()
+    if found:
+        return set(found)
+    every = log.scan(of_table, selected_fields=("ordinal", "keys")).to_arrow_batch_reader()
+    return {row["ordinal"] for batch in every for row in batch.to_pylist() if key.is_same(row["keys"])}
+
+
+def _order(pipeline: Pipeline, table: str) -> str:
+    """Return the column of the log that has the order of a table's changes."""
+    is_late = not pipeline.traits.comes_in_order or has_replays(pipeline.lake, table)
+    return "order_key" if is_late else "ordinal"
+
+
+def _read_changes(log: Table, table: str, ordinals: Collection[int], order: str) -> list[LoggedChange]:
+    if not ordinals:
+        return []
+    # The log is in this order, so that most of its files are not read.
+    where = all_of(equals("table_name", table), between("ordinal", min(ordinals), max(ordinals)))
+    if len(ordinals) <= NAMED_ORDINALS:
+        where = all_of(where, is_any("ordinal", ordinals))
+    rows = [
+        row
+        for batch in log.scan(where).to_arrow_batch_reader()
+        for row in batch.to_pylist()
+        if row["ordinal"] in ordinals
+    ]
+    return [_as_change(row) for row in sorted(rows, key=itemgetter(order))]
+
+
+def _as_change(row: Mapping[str, Any]) -> LoggedChange:
+    left_out = () if row["is_whole_row"] else row.get("unavailable_columns") or ()
+    values = read_values(row["new_values"])
+    return LoggedChange(
+        kind=ChangeKind(row["change_kind"]),
+        commit_micros=from_datetime(row["commit_timestamp"]),
+        transaction_id=row["transaction_id"],
+        partition_token=row["partition_token"],
+        record_id=row["record_id"],
+        mod_ordinal=row["mod_ordinal"],
+        tick=row["tick"],
+        ordinal=row["ordinal"],
+        new_values={name: value for name, value in values.items() if name not in left_out},
+        is_whole_row=row["is_whole_row"],
+        order_key=row["order_key"],
+        previous_keys=row["previous_keys"],
+        source_micros=from_datetime(row["source_timestamp"]) if row.get("source_timestamp") else None,
+    )
+
+
+def _first_cuts(pipeline: Pipeline, table: str, steps: Sequence[Step]) -> dict[int, Cut | None]:
+    if not steps:
+        return {}
+    first_tick = min(step.change.tick for step in steps)
+    cuts = [cut for cut in cuts_since(pipeline.lake, first_tick) if table in cut.tables]
+    return {step.number: next((cut for cut in cuts if cut.tick >= step.change.tick), None) for step in steps}

@@ -1,0 +1,57 @@
+"""How a log and a copy spell a key whose columns had other types before."""
+
+import base64
+from collections.abc import Iterator
+from itertools import product
+
+from cdc_platform.model.rows.row_key import KeyColumn, RowKey
+from cdc_platform.model.schema.column_versions import ColumnHistory, ColumnVersion
+
+STRING_KIND, BYTES_KIND = "string", "binary"
+_KINDS = {"STRING": STRING_KIND, "BYTES": BYTES_KIND, "PROTO": BYTES_KIND}
+"""Types between which the source converts what is stored."""
+
+
+def former_keys(known: ColumnHistory, key: RowKey) -> tuple[RowKey, ...]:
+    """Return the key in each combination of types that its columns had before, converted as Spanner does."""
+    spelled = [[(column, value), *_former(known, column, value)] for column, value in _pairs(key)]
+    return tuple(
+        RowKey(tuple(column for column, _ in pairs), tuple(value for _, value in pairs))
+        for number, pairs in enumerate(product(*spelled))
+        if number  # the first is the key itself
+    )
+
+
+def _pairs(key: RowKey) -> Iterator[tuple[KeyColumn, object]]:
+    yield from zip(key.columns, key.values, strict=True)
+
+
+def _former(known: ColumnHistory, column: KeyColumn, value: object) -> Iterator[tuple[KeyColumn, object]]:
+    """Yield what a column of the key was, from its newest version to its oldest."""
+    seen = {column.kind}
+    for version in _versions_before(known, known.live(column.name)):
+        kind = _KINDS.get(version.type.code)
+        if kind is None or kind in seen:
+            continue
+        seen.add(kind)
+        converted = _converted(value, kind)
+        if converted is not None or value is None:
+            yield KeyColumn(column.name, kind), converted
+
+
+def _versions_before(known: ColumnHistory, version: ColumnVersion | None) -> Iterator[ColumnVersion]:
+    while version is not None and version.before is not None:
+        version = known.versions[version.before]
+        yield version
+
+
+def _converted(value: object, kind: str) -> str | None:
+    """Return the text of a value in the other of the two kinds; None where it can have had none there."""
+    if not isinstance(value, str):
+        return None
+    if kind == BYTES_KIND:
+        return base64.b64encode(value.encode()).decode()
+    try:
+        return base64.b64decode(value).decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,110 @@
+"""Building one table, or one history, anew from the log: from its beginning, or from an older cut on."""
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import SparkSession
+
+from cdc_platform.errors import CutNotFound
+from cdc_platform.lake.state.cuts import find_cut
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.histories.history import extend_histories, run_history_builds
+from cdc_platform.pipeline.histories.history_plan import plan_extension, plan_whole
+from cdc_platform.pipeline.merging.build import Build, MergeOutcome
+from cdc_platform.pipeline.merging.merge import (
+    first_version,
+    merge_tables,
+    plan_build,
+    run_builds,
+)
+from cdc_platform.pipeline.merging.soft_delete import drop_markers, misses_deleted
+from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform.pipeline.schema.table_ddl import ensure_history, ensure_table
+from cdc_platform.pipeline.versions.change_source import whole_span
+from cdc_platform.pipeline.versions.handover import find_copy
+from cdc_platform.pipeline.versions.log_span import LogSpan, pending_span
+
+
+def rebuild_table(
+    pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None = None
+) -> MergeOutcome:
+    """Build a table anew, bring the other tables up to the same tick, and publish all of them.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the work.
+        table: source table, or name of a history, to rebuild.
+        at_cut: number of an older cut to start from; None starts from the initial copy, or from an
+            empty table where there was none, and needs the whole log.
+
+    Raises:
+        CutNotFound: there is no such cut, it lacks the table, or its snapshot has expired.
+        LakeError: there is no cut to start from, and the initial copy is not whole, or gone.
+    """
+    source = pipeline.table(pipeline.lake_tables.get(table, table))
+    is_history = source.name != table
+    found = pipeline.lake.table(source.name)
+    if at_cut is None and found is not None:
+        # Refused before anything changes: until a copy is whole, the table has its columns only.
+        find_copy(pipeline, found, source.name)
+    if is_history:
+        outcome = _rebuild_history(pipeline, spark, table, at_cut)
+    else:
+        outcome = run_builds(pipeline, spark, [_plan(pipeline, spark, table, at_cut)])[0]
+    merge_tables(pipeline, spark, [other for other in pipeline.tables if other.name != table])
+    others = [other for other in pipeline.histories if not is_history or other.name != source.name]
+    extend_histories(pipeline, spark, others)
+    publish_cut(pipeline, spark)
+    if not is_history:
+        drop_markers(pipeline, spark, pipeline.stored(table))
+    return outcome
+
+
+def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None) -> Build:
+    stored = pipeline.stored(table)
+    found = ensure_table(pipeline, spark, stored)
+    if at_cut is None:
+        base = first_version(pipeline, spark, found, table)
+        span = whole_span(pipeline, table, find_copy(pipeline, found, table))
+    else:
+        base, tick = _version_at(pipeline, found, table, at_cut)
+        span = _span_upon(pipeline, table, table, tick, at_cut)
+        if misses_deleted(found, base, stored):
+            raise CutNotFound(
+                f"Table `{table}` has no deleted rows at cut {at_cut}, which is older than its setting "
+                "`soft_delete`; choose a newer cut, or none to start from the log's beginning."
+            )
+    return plan_build(pipeline, spark, stored, base, span)
+
+
+def _rebuild_history(
+    pipeline: Pipeline, spark: SparkSession, history: str, at_cut: int | None
+) -> MergeOutcome:
+    schema = pipeline.table(pipeline.lake_tables[history])
+    found = ensure_history(pipeline, spark, schema)
+    ensure_table(pipeline, spark, pipeline.stored(schema.name))
+    if at_cut is None:
+        build = plan_whole(pipeline, spark, schema)
+    else:
+        base, tick = _version_at(pipeline, found, history, at_cut)
+        span = _span_upon(pipeline, schema.name, history, tick, at_cut)
+        build = plan_extension(pipeline, spark, schema, base, span)
+    return run_history_builds(pipeline, spark, [build])[0]
+
+
+def _span_upon(pipeline: Pipeline, table: str, name: str, tick: int, at_cut: int) -> LogSpan:
+    """Return the span of the log upon a cut, unless it holds replayed changes that are older."""
+    span = pending_span(pipeline, table, tick)
+    if span.is_late:
+        raise CutNotFound(
+            f"Since cut {at_cut}, older transactions of `{name}` have been replayed; choose a newer cut, or "
+            "none to start from the log's beginning."
+        )
+    return span
+
+
+def _version_at(pipeline: Pipeline, found: Table, table: str, at_cut: int) -> tuple[Snapshot, int]:
+    cut = find_cut(pipeline.lake, at_cut)
+    base = found.metadata.snapshot_by_id(cut.tables.get(table, -1))
+    if base is None:
+        raise CutNotFound(f"Table `{table}` has no snapshot of cut {at_cut} any more; choose a newer cut.")
+    return base, cut.tick

@@ -1,0 +1,115 @@
+"""Replaying what lies in quarantine: asking for it is one commit, and the next tick does it.
+
+What a replay brings into a log that is in order has the order key that it would have had, and a later
+ordinal: the tables that it touches are built anew, by order keys.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from cdc_platform.lake.catalog.lake import LOG, RAW
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.quarantine import ReplayMark, load_held, mark_replayed
+from cdc_platform.lake.state.read_progress import read_ledger
+from cdc_platform.model.stream.files import READ_AGAIN
+from cdc_platform.model.stream.quarantined_records import HeldFilter, HeldRecord, ReplaySource, with_company
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+TEXTS_OF_A_TICK: Final = 20_000
+"""So many texts are one replay, and more only where a transaction has more: a tick decodes them by itself."""
+
+
+@dataclass(frozen=True)
+class ReplayOutcome:
+    """What was asked for.
+
+    Args:
+        from_files: records whose files are read again.
+        files: the files.
+        from_texts: records that are judged anew from their texts.
+        from_records: records whose transactions are judged anew from what the lake has of them.
+        lost: records that stay where they are: nothing is left that they could be read from.
+    """
+
+    from_files: tuple[HeldRecord, ...] = ()
+    files: tuple[str, ...] = ()
+    from_texts: tuple[HeldRecord, ...] = ()
+    from_records: tuple[HeldRecord, ...] = ()
+    lost: tuple[HeldRecord, ...] = ()
+
+
+def replay_records(pipeline: Pipeline, wanted: HeldFilter) -> ReplayOutcome:
+    """Ask for the replay of what lies in quarantine; asked again, nothing happens that has not happened.
+
+    A file is read again as a whole, so all of its records are replayed along. Those whose file is gone, or
+    which came by a topic, are judged anew from their texts, and transactions from their raw records.
+
+    Raises:
+        SourceError: the source does not tell which files it has.
+        CommitConflict: other runs were in the way; nothing was changed.
+    """
+    tick = read_mark(pipeline.lake.system_table(RAW)).tick
+    held = _undone(pipeline)
+    traits = pipeline.traits
+    keeps_transactions = traits.keeps_transactions
+    meant = [one for one in held if wanted.matches(one)]
+    if not traits.hands_out_events:
+        chosen = with_company(meant, held, keeps_transactions=keeps_transactions)
+        mark = ReplayMark(_now_micros(), tick, ReplaySource.RECORDS)
+        mark_replayed(pipeline.lake, {one.identity: mark for one in chosen})
+        return ReplayOutcome(from_records=tuple(chosen))
+    readable = pipeline.event_source.readable({one.origin for one in held if one.origin is not None})
+    chosen = with_company(
+        meant, held, readable, keeps_transactions=keeps_transactions, pairs_halves=traits.comes_in_order
+    )
+    from_files = [one for one in chosen if one.origin in readable]
+    texts, lost = _divide(one for one in chosen if one.origin not in readable)
+    mark_replayed(pipeline.lake, dict(_marks([one for one in from_files if one.is_open], texts, tick)))
+    files = sorted({one.origin for one in from_files if one.origin is not None})
+    return ReplayOutcome(tuple(from_files), tuple(files), tuple(texts), lost=tuple(lost))
+
+
+def _undone(pipeline: Pipeline) -> list[HeldRecord]:
+    """Return what is open, and what waits for files; files may be gone since that was asked for."""
+    ledger = read_ledger(pipeline.lake) if pipeline.traits.hands_out_events else {}
+    ordered = read_mark(pipeline.lake.system_table(LOG)).tick
+    return [
+        held
+        for held in load_held(pipeline.lake, with_replayed=True)
+        if held.tick <= ordered and (held.is_open or _awaits_file(held, ledger))
+    ]
+
+
+def _awaits_file(held: HeldRecord, ledger: Mapping[str, str]) -> bool:
+    return held.replayed_from is ReplaySource.FILE and ledger.get(held.origin or "") == READ_AGAIN
+
+
+def _divide(records: Iterable[HeldRecord]) -> tuple[list[HeldRecord], list[HeldRecord]]:
+    """Return the records that have a text of their own, and the others, which stand for a whole file."""
+    texts: list[HeldRecord] = []
+    lost: list[HeldRecord] = []
+    for held in records:
+        event: Mapping[str, Any] = json.loads(held.record or "{}").get("event") or {}
+        stands_for_file = event.get("fault") is not None and event.get("position") is None
+        (lost if stands_for_file else texts).append(held)
+    return texts, lost
+
+
+def _marks(
+    from_files: Sequence[HeldRecord], texts: Sequence[HeldRecord], tick: int
+) -> Iterator[tuple[tuple[int, str], ReplayMark]]:
+    now_micros = _now_micros()
+    of_file = ReplayMark(now_micros, tick, ReplaySource.FILE)
+    yield from ((held.identity, of_file) for held in from_files)
+    begun: dict[tuple[int, str | None], int] = {}
+    for number, held in enumerate(texts):
+        first = begun.setdefault((held.moment_micros, held.transaction_id), number)
+        micros = now_micros + first // TEXTS_OF_A_TICK
+        yield held.identity, replace(of_file, micros=micros, source=ReplaySource.TEXT)
+
+
+def _now_micros() -> int:
+    return time.time_ns() // 1000

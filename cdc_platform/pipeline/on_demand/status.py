@@ -1,0 +1,163 @@
+"""Where a pipeline stands, told by the lake alone: no Spark, and the source may be down."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.commits.commits import count_rows, head, read_mark
+from cdc_platform.lake.state.control import load_lineage, load_stuck
+from cdc_platform.lake.state.copies import load_plans, read_progress
+from cdc_platform.lake.state.cuts import Cut, newest_cut
+from cdc_platform.lake.state.quarantine import count_quarantined
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.stream.lineage import watermark_micros
+from cdc_platform.model.stream.stuck_partitions import StuckPartition
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.reading.unread_files import UnreadFile, list_unread
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """Rows and snapshot of one table as readers see it now."""
+
+    rows: int | None
+    snapshot_id: int | None
+
+
+@dataclass(frozen=True)
+class CopyStatus:
+    """An initial copy that is going on; it is the ``number``-th beginning of it."""
+
+    number: int
+    position_micros: int
+    pieces: int
+    copied_pieces: int
+    copied_rows: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a pipeline stands.
+
+    ``watermark_micros`` and ``lag_s`` are None before the first tick.
+    ``lag_s`` compares the watermark with this machine's clock. Of a source that hands out events this is no
+    lag but a silence, ``is_silence``: what it may have that nobody has read, the lake does not know.
+    """
+
+    pipeline: str
+    tick: int
+    watermark_micros: int | None
+    lag_s: float | None
+    is_silence: bool
+    live_partitions: tuple[str, ...]
+    waiting_partitions: tuple[str, ...]
+    finished_partitions: int
+    tables: Mapping[str, TableStatus]
+    cut: Cut | None
+    quarantined: int
+    findings: tuple[str, ...]
+    """What keeps tables from equalling the source by design."""
+    copies: Mapping[str, CopyStatus] = field(default_factory=dict)
+    stuck_partitions: tuple[StuckPartition, ...] = ()
+    """Partitions of which the source sends nothing; they hold the watermark."""
+    unread_files: tuple[UnreadFile, ...] = ()
+    """Files and folders that could not be read; they hold nothing."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a cycle has read anything."""
+        return self.tick > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the status as plain values; moments are RFC 3339 texts."""
+        return {
+            "pipeline": self.pipeline,
+            "tick": self.tick,
+            "watermark": _moment(self.watermark_micros),
+            "lag_s": None if self.is_silence else self.lag_s,
+            "silence_s": self.lag_s if self.is_silence else None,
+            "live_partitions": list(self.live_partitions),
+            "waiting_partitions": list(self.waiting_partitions),
+            "finished_partitions": self.finished_partitions,
+            "stuck_partitions": [
+                {
+                    "partition": stuck.key,
+                    "position": _moment(stuck.position_micros),
+                    "age_s": stuck.age_s,
+                    "error": stuck.error,
+                }
+                for stuck in self.stuck_partitions
+            ],
+            "tables": {
+                name: {"rows": table.rows, "snapshot_id": table.snapshot_id}
+                for name, table in self.tables.items()
+            },
+            "cut": self.cut.cut if self.cut is not None else None,
+            "cut_position": _moment(self.cut.position_micros if self.cut is not None else None),
+            "quarantined": self.quarantined,
+            "unread_files": [file.to_dict() for file in self.unread_files],
+            "findings": list(self.findings),
+            "copies": {
+                name: {
+                    "number": copy.number,
+                    "position": _moment(copy.position_micros),
+                    "pieces": copy.pieces,
+                    "copied_pieces": copy.copied_pieces,
+                    "copied_rows": copy.copied_rows,
+                }
+                for name, copy in self.copies.items()
+            },
+        }
+
+
+def read_status(pipeline: Pipeline) -> Status:
+    """Return where the pipeline stands."""
+    lake = pipeline.lake
+    lineage = load_lineage(lake)
+    partitions = list(lineage.partitions.values()) if lineage is not None else []
+    # The lineage exists before the first tick; its start is not a watermark yet.
+    watermark = watermark_micros(lineage) if lineage is not None and lineage.tick else None
+    cut = newest_cut(lake)
+    return Status(
+        pipeline=pipeline.name,
+        tick=read_mark(lake.system_table(RAW)).tick,
+        watermark_micros=watermark,
+        lag_s=round(time.time() - watermark / 1e6, 3) if watermark is not None else None,
+        is_silence=pipeline.traits.hands_out_events,
+        live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
+        waiting_partitions=tuple(
+            partition.key for partition in partitions if not partition.is_live and not partition.is_finished
+        ),
+        finished_partitions=sum(partition.is_finished for partition in partitions),
+        tables={name: _table_status(pipeline, name) for name in lake.table_names()},
+        cut=cut,
+        quarantined=count_quarantined(lake),
+        findings=pipeline.findings(pipeline.schema_history),
+        copies=_copies(pipeline, cut),
+        stuck_partitions=load_stuck(lake),
+        unread_files=list_unread(pipeline),
+    )
+
+
+def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
+    found = {}
+    gone = {name for name, known in pipeline.schema_history.tables.items() if known.is_dropped}
+    for name, plan in load_plans(pipeline.lake).items():
+        if name not in gone and (cut is None or name not in cut.tables):
+            progress = read_progress(pipeline.lake.table(name), plan)
+            found[name] = CopyStatus(
+                plan.number, plan.position_micros, len(plan.pieces), len(progress.done), progress.rows
+            )
+    return found
+
+
+def _table_status(pipeline: Pipeline, name: str) -> TableStatus:
+    table = pipeline.lake.table(name)
+    snapshot = head(table) if table is not None else None
+    return TableStatus(count_rows(snapshot), snapshot.snapshot_id if snapshot is not None else None)
+
+
+def _moment(micros: int | None) -> str | None:
+    return to_rfc3339(micros) if micros is not None else None

@@ -1,0 +1,170 @@
+"""Finding the keys of rows that deletes know by their addresses only."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.quarantine import ReplayMark, load_held, mark_replayed
+from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY, Addressed
+from cdc_platform.model.stream.quarantined_records import HeldRecord, ReplaySource
+from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+_GLANCED: Final = ("kind", "record_timestamp", "event.metadata")
+_SELECTED: Final = (
+    *("kind", "record_timestamp", "record_sequence", "table_name"),
+    *("event.fault", "event.metadata"),
+)
+_FOUND: Final = pa.schema(
+    [("found_event", pa.string()), ("found_keys", pa.string()), ("found_order", pa.string())]
+)
+_ASKED: Final = pa.schema([(name, pa.string()) for name in ("event_id", "of_table", "address", "order_key")])
+
+
+def tells_addresses(pipeline: Pipeline, window: str) -> bool:
+    """Whether an event of a window tells the address of its row; needs no Spark."""
+    scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_GLANCED)
+    found = (pc.struct_field(batch.column("event"), "metadata") for batch in scan.to_arrow_batch_reader())
+    return any(pc.any(pc.match_substring(metadata, f'"{ADDRESS}"')).as_py() for metadata in found)
+
+
+def with_found_keys(pipeline: Pipeline, records: DataFrame, raw: DataFrame, window: str) -> DataFrame:
+    """Return raw records in which a delete that knows its row by its address only has the row's key.
+
+    The row is that of the newest event at the address before the delete. Where there is none, or where it
+    is a delete itself, the record stays the fault that it is.
+
+    Args:
+        pipeline: the pipeline.
+        records: raw records of a source that hands out events.
+        raw: all raw records.
+        window: filter of the same records as `records`.
+    """
+    asked = _asked(pipeline, window)
+    found = _find_keys(raw, asked) if asked else {}
+    if not found:
+        return records
+    rows = [(one.event_id, found[one.event_id], one.order_key) for one in asked if one.event_id in found]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    known = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_FOUND)))
+    is_same = (F.col("record_sequence") == F.col("found_event")) & F.col("event.fault").startswith(
+        ADDRESS_ONLY
+    )
+    joined = records.join(known, is_same, "left")
+    return joined.withColumns(_as_delete()).select(*records.columns)
+
+
+def _asked(pipeline: Pipeline, window: str) -> list[Addressed]:
+    """Return the deletes of a window that know no key; needs no Spark."""
+    scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
+    found: dict[str, Addressed] = {}
+    for batch in scan.to_arrow_batch_reader():
+        for row in _faulty(pa.Table.from_batches([batch])):
+            addressed = _as_addressed(row)
+            if addressed is not None:
+                found[addressed.event_id] = addressed
+    return list(found.values())
+
+
+def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
+    """Return the delete that a raw record is, None where it does not tell enough."""
+    told = json.loads(row["event"]["metadata"])
+    address, order_key, table = told.get(ADDRESS), told.get(ORDER_KEY), row.get("table_name")
+    if not (address and order_key and table):
+        return None
+    return Addressed(row["record_sequence"], table, str(address), order_key)
+
+
+def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
+    """Have deletes in quarantine judged anew whose rows have come by now; return how many.
+
+    The next tick does it, by their texts. One that would stay in quarantine is left there.
+
+    Args:
+        pipeline: the pipeline.
+        raw: all raw records.
+        arrived: those that have entered the log now.
+    """
+    waiting: dict[str, list[HeldRecord]] = {}
+    asked: dict[str, Addressed] = {}
+    for held in load_held(pipeline.lake):
+        addressed = _of_held(held)
+        if addressed is not None:
+            waiting.setdefault(addressed.event_id, []).append(held)
+            asked[addressed.event_id] = addressed
+    # All raw records are many: they are asked only where one of the new ones is of such a row.
+    near = _find_keys(arrived, list(asked.values())) if asked else {}
+    found = _find_keys(raw, [asked[event_id] for event_id in near]) if near else {}
+    tick = read_mark(pipeline.lake.system_table(RAW)).tick
+    mark = ReplayMark(time.time_ns() // 1000, tick, ReplaySource.TEXT)
+    marks = {held.identity: mark for event_id in found for held in waiting[event_id]}
+    mark_replayed(pipeline.lake, marks)
+    return len(marks)
+
+
+def _of_held(held: HeldRecord) -> Addressed | None:
+    if not held.reason.startswith(ADDRESS_ONLY):
+        return None
+    return _as_addressed(json.loads(held.record or "{}"))
+
+
+def _faulty(batch: pa.Table) -> list[dict[str, Any]]:
+    fault = pc.struct_field(batch["event"].combine_chunks(), "fault")
+    rows: list[dict[str, Any]] = batch.filter(
+        pc.fill_null(pc.starts_with(fault, ADDRESS_ONLY), False)
+    ).to_pylist()
+    return rows
+
+
+def _find_keys(raw: DataFrame, asked: Sequence[Addressed]) -> dict[str, str]:
+    """Return the keys that are found, by the event that asks for them."""
+    rows = [(one.event_id, one.table, one.address, one.order_key) for one in asked]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    wanted = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_ASKED)))
+    events = raw.where(
+        (F.col("kind") == RecordKind.DATA_CHANGE.value)
+        & F.col("event.fault").isNull()
+        & F.col("table_name").isin(sorted({one.table for one in asked}))
+    ).select(
+        "table_name",
+        "mod_type",
+        "record_order",
+        F.get_json_object("event.metadata", f"$.{ADDRESS}").alias("at"),
+        F.expr("mods[0].keys").alias("keys"),
+    )
+    is_before = (
+        (F.col("table_name") == F.col("of_table"))
+        & (F.col("at") == F.col("address"))
+        & (F.col("record_order") < F.col("order_key"))
+    )
+    newest = (
+        events.join(wanted, is_before)
+        .groupBy("event_id")
+        .agg(F.max_by(F.struct("mod_type", "keys"), "record_order").alias("newest"))
+    )
+    living = newest.where(F.col("newest.mod_type") != ModType.DELETE.value)
+    return {row["event_id"]: row["newest"]["keys"] for row in living.collect()}
+
+
+def _as_delete() -> dict[str, Column]:
+    is_found = F.col("found_event").isNotNull()
+    nothing = F.lit(None).cast("string")
+    mod = F.struct(
+        F.col("found_keys").alias("keys"), nothing.alias("new_values"), nothing.alias("old_values")
+    )
+    told = {
+        "mod_type": F.lit(ModType.DELETE.value),
+        "value_capture_type": F.lit(ValueCaptureType.NEW_ROW.value),
+        "record_order": F.col("found_order"),
+        "mods": F.array(mod),
+        "event": F.col("event").withField("fault", nothing),
+    }
+    return {name: F.when(is_found, value).otherwise(F.col(name)) for name, value in told.items()}

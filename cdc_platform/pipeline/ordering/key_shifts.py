@@ -1,0 +1,146 @@
+"""Key changes of several rows in one transaction, among the records that enter the log."""
+
+import json
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import BooleanExpression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.catalog.lake import LOG, RAW
+from cdc_platform.lake.commits.filters import all_of, between, equals, is_any
+from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+from cdc_platform.model.rows.key_shifts import KeyEvent, shifted_orders
+from cdc_platform.model.stream.addresses import ADDRESS
+from cdc_platform.model.stream.records import ModType, RecordKind
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+_HALVES: Final = '"UPDATE-(DELETE|INSERT)"'
+_SELECTED: Final = (
+    *("kind", "record_timestamp", "record_sequence", "record_order", "server_transaction_id"),
+    *("table_name", "mod_type", "mods", "event.fault", "event.metadata"),
+)
+_LOGGED: Final = ("transaction_id", "record_id", "order_key", "commit_timestamp")
+_MOVED: Final = pa.schema([("moved_event", pa.string()), ("moved_order", pa.string())])
+
+
+@dataclass
+class _Changes:
+    """The changes of keys in a window: their transactions, the keys, and when the window begins."""
+
+    transactions: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+    begin_micros: int | None = None
+
+
+def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> DataFrame:
+    """Return raw records with the order keys of those that move keys of several rows in one transaction.
+
+    Args:
+        pipeline: the pipeline.
+        records: raw records of a source that hands out events.
+        window: filter of the same records.
+    """
+    changes = _key_changes(pipeline, window)
+    if not changes.transactions:
+        return records
+    # What came already keeps the order key that the log has.
+    events = {event.event_id: event for event in _events(pipeline, window, changes)}
+    events |= {event.event_id: event for event in _earlier(pipeline, changes)}
+    moved = shifted_orders(events.values())
+    if not moved:
+        return records
+    columns = [list(moved), list(moved.values())]
+    known = F.broadcast(records.sparkSession.createDataFrame(pa.table(columns, schema=_MOVED)))
+    joined = records.join(known, F.col("record_sequence") == F.col("moved_event"), "left")
+    order = F.coalesce("moved_order", "record_order")
+    return joined.withColumn("record_order", order).select(*records.columns)
+
+
+def _key_changes(pipeline: Pipeline, window: str) -> _Changes:
+    found = _Changes()
+    for batch in _batches(pipeline, window):
+        first_micros = from_datetime(pc.min(batch.column("record_timestamp")).as_py())
+        found.begin_micros = min(first_micros, found.begin_micros or first_micros)
+        halves = batch.filter(_is_half(batch))
+        found.transactions.update(halves.column("server_transaction_id").to_pylist())
+        found.keys.update(_keys(halves).to_pylist())
+    return found
+
+
+def _earlier(pipeline: Pipeline, changes: _Changes) -> Iterator[KeyEvent]:
+    """Yield what the log has of transactions for as long as events may come again."""
+    before_micros = (changes.begin_micros or 0) - 1
+    bounds = (pipeline.traits.repeats_since_micros(before_micros), before_micros)
+    moments = [to_datetime(micros).isoformat() for micros in bounds]
+    condition = all_of(
+        equals("kind", RecordKind.DATA_CHANGE.value),
+        between("record_timestamp", *moments),
+        is_any("server_transaction_id", changes.transactions),
+    )
+    events = list(_events(pipeline, condition, changes))
+    if not events:
+        return
+    of_them = all_of(between("commit_timestamp", *moments), is_any("transaction_id", changes.transactions))
+    log = pipeline.lake.system_table(LOG).scan(row_filter=of_them, selected_fields=_LOGGED).to_arrow()
+    orders = dict(zip(*(log[name].to_pylist() for name in ("record_id", "order_key")), strict=True))
+    for event in events:
+        order = orders.get(f"{event.transaction_id}/{event.event_id}")
+        if order is not None:
+            yield replace(event, logged_order=order)
+
+
+def _events(pipeline: Pipeline, condition: str | BooleanExpression, changes: _Changes) -> Iterator[KeyEvent]:
+    """Yield what writes or removes the rows of keys that change, in the same transactions."""
+    for batch in _batches(pipeline, condition):
+        is_theirs = _is_in(batch.column("server_transaction_id"), changes.transactions)
+        is_theirs = pc.and_(is_theirs, _is_in(_keys(batch), changes.keys))
+        is_other = _is_in(batch.column("mod_type"), {ModType.INSERT.value, ModType.DELETE.value})
+        chosen = batch.filter(pc.and_(is_theirs, pc.or_(_is_half(batch), is_other)))
+        for row in chosen.to_pylist():
+            event = _as_event(row)
+            if event is not None:
+                yield event
+
+
+def _batches(pipeline: Pipeline, condition: str | BooleanExpression) -> Iterator[pa.RecordBatch]:
+    """Yield raw records that can be used."""
+    scan = pipeline.lake.system_table(RAW).scan(row_filter=condition, selected_fields=_SELECTED)
+    for batch in scan.to_arrow_batch_reader():
+        sound = batch.filter(pc.is_null(pc.struct_field(batch.column("event"), "fault")))
+        if sound.num_rows:
+            yield sound
+
+
+def _is_half(batch: pa.RecordBatch) -> pa.Array:
+    metadata = pc.struct_field(batch.column("event"), "metadata")
+    return pc.fill_null(pc.match_substring_regex(metadata, _HALVES), False)
+
+
+def _keys(batch: pa.RecordBatch) -> pa.Array:
+    return pc.struct_field(pc.list_element(batch.column("mods"), 0), "keys")
+
+
+def _is_in(column: pa.Array, values: AbstractSet[str]) -> pa.Array:
+    return pc.is_in(column, pa.array(sorted(values), column.type))
+
+
+def _as_event(row: dict[str, Any]) -> KeyEvent | None:
+    """Return what a raw record does to its key, None where it does not tell the address of its row."""
+    address = json.loads(row["event"]["metadata"]).get(ADDRESS)
+    if not address:
+        return None
+    return KeyEvent(
+        event_id=row["record_sequence"],
+        table=row["table_name"],
+        transaction_id=row["server_transaction_id"],
+        keys=row["mods"][0]["keys"],
+        address=str(address),
+        order_key=row["record_order"],
+        is_removal=row["mod_type"] == ModType.DELETE.value,
+    )

@@ -1,0 +1,120 @@
+"""What a lake forgets: old snapshots that no kept cut names, and tombstones nothing older comes for."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from cdc_platform.lake.catalog.lake import BURIED, CUT, LINEAGE
+from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
+from cdc_platform.lake.state.cuts import Cut, cuts_since_moment, tick_published_by
+from cdc_platform.model.stream.retention import kept_moments, most_kept
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.core.settings import KEPT_SNAPSHOTS_MIN
+from cdc_platform.pipeline.versions.branch import load_table
+
+READING_S: Final = 600
+"""How long every snapshot of the platform's own tables stays: what is being read must not be deleted."""
+GLANCED_TABLES: Final = (CUT, LINEAGE)
+"""Own tables that are small, and read at a glance."""
+GLANCE_S: Final = 60
+"""The same of these."""
+GLANCED_SNAPSHOTS: Final = 30
+"""So many old snapshots of such a table are expired at once: pyiceberg, which writes these tables, handles
+all snapshots of a table some twenty times in each commit."""
+
+MOST_EXPIRED: Final = 2000
+"""So many snapshots of one table expire at once, and the others the next time."""
+
+
+def expire_merged(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    table: str,
+    cuts: Sequence[Cut],
+    now_micros: int,
+    *,
+    at_least: int,
+) -> int:
+    """Expire snapshots of a merged table that none of the cuts names; return how many files went.
+
+    Args:
+        pipeline: the pipeline.
+        spark: session that does the work.
+        table: name of the source table.
+        cuts: the cuts that stay.
+        now_micros: the present.
+        at_least: fewer old snapshots than these are left for the next time.
+    """
+    found = load_table(pipeline, table)
+    named = [cut.tables[table] for cut in cuts if table in cut.tables]
+    return _expire(spark, found, _old_of_merged(pipeline, found, now_micros, named), at_least)
+
+
+def _old_of_merged(
+    pipeline: Pipeline, table: Table, now_micros: int, named: Collection[int] = ()
+) -> tuple[int, ...]:
+    settings = pipeline.settings.maintenance
+    before_micros = now_micros - int(min(settings.keep_every_cut_s, settings.keep_snapshots_s) * 1_000_000)
+    return find_expendable(table, before_micros, settings.keep_snapshots, named)
+
+
+def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
+    """Return how many snapshots of a merged table may certainly expire, beside those that pay for it."""
+    settings = pipeline.settings.maintenance
+    old = len(_old_of_merged(pipeline, table, now_micros)) - most_kept(settings.keep_snapshots_s)
+    return old / settings.expire_every_ticks
+
+
+def expire_own(pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, at_least: int) -> int:
+    """Expire old snapshots of one of the platform's own tables; see `expire_merged`."""
+    found = pipeline.lake.system_table(name)
+    return _expire(spark, found, _old_of_own(pipeline, name, found, now_micros), at_least)
+
+
+def _old_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> tuple[int, ...]:
+    whole_s, newest = READING_S, pipeline.settings.maintenance.keep_snapshots
+    if name in GLANCED_TABLES:
+        whole_s, newest = GLANCE_S, KEPT_SNAPSHOTS_MIN
+    return find_expendable(table, now_micros - whole_s * 1_000_000, newest)
+
+
+def age_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
+    """Return how many snapshots of an own table may expire, beside those that pay for it."""
+    return len(_old_of_own(pipeline, name, table, now_micros)) / worth_expiring(pipeline, name)
+
+
+def worth_expiring(pipeline: Pipeline, name: str) -> int:
+    """Return how many old snapshots of one of the platform's own tables pay for their expiry."""
+    enough = pipeline.settings.maintenance.expire_every_ticks
+    return min(GLANCED_SNAPSHOTS, enough) if name in GLANCED_TABLES else enough
+
+
+def _expire(spark: SparkSession, table: Table, old: Sequence[int], at_least: int) -> int:
+    return expire_snapshots(spark, ".".join(table.name()), old[:MOST_EXPIRED]) if len(old) >= at_least else 0
+
+
+def kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
+    """Return the cuts whose snapshots stay, oldest first."""
+    settings = pipeline.settings.maintenance
+    last_s = settings.keep_snapshots_s
+    cuts = cuts_since_moment(pipeline.lake, now_micros - int(last_s * 1_000_000))
+    # A cut gets old when the next one takes its place: until then, readers are given it.
+    ends = [later.published_micros for later in cuts[1:]]
+    kept = kept_moments(ends, now_micros, settings.keep_every_cut_s, last_s)
+    return (*(cut for cut, end in zip(cuts, ends, strict=False) if end in kept), *cuts[-1:])
+
+
+def forget_tombstones(pipeline: Pipeline, spark: SparkSession, now_micros: int) -> None:
+    """Take away the tombstones of which no older event can come any more.
+
+    What counts is when a deletion was read, not when it was made: of a backlog that is older than their
+    retention, files with older events may still lie ahead.
+    """
+    if pipeline.traits.tombstones_s is None:
+        return
+    before_micros = now_micros - int(pipeline.traits.tombstones_s * 1_000_000)
+    tick = tick_published_by(pipeline.lake, before_micros)
+    if tick is not None:
+        spark.sql(f"DELETE FROM {pipeline.lake.spark_system_table(BURIED)} WHERE tick <= {tick}")

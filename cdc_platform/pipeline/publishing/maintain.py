@@ -1,0 +1,258 @@
+"""Maintenance between ticks: small commits would slow everything down within tens of them."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import takewhile
+from math import ceil
+from typing import Final
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyspark.sql import SparkSession
+
+from cdc_platform.errors import LakeError
+from cdc_platform.lake.catalog.lake import BURIED, CUT, LINEAGE, LOG, RAW, READ
+from cdc_platform.lake.commits.commits import BRANCH, TICK, ancestors_of, count_rows, fact, head, read_mark
+from cdc_platform.lake.commits.maintenance import compact_all_files, compact_small_files
+from cdc_platform.lake.commits.metadata_files import delete_old_metadata
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.core.settings import MaintenanceSettings
+from cdc_platform.pipeline.publishing.expire import (
+    age_of_merged,
+    age_of_own,
+    expire_merged,
+    expire_own,
+    forget_tombstones,
+    kept_cuts,
+    worth_expiring,
+)
+from cdc_platform.pipeline.versions.branch import load_table
+
+ROLLING_TABLES: Final = (RAW, LOG, CUT)
+"""The platform's own tables that grow by a few files each tick."""
+
+EVENT_ROLLING_TABLES: Final = (READ, BURIED)
+"""The same of a source that hands out events."""
+
+ROLLING_PATIENCE: Final = 4
+"""How many times as many ticks these wait for a compaction: they are read less than merged tables."""
+
+
+@dataclass(frozen=True)
+class MaintenanceOutcome:
+    """How many files were rewritten by each kind of compaction, and deleted by expiry.
+
+    Old metadata files count among those that expiry has deleted.
+    """
+
+    minor_files: int = 0
+    major_files: int = 0
+    expired_files: int = 0
+
+    def __add__(self, other: "MaintenanceOutcome") -> "MaintenanceOutcome":
+        """Return what both did."""
+        return MaintenanceOutcome(
+            self.minor_files + other.minor_files,
+            self.major_files + other.major_files,
+            self.expired_files + other.expired_files,
+        )
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """One maintenance of a lake; a thorough one does what is not due yet, too."""
+
+    pipeline: Pipeline
+    spark: SparkSession
+    is_thorough: bool
+    now_micros: int
+
+    @cached_property
+    def kept_cuts(self) -> tuple[Cut, ...]:
+        """The cuts whose snapshots stay."""
+        return kept_cuts(self.pipeline, self.now_micros)
+
+    def delete_metadata(self, table: Table) -> int:
+        """Delete a table's old metadata files, and return how many."""
+        keep_micros = int(self.pipeline.settings.maintenance.keep_metadata_s * 1_000_000)
+        return delete_old_metadata(table, self.now_micros - keep_micros)
+
+    def at_least(self, enough: int) -> int:
+        """Return how many old snapshots are expired, where so many pay for it."""
+        return 1 if self.is_thorough else enough
+
+
+@dataclass(frozen=True)
+class Chore:
+    """The maintenance of one table.
+
+    ``urgency`` is the ticks since the last one beside those that it may wait for: at 1 it is due.
+    """
+
+    table: str
+    urgency: float
+    run: Callable[[Upkeep], MaintenanceOutcome]
+
+
+def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = False) -> MaintenanceOutcome:
+    """Compact what small commits have left, and expire old snapshots.
+
+    After a tick only the most urgent tables are maintained of those that are due, as many as keep up with
+    what becomes due, so that no tick waits for all of them.
+
+    Args:
+        pipeline: the pipeline; no tick of it may run meanwhile.
+        spark: session that does the work.
+        thorough: maintain all tables, due or not, and rewrite all files with deleted rows.
+
+    Raises:
+        LakeError: a compaction has changed the number of rows; it should be reported.
+    """
+    upkeep = Upkeep(pipeline, spark, thorough, time.time_ns() // 1000)
+    chores = _list_chores(upkeep)
+    chosen = chores if thorough else choose_chores(pipeline.settings.maintenance, chores)
+    return sum((chore.run(upkeep) for chore in chosen), start=MaintenanceOutcome())
+
+
+def choose_chores(settings: MaintenanceSettings, chores: Sequence[Chore]) -> Sequence[Chore]:
+    """Return the most urgent chores, so many that each one's turn comes before it is due again."""
+    at_once = ceil(len(chores) / settings.minor_every_ticks)
+    due = [chore for chore in chores if chore.urgency >= 1]
+    return sorted(due, key=lambda chore: -chore.urgency)[:at_once]
+
+
+def _list_chores(upkeep: Upkeep) -> list[Chore]:
+    pipeline = upkeep.pipeline
+    merged = {name: pipeline.lake.table(name) for name in pipeline.lake_tables}
+    return [
+        *(
+            Chore(name, _urgency_of_merged(upkeep, table), partial(_maintain_merged, name))
+            for name, table in merged.items()
+            if table is not None and _is_published(table)
+        ),
+        *(
+            Chore(name, _urgency_of_own(upkeep, name), partial(_maintain_own, name))
+            for name in (*_rolling_tables(pipeline), LINEAGE)
+        ),
+    ]
+
+
+def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
+    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.traits.hands_out_events else ()))
+
+
+def _urgency_of_merged(upkeep: Upkeep, table: Table) -> float:
+    pipeline, due_after = upkeep.pipeline, upkeep.pipeline.settings.maintenance.minor_every_ticks
+    # However large their share is, a table's deleted rows are not rewritten in every tick.
+    deleted = min(_deleted(pipeline, table), _ticks_since(table) / due_after)
+    fragmented = _fragments(pipeline, table) / due_after
+    return max(fragmented, deleted, age_of_merged(pipeline, table, upkeep.now_micros))
+
+
+def _urgency_of_own(upkeep: Upkeep, name: str) -> float:
+    table = upkeep.pipeline.lake.system_table(name)
+    age = age_of_own(upkeep.pipeline, name, table, upkeep.now_micros)
+    return max(age, _fragmentation(upkeep.pipeline, table)) if name != LINEAGE else age
+
+
+def _fragmentation(pipeline: Pipeline, table: Table) -> float:
+    return _fragments(pipeline, table) / (pipeline.settings.maintenance.minor_every_ticks * ROLLING_PATIENCE)
+
+
+def _fragments(pipeline: Pipeline, table: Table) -> int:
+    """Return how many ticks have left small files in a table since it was compacted.
+
+    Others do not count, such as one that only deletes: where there is nothing to compact nothing would tell
+    that it was tried, and one table would be the most urgent for ever.
+    """
+    return _ticks_since(table, partial(_adds_small_files, pipeline.settings.maintenance.small_file_bytes))
+
+
+def _adds_small_files(small_file_bytes: int, snapshot: Snapshot) -> bool:
+    files, added_bytes = (int(fact(snapshot, key) or 0) for key in ("added-data-files", "added-files-size"))
+    return files > 0 and added_bytes < small_file_bytes * files
+
+
+def _ticks_since(table: Table, counts: Callable[[Snapshot], bool] = lambda _: True) -> int:
+    """Return how many ticks a table has taken since it was compacted, of those whose snapshots count."""
+    since = takewhile(
+        lambda snapshot: snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE,
+        ancestors_of(table, head(table)),
+    )
+    return len({fact(snapshot, TICK) for snapshot in since if counts(snapshot)} - {None})
+
+
+def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
+    pipeline, spark, settings = upkeep.pipeline, upkeep.spark, upkeep.pipeline.settings.maintenance
+    minor = compact_small_files(spark, _spark_name(pipeline, table), settings.small_file_bytes)
+    _compare_rows(pipeline, table)
+    major = _compact_deleted(pipeline, spark, table, thorough=upkeep.is_thorough)
+    at_least = upkeep.at_least(settings.expire_every_ticks)
+    expired = expire_merged(pipeline, spark, table, upkeep.kept_cuts, upkeep.now_micros, at_least=at_least)
+    return MaintenanceOutcome(minor, major, expired + upkeep.delete_metadata(load_table(pipeline, table)))
+
+
+def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
+    pipeline, spark = upkeep.pipeline, upkeep.spark
+    if name == BURIED:
+        forget_tombstones(pipeline, spark, upkeep.now_micros)
+    minor = 0
+    is_fragmented = _fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
+    # The lineage is written anew each time, so it has one file.
+    if name != LINEAGE and (upkeep.is_thorough or is_fragmented):
+        small_file_bytes = pipeline.settings.maintenance.small_file_bytes
+        minor = compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", small_file_bytes)
+    at_least = upkeep.at_least(worth_expiring(pipeline, name))
+    expired = expire_own(pipeline, spark, name, upkeep.now_micros, at_least=at_least)
+    expired += upkeep.delete_metadata(pipeline.lake.system_table(name))
+    return MaintenanceOutcome(minor_files=minor, expired_files=expired)
+
+
+def _compact_deleted(pipeline: Pipeline, spark: SparkSession, table: str, *, thorough: bool) -> int:
+    deleted = _deleted(pipeline, load_table(pipeline, table))
+    if not deleted or (not thorough and deleted < 1):
+        return 0
+    rewritten = compact_all_files(spark, _spark_name(pipeline, table))
+    _compare_rows(pipeline, table)
+    return rewritten
+
+
+def _deleted(pipeline: Pipeline, table: Table) -> float:
+    """Return the share of deleted rows in a table's files, beside the one at which they are rewritten."""
+    snapshot = head(table)
+    names = ("total-records", "total-position-deletes")
+    total, deleted = (int(fact(snapshot, name) or 0) if snapshot is not None else 0 for name in names)
+    most = total * pipeline.settings.maintenance.major_deleted_fraction
+    return deleted / most if deleted and most else float(deleted)
+
+
+def _is_published(table: Table) -> bool:
+    """Whether the branch holds nothing that `main` lacks, so that compaction cannot come between them."""
+    branch = head(table, BRANCH)
+    return head(table) is not None and (
+        branch is None or read_mark(table, BRANCH).tick <= read_mark(table).tick
+    )
+
+
+def _compare_rows(pipeline: Pipeline, table: str) -> None:
+    """Compare the newest compaction with what it compacted."""
+    found = load_table(pipeline, table)
+    for snapshot in ancestors_of(found, head(found)):
+        if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
+            continue
+        parent = found.metadata.snapshot_by_id(snapshot.parent_snapshot_id or -1)
+        before, after = count_rows(parent), count_rows(snapshot)
+        if parent is not None and None not in {before, after} and before != after:
+            raise LakeError(
+                f"Compaction of `{table}` changed its rows from {before} to {after}. Rebuild the table "
+                f"from the log, and report this with the table's snapshot {snapshot.snapshot_id}."
+            )
+        return
+
+
+def _spark_name(pipeline: Pipeline, table: str) -> str:
+    return f"{pipeline.name}.{lake_table_name(table)}"

@@ -1,0 +1,92 @@
+"""The last step of a tick: a cut names one snapshot of every table, then `main` moves there."""
+
+import time
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.errors import LakeError
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.catalog.settings import CATALOG
+from cdc_platform.lake.commits.commits import BRANCH, head, read_mark
+from cdc_platform.lake.state.cuts import Cut, append_cut, newest_cut
+from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.versions.branch import contains, finished_head, load_table
+from cdc_platform.pipeline.versions.handover import find_handover
+from cdc_platform.pipeline.versions.log_span import applied_tick, pending_span
+
+
+@dataclass(frozen=True)
+class _Version:
+    """The snapshot of one table that a cut names."""
+
+    table: str
+    snapshot_id: int
+    is_new: bool
+
+
+def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
+    """Publish what the branches hold as one cut and return it; the newest cut when nothing is new.
+
+    The cut is one small commit; after it `main` of every table is moved. A crash in between is
+    repaired by the next call, since the cut names the snapshots.
+
+    Raises:
+        CommitConflict: another run published first; nothing was changed.
+        LakeError: a table has not been brought up to the log.
+    """
+    mark = read_mark(pipeline.lake.system_table(LOG))
+    newest = newest_cut(pipeline.lake)
+    if newest is not None:
+        _move_mains(pipeline, spark, newest)
+    if mark.position_micros is None:
+        return newest
+    found = [_find_version(pipeline, name, mark.tick, newest) for name in pipeline.lake_tables]
+    versions = [version for version in found if version is not None]
+    if not versions:
+        return newest
+    if newest is not None and newest.tick == mark.tick and not any(version.is_new for version in versions):
+        return newest
+    cut = Cut(
+        cut=newest.cut + 1 if newest is not None else 1,
+        position_micros=mark.position_micros,
+        tick=mark.tick,
+        tables={version.table: version.snapshot_id for version in versions},
+        published_micros=time.time_ns() // 1000,
+    )
+    append_cut(pipeline.lake, cut)
+    _move_mains(pipeline, spark, cut)
+    return cut
+
+
+def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None) -> _Version | None:
+    """Return the version of a table or history at the log; None while it waits for its initial copy."""
+    source_table = pipeline.lake_tables[table]
+    found = pipeline.lake.table(table)
+    # A history waits for the copy of its table.
+    handover = find_handover(pipeline, pipeline.lake.table(source_table), source_table, newest)
+    if handover is not None and not handover.is_ready:
+        return None
+    found = found or load_table(pipeline, table)
+    branch, main = finished_head(found), head(found)
+    if (
+        branch is not None
+        and read_mark(found, BRANCH).tick == tick
+        and not contains(found, branch.snapshot_id)
+    ):
+        return _Version(table, branch.snapshot_id, is_new=True)
+    if handover is not None:
+        # Its first version is still to be merged; the cut need not wait for it.
+        return None
+    if main is None or pending_span(pipeline, source_table, applied_tick(found, table, newest)).changes:
+        raise LakeError(f"Table `{table}` is behind the log at tick {tick}; materialise it before the cut.")
+    return _Version(table, main.snapshot_id, is_new=False)
+
+
+def _move_mains(pipeline: Pipeline, spark: SparkSession, cut: Cut) -> None:
+    for name, snapshot_id in cut.tables.items():
+        # Compaction may have built upon the cut's snapshot since: then `main` is where it belongs.
+        if not contains(load_table(pipeline, name), snapshot_id):
+            table = f"{pipeline.name}.{lake_table_name(name)}"
+            spark.sql(f"CALL {CATALOG}.system.set_current_snapshot('{table}', {snapshot_id})")

@@ -1,0 +1,59 @@
+"""What ticks have read by their own reports: which events come again, asked for or not."""
+
+import json
+from typing import Any
+
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.state.quarantine import load_replays
+from cdc_platform.lake.state.read_progress import REPLAY
+from cdc_platform.model.stream.records import AGAIN_SINCE
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+
+def has_texts(pipeline: Pipeline, reports: str) -> bool:
+    """Whether some tick has taken a replay of texts; its reports are those that the filter tells."""
+    if not load_replays(pipeline.lake).texts:
+        return False
+    return any(origin.startswith(REPLAY) for origin in _origins(pipeline, reports))
+
+
+def replayed_origins(pipeline: Pipeline, reports: str) -> frozenset[str]:
+    """Return the files and topics that ticks have read, and of which somebody has had events read again."""
+    asked = load_replays(pipeline.lake).origins
+    if not asked:
+        return frozenset()
+    reported = _origins(pipeline, reports)
+    return asked if any(origin.startswith(REPLAY) for origin in reported) else asked & reported
+
+
+def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
+    """Return from when on the log is asked for what comes again, where that is known to be long ago.
+
+    Ticks report when a transaction was committed that had passed before, by its position, however long ago.
+    """
+    if not pipeline.traits.hands_out_events or not pipeline.traits.keeps_transactions:
+        return None
+    told = [json.loads(event["metadata"] or "{}") for event in _events(pipeline, reports)]
+    since = min((one[AGAIN_SINCE] for one in told if AGAIN_SINCE in one), default=None)
+    if since is None:
+        return None
+    # The log has moments of ticks, by another clock than the source's.
+    return pipeline.traits.repeats_since_micros(since)
+
+
+def remembered_from(pipeline: Pipeline, after_micros: int, repeated: int | None) -> int:
+    """Return from when on the log may have what comes again after a position; see `repeated_from`."""
+    oldest = pipeline.traits.repeats_since_micros(after_micros)
+    return oldest if repeated is None else min(oldest, repeated)
+
+
+def _origins(pipeline: Pipeline, reports: str) -> frozenset[str]:
+    return frozenset(event["origin"] for event in _events(pipeline, reports))
+
+
+def _events(pipeline: Pipeline, reports: str) -> list[dict[str, Any]]:
+    scan = pipeline.lake.system_table(RAW).scan(
+        reports, selected_fields=("kind", "record_timestamp", "event")
+    )
+    found: list[dict[str, Any]] = scan.to_arrow()["event"].to_pylist()
+    return found

@@ -1,0 +1,98 @@
+"""Events that a tick judges anew from the texts that quarantine and raw records have of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_platform.errors import LakeError
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.commits.filters import all_of, equals, is_any
+from cdc_platform.lake.state.read_progress import replay_path
+from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.model.stream.read_windows import ReadPlan, Slice
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
+
+
+def replayed_records(
+    pipeline: Pipeline, tick: int, plan: ReadPlan, micros: int, asked: Sequence[HeldRecord]
+) -> pa.Table:
+    """Return raw records of a replay that was asked for at a moment, and that no tick has taken yet.
+
+    The tick's commit takes them and notes in the ledger that it has, so they are taken once.
+    """
+    return _Replay(pipeline, tick, plan).records(micros, asked)
+
+
+class _Replay:
+    """Makes raw records of one tick from records in quarantine."""
+
+    def __init__(self, pipeline: Pipeline, tick: int, plan: ReadPlan) -> None:
+        self._pipeline, self._tick, self._plan = pipeline, tick, plan
+        self._batches, self._counts = EventBatches(tick), FileCounts()
+
+    def records(self, micros: int, asked: Sequence[HeldRecord]) -> pa.Table:
+        """Return the records, and the report that lets the ledger know of them."""
+        judged_by_log = []
+        for held, raw in self._as_read(asked):
+            event = raw["event"] if raw is not None else None
+            if raw is None or event is None:
+                raise LakeError(
+                    f"The raw record of {held.record_id} is gone from `{RAW}`, so its replay cannot go on. "
+                    "Restore the lake, or report this."
+                )
+            if event["text"] is None:
+                judged_by_log.append(self._again(raw))
+            else:
+                self._decode(held, raw)
+        piece = self._plan.slices[0]
+        report = SourceFile(replay_path(micros), piece.token, 0, micros)
+        piece = replace(piece, end_inclusive_micros=self._plan.end_micros)
+        self._batches.report_file(piece, report, self._counts, None)
+        decoded = pa.Table.from_batches(self._batches.take(), RAW_EVENT_RECORDS)
+        return pa.concat_tables([decoded, pa.Table.from_pylist(judged_by_log, RAW_EVENT_RECORDS)])
+
+    def _as_read(self, asked: Sequence[HeldRecord]) -> Iterator[tuple[HeldRecord, Mapping[str, Any] | None]]:
+        """Yield each record with the raw one, which has all of its digits."""
+        sequences = {held.sequence: held for held in asked}
+        is_asked = all_of(
+            equals("kind", RecordKind.DATA_CHANGE.value),
+            is_any("record_timestamp", {to_datetime(held.moment_micros).isoformat() for held in asked}),
+            is_any("record_sequence", sequences),
+        )
+        found = self._pipeline.lake.system_table(RAW).scan(is_asked).to_arrow().to_pylist()
+        # What came twice in one tick is one record.
+        rows = {row["record_sequence"]: row for row in found}
+        for sequence, held in sequences.items():
+            yield held, rows.get(sequence)
+
+    def _again(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        self._counts.events += 1
+        return {**raw, "tick": self._tick, "record_timestamp": to_datetime(self._plan.end_micros)}
+
+    def _decode(self, held: HeldRecord, raw: Mapping[str, Any]) -> None:
+        origin, position = raw["event"]["origin"], raw["event"]["position"]
+        piece = Slice(held.partition_token, 0, self._plan.end_micros)
+        file = SourceFile(origin, held.partition_token, 0, 0)
+        # A transaction stays the one that it was counted with.
+        transaction = raw["server_transaction_id"] if self._pipeline.traits.keeps_transactions else ""
+        for event in self._pipeline.event_source.decode_again(origin, raw["event"]["text"], position):
+            told = Released(
+                _placed(event, held, position), transaction, raw["number_of_records_in_transaction"]
+            )
+            self._batches.add_whole(told, piece, file)
+
+
+def _placed(event: SourceEvent | FaultyEvent, held: HeldRecord, position: int) -> SourceEvent | FaultyEvent:
+    """Return an event at its former place; one that cannot be used yet keeps its identity, too."""
+    if isinstance(event, SourceEvent):
+        return event._replace(position=position)
+    event_id = event.event_id or held.sequence
+    return replace(event, position=position, event_id=event_id, table=event.table or held.table)

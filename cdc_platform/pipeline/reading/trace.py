@@ -1,0 +1,31 @@
+"""Deriving the partition lineage from what the committed ticks report."""
+
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.control import load_lineage, read_control, save_lineage
+from cdc_platform.model.stream.lineage import Lineage, advance, begin, prune
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+KEEP_FINISHED_S = 7 * 24 * 3600
+"""How long finished partitions stay in the lineage; the raw records keep them longer."""
+
+
+def trace_lineage(pipeline: Pipeline) -> Lineage:
+    """Return the lineage up to the newest committed tick, and store it.
+
+    Plain Python: needs no Spark, and the source only the very first time.
+    """
+    stored = load_lineage(pipeline.lake)
+    lineage = stored if stored is not None else begin(pipeline.source.start_micros())
+    committed = read_mark(pipeline.lake.system_table(RAW)).tick
+    for tick in range(lineage.tick + 1, committed + 1):
+        control = read_control(pipeline.lake, tick)
+        lineage = advance(lineage, tick, control.slices, control.children)
+    if lineage is not stored:
+        return save_lineage(pipeline.lake, _pruned(lineage))
+    return lineage
+
+
+def _pruned(lineage: Lineage) -> Lineage:
+    newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
+    return prune(lineage, newest - KEEP_FINISHED_S * 1_000_000)

@@ -1,0 +1,61 @@
+"""What of a source's files could not be read, and is not taken for what is not there."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.read_progress import list_failed
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class UnreadFile:
+    """A file, or a folder, that could not be read when it was tried last, and why.
+
+    ``due_micros`` is when it is tried again; None: by the next tick.
+    """
+
+    path: str
+    error: str
+    tries: int = 1
+    due_micros: int | None = None
+
+    def describe(self) -> str:
+        """Return a sentence on it."""
+        if self.due_micros is None:
+            return f"{self.path}: {self.error}"
+        return (
+            f"{self.path}: {self.error} (tried {self.tries} times, again at {to_rfc3339(self.due_micros)}, "
+            "or by a run or `cdc-platform sync` that is started by hand)"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values; the moment is an RFC 3339 text."""
+        due = to_rfc3339(self.due_micros) if self.due_micros is not None else None
+        return {"path": self.path, "error": self.error, "tries": self.tries, "due": due}
+
+
+def list_unread(pipeline: Pipeline) -> tuple[UnreadFile, ...]:
+    """Return what could not be read and has not been since, by path; needs no Spark, and writes nothing."""
+    if not pipeline.traits.hands_out_events:
+        return ()
+    found = {path: UnreadFile(path, error) for path, error in _newest_failures(pipeline)}
+    for path, failure in list_failed(pipeline.lake).items():
+        found[path] = UnreadFile(path, failure.error, failure.tries, failure.due_micros)
+    return tuple(found[path] for path in sorted(found))
+
+
+def _newest_failures(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Yield what the newest tick could not read: sources without pauses keep no account of it."""
+    raw = pipeline.lake.system_table(RAW)
+    window = f"kind = '{RecordKind.FILE.value}' and tick = {read_mark(raw).tick}"
+    rows = raw.scan(row_filter=window, selected_fields=("kind", "tick", "event")).to_arrow()
+    for event in (row["event"] for row in rows.to_pylist()):
+        told = json.loads(event["metadata"])
+        if not told["is_read"]:
+            yield event["origin"], str(told["error"])

@@ -1,0 +1,241 @@
+"""Following the source's schema: what records and source say of it becomes the history that tables follow.
+
+It is derived from what is committed, on from where the stored history ends, so that it can be done again.
+"""
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import Table
+
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
+from cdc_platform.lake.commits.commits import STATS, Mark, fact, read_mark, ticks_between
+from cdc_platform.lake.state.copies import load_plans_between
+from cdc_platform.lake.state.repeated import read_repeated
+from cdc_platform.lake.state.schema_history import append_events, at_mark, load_history
+from cdc_platform.model.base.names import is_reserved_column
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.schema.evolution import SchemaHistory
+from cdc_platform.model.schema.observed_columns import SeenColumn, Sighting, keep_ends, parse_column_types
+from cdc_platform.model.schema.recreated_columns import find_renewed
+from cdc_platform.model.schema.schema_events import SchemaEvent
+from cdc_platform.model.schema.schema_finder import find_events, is_news
+from cdc_platform.model.schema.schema_policy import SchemaPolicy
+from cdc_platform.model.schema.schema_reads import PastLooks
+from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, RecordKind
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
+from cdc_platform.pipeline.schema.schema_policies import first_columns, kept_shapes
+from cdc_platform.pipeline.schema.uncopied import with_uncopied
+from cdc_platform.sources.spanner.copying.copy_pieces import columns_from_text
+
+SAVE_EVERY_TICKS: Final = 20
+"""After so many ticks without a change that is committed, too, so that a new process need not look there."""
+
+SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
+COLUMNS: Final = ("record_timestamp", *SHAPE)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What records of one form say of their table."""
+
+    table: str
+    columns: Mapping[str, SeenColumn]
+    is_whole: bool
+    is_sure: bool
+
+
+def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
+    """Bring the history of the source's schema up to the log, and return what is new; needs no Spark.
+
+    Raises:
+        CommitConflict: another run did the same at the same time; the next tick goes on.
+        SourceError: the source does not tell its schema.
+    """
+    log = pipeline.lake.system_table(LOG)
+    mark, history = read_mark(log), pipeline.schema_history
+    if mark.position_micros is None or mark.tick <= history.tick:
+        return ()
+    copies = _copies(pipeline, history, mark.position_micros)
+    has_news = copies or _has_records(pipeline, log, history.tick, mark.tick)
+    if history.tick and not has_news and not _has_changed_unseen(pipeline, history, mark):
+        pipeline.know(at_mark(history, mark))
+        return ()
+    stored = load_history(pipeline.lake)
+    if stored.tick > history.tick:
+        pipeline.know(stored)
+        return evolve_tables(pipeline)
+    events = _find(pipeline, history, mark, copies)
+    if events or history.tick == 0 or mark.tick - stored.tick >= SAVE_EVERY_TICKS:
+        append_events(pipeline.lake, stored, mark, events)
+    for event in events:
+        history = history.after(event)
+    pipeline.know(at_mark(history, mark))
+    return events
+
+
+def _has_records(pipeline: Pipeline, log: Table, after_exclusive: int, until_inclusive: int) -> bool:
+    """Whether ticks have changes in the log, or records in quarantine, which tell of their columns, too."""
+    stats = (fact(snapshot, STATS) for snapshot in ticks_between(log, after_exclusive, until_inclusive))
+    if any(told not in {None, "{}"} for told in stats):
+        return True
+    quarantine = pipeline.lake.system_table(QUARANTINED)
+    return any(True for _ in ticks_between(quarantine, after_exclusive, until_inclusive))
+
+
+def _has_changed_unseen(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> bool:
+    """Whether the source tells of a change in a tick without records: a suspended stream has none."""
+    if not pipeline.traits.can_be_compared or mark.position_micros is None:
+        return False
+    look = pipeline.look(mark.position_micros)
+    return bool(find_events(history, mark.tick, {}, look, look_back=PastLooks(pipeline.look)))
+
+
+def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
+    """Return what keeps tables from equalling the source by design, by the lake and by a look at the source.
+
+    Raises:
+        SourceError: the source does not tell its schema.
+    """
+    history = pipeline.schema_history
+    look = with_uncopied(pipeline, history, pipeline.look(pipeline.source.clock_micros()))
+    events = find_events(history, history.tick, {}, look, look_back=PastLooks(pipeline.look))
+    found = reduce(SchemaHistory.after, events, history)
+    return pipeline.findings(found)
+
+
+def known_through(pipeline: Pipeline, tick: int) -> SchemaHistory:
+    """Return the history of the schema, after making sure that it covers the log up to a tick.
+
+    Raises:
+        CommitConflict: another run has extended the log meanwhile.
+    """
+    if pipeline.schema_history.tick < tick:
+        evolve_tables(pipeline)
+    return pipeline.schema_history
+
+
+def _copies(pipeline: Pipeline, history: SchemaHistory, until_micros: int) -> dict[str, Sighting]:
+    """Return what initial copies tell of their tables, as a record does that has all columns."""
+    plans = load_plans_between(pipeline.lake, history.position_micros, until_micros)
+    return {
+        name: Sighting.of_table(plan.position_micros, columns_from_text(plan.columns), is_whole=True)
+        for name, plan in plans.items()
+    }
+
+
+def _find(
+    pipeline: Pipeline, history: SchemaHistory, mark: Mark, copies: Mapping[str, Sighting]
+) -> tuple[SchemaEvent, ...]:
+    assert mark.position_micros is not None
+    window = data_changes_between(history.position_micros, mark.position_micros)
+    widens = not pipeline.traits.comes_in_order
+    shapes = {shape for batch in _batches(pipeline, window) for shape in _shapes(batch)}
+    # Events of another key are in quarantine.
+    foreign = find_foreign(pipeline, window, history, map(_named, shapes))
+    parsed = {shape: _parse(pipeline, shape) for shape in shapes if _named(shape) not in foreign}
+    tables = {
+        found.table
+        for found in parsed.values()
+        if found is not None
+        and is_news(history, found.table, found.columns, is_whole=found.is_whole, widens=widens)
+    }
+    tables |= {name for name, copy in copies.items() if is_news(history, name, copy.columns, is_whole=True)}
+    look = with_uncopied(pipeline, history, pipeline.look(mark.position_micros))
+    if not widens:
+        tables |= {name for name, _ in find_renewed(history, look)}
+    kept = {name for name in tables if pipeline.traits.schema_policy_of(name) is not SchemaPolicy.EVOLVE}
+    sightings = _sightings(pipeline, window, tables - kept, foreign) if tables - kept else {}
+    if kept:
+        begun = first_columns(kept_shapes(pipeline, window), history)
+        # Its whole shape is known, and the events that tell of another one are in quarantine.
+        sightings |= {name: [Sighting(mark.position_micros, begun[name], is_whole=True)] for name in begun}
+    for name in tables & copies.keys():
+        told = [*sightings.get(name, ()), copies[name]]
+        sightings[name] = sorted(told, key=lambda sighting: sighting.micros)
+    look_back = PastLooks(pipeline.look)
+    return find_events(history, mark.tick, sightings, look, look_back=look_back, widens=widens)
+
+
+def data_changes_between(after_micros: int | None, until_micros: int) -> str:
+    """Return the filter of the raw data change records that lie between two positions of the log."""
+    return between_positions(RecordKind.DATA_CHANGE, after_micros, until_micros)
+
+
+def between_positions(kind: RecordKind, after_micros: int | None, until_micros: int) -> str:
+    """Return the filter of the raw records of a kind that lie between two positions of the log."""
+    until = to_datetime(until_micros).isoformat()
+    condition = f"kind = '{kind.value}' and record_timestamp <= '{until}'"
+    if after_micros is None:
+        return condition
+    return f"{condition} and record_timestamp > '{to_datetime(after_micros).isoformat()}'"
+
+
+def _batches(pipeline: Pipeline, window: str) -> Iterator[pa.Table]:
+    raw = pipeline.lake.system_table(RAW)
+    for batch in read_repeated(raw, window, SHAPE, "record_timestamp", "kind"):
+        yield batch.select(list(COLUMNS))
+
+
+ShapeKey = tuple[str | None, str | None, str | None, str | None]
+
+
+def _shapes(batch: pa.Table) -> Iterator[ShapeKey]:
+    for row in batch.group_by(list(SHAPE)).aggregate([]).to_pylist():
+        yield (row["table_name"], row["mod_type"], row["value_capture_type"], row["column_types"])
+
+
+def _named(key: ShapeKey) -> Shape:
+    return key[0] or "", key[3] or ""
+
+
+def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
+    table, mod_type, capture, text = key
+    columns = parse_column_types(text)
+    if table is None or columns is None:
+        return None
+    is_record = not pipeline.traits.hands_out_events
+    if is_record and not any(seen.is_primary_key for seen in columns.values()):
+        # The lake has no table of a key without columns.
+        return None
+    columns = {
+        name: pipeline.source.as_stored(table, name, seen)
+        for name, seen in columns.items()
+        if seen.is_primary_key or not is_reserved_column(name)
+    }
+    is_update = mod_type == "UPDATE" and capture in WHOLE_ROW_UPDATES
+    return _Shape(table, columns, is_whole=is_update or mod_type == "INSERT", is_sure=is_update)
+
+
+def _sightings(
+    pipeline: Pipeline, window: str, tables: set[str], foreign: Container[Shape]
+) -> dict[str, list[Sighting]]:
+    """Return, per table and in commit order, the first and last record of each run of one shape."""
+    numbers: dict[ShapeKey, int] = {}
+    rows: list[tuple[int, int]] = []
+    for batch in _batches(pipeline, window):
+        found = batch.filter(pc.is_in(batch["table_name"], pa.array(sorted(tables))))
+        for key, micros in _moments(found):
+            rows.append((micros, numbers.setdefault(key, len(numbers))))
+    shapes = [None if _named(key) in foreign else _parse(pipeline, key) for key in numbers]
+    sightings: defaultdict[str, list[Sighting]] = defaultdict(list)
+    for micros, number in sorted(rows):
+        shape = shapes[number]
+        if shape is not None:
+            seen = Sighting(micros, shape.columns, shape.is_whole, shape.is_sure)
+            keep_ends(sightings[shape.table], seen)
+    return dict(sightings)
+
+
+def _moments(batch: pa.Table) -> Iterator[tuple[ShapeKey, int]]:
+    """Yield the shapes of a batch with each moment at which a record had it."""
+    distinct = batch.group_by([*SHAPE, "record_timestamp"]).aggregate([])
+    micros = distinct["record_timestamp"].cast(pa.int64()).to_pylist()
+    columns = (distinct[name].to_pylist() for name in SHAPE)
+    yield from zip(zip(*columns, strict=True), micros, strict=True)

@@ -1,0 +1,26 @@
+"""Events whose values need no look before they enter the log, since their types tell that they fit."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from cdc_platform.model.schema.observed_columns import declares_types_of
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.schema.key_shapes import Shape
+
+MOST_FITTING: Final = 200
+"""Each is a condition of one query; where there are more, the events of the others are looked at."""
+
+
+def fitting_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
+    """Return the shapes of those events whose values fit their tables by their types.
+
+    Args:
+        pipeline: the pipeline.
+        shapes: those of the events at hand.
+    """
+    if not pipeline.traits.values_fit:
+        return []
+    tables = {table.name: table for table in pipeline.known_tables}
+    fitting = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))
+    return list(islice(fitting, MOST_FITTING))

@@ -1,0 +1,105 @@
+"""Events whose key is not that of their table: their rows would stand beside its own, or take their place."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.state.repeated import read_repeated
+from cdc_platform.model.schema.evolution import SchemaHistory
+from cdc_platform.model.schema.observed_columns import SeenColumn, key_types, parse_column_types
+from cdc_platform.model.schema.widening import key_family
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+Shape = tuple[str, str]
+"""A table, and what its records say of their columns."""
+Key = frozenset[tuple[str, str]]
+"""Columns, and the family of their types, beyond which equal keys would not be told to be equal."""
+
+
+def find_foreign(
+    pipeline: Pipeline, window: str, history: SchemaHistory, shapes: Iterable[Shape]
+) -> Mapping[Shape, str]:
+    """Return the shapes of events whose keys are not those of their tables, each with the reason.
+
+    The key is that of the table, and of a new one that of its first event in the source's order. Needs no
+    Spark.
+
+    Args:
+        pipeline: the pipeline.
+        window: filter of raw records.
+        history: what is known of the tables before them.
+        shapes: those of the window.
+    """
+    if pipeline.traits.comes_in_order:
+        return {}
+    keys: defaultdict[str, dict[str, Key]] = defaultdict(dict)
+    for table, text in shapes:
+        key = key_of(parse_column_types(text) or {})
+        if key:
+            keys[table][text] = key
+    found: dict[Shape, str] = {}
+    for table, by_text in keys.items():
+        known = _known_key(history, table)
+        if known is None and len({*by_text.values()}) > 1:
+            known = by_text[_first_shape(pipeline, window, table, by_text)]
+        found |= {
+            (table, text): _reason(table, known, key)
+            for text, key in by_text.items()
+            if known is not None and key != known
+        }
+    return found
+
+
+def key_of(columns: Mapping[str, SeenColumn]) -> Key:
+    """Return the columns of a key."""
+    return frozenset((name, key_family(kind)) for name, kind in key_types(columns).items())
+
+
+def _known_key(history: SchemaHistory, table: str) -> Key | None:
+    known = history.tables.get(table)
+    columns = (version for version in known.live_versions if version.is_primary_key) if known else ()
+    return frozenset((version.name, key_family(version.type)) for version in columns) or None
+
+
+def _reason(table: str, known: Key, key: Key) -> str:
+    expected, found = (", ".join(sorted(name for name, _ in columns)) for columns in (known, key))
+    if expected != found:
+        return (
+            f"The key of `{table}` is {expected}, and of the event it is {found}; declare in `keys` the "
+            "columns that both have, as the table calls them"
+        )
+    families = dict(key)
+    name, family = min(known - key)
+    return (
+        f"In the key of `{table}` `{name}` is {family}, and in the event it is {families[name]}: equal keys "
+        "might count as two, or two as one; declare in `columns` the type that the table has, and replay"
+    )
+
+
+def shapes_in(pipeline: Pipeline, window: str) -> set[Shape]:
+    """Return the shapes that the raw records of a window have; needs no Spark."""
+    found: set[Shape] = set()
+    for batch in _batches(pipeline, window):
+        rows = batch.group_by(["table_name", "column_types"]).aggregate([]).to_pylist()
+        found |= {(row["table_name"], row["column_types"]) for row in rows if None not in row.values()}
+    return found
+
+
+def _first_shape(pipeline: Pipeline, window: str, table: str, texts: Container[str]) -> str:
+    """Return which of these shapes the first event of a table in the source's order has."""
+    first: list[tuple[str, str]] = []
+    for batch in _batches(pipeline, window, "record_order"):
+        rows = batch.filter(pc.equal(batch["table_name"], table)).group_by("column_types")
+        found = rows.aggregate([("record_order", "min")]).to_pylist()
+        first += [
+            (row["record_order_min"], row["column_types"]) for row in found if row["column_types"] in texts
+        ]
+    return min(first)[1]
+
+
+def _batches(pipeline: Pipeline, window: str, *more: str) -> Iterator[pa.Table]:
+    raw = pipeline.lake.system_table(RAW)
+    return read_repeated(raw, window, ("table_name", "column_types"), "kind", "record_timestamp", *more)

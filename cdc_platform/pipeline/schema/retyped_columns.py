@@ -1,0 +1,44 @@
+"""Columns of which a table has values of another type, which are none of the source's present column."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final
+
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.schema.evolution import SchemaHistory, same_type
+from cdc_platform.model.schema.observed_columns import SeenColumn, parse_column_types
+from cdc_platform.model.schema.widening import keeps_values
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.key_shapes import shapes_in
+
+NOTHING: Final = frozenset[str]()
+
+
+def replaced_columns(pipeline: Pipeline, tick: int) -> Mapping[str, frozenset[str]]:
+    """Return columns, by table, of which the values up to a tick of the log are set aside after it.
+
+    The history of the schema does not know them yet, since it follows the log. Needs no Spark.
+    """
+    history = known_through(pipeline, tick)
+    if history.position_micros is None:
+        return {}
+    since = to_datetime(history.position_micros).isoformat()
+    window = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp > '{since}'"
+    found: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    for table, text in shapes_in(pipeline, window):
+        found[table] |= _replaced(history, table, parse_column_types(text) or {})
+    return found
+
+
+def _replaced(history: SchemaHistory, table: str, columns: Mapping[str, SeenColumn]) -> frozenset[str]:
+    known = history.tables.get(table)
+    versions = known.live_versions if known is not None else ()
+    return frozenset(
+        version.name
+        for version in versions
+        if version.name in columns
+        and not same_type(version.type, columns[version.name].type)
+        and not keeps_values(version.type, columns[version.name].type)
+    )

@@ -1,0 +1,112 @@
+"""What tables do not take: events of another key, and of other columns where these stay as they are."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.model.base.names import quote_text
+from cdc_platform.model.schema.evolution import SchemaHistory
+from cdc_platform.model.schema.observed_columns import SeenColumn, parse_column_types
+from cdc_platform.model.schema.schema_policy import SchemaPolicy, find_refusal
+from cdc_platform.model.schema.table_schema import ColumnType
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
+
+Columns = Mapping[str, SeenColumn]
+_SELECTED: Final = ("kind", "record_timestamp", "table_name", "mod_type", "column_types", "record_order")
+_NO_DELETE: Final = f" AND mod_type <> '{ModType.DELETE.value}'"
+
+
+@dataclass(frozen=True)
+class KeptShape:
+    """The columns that some events of a table have; ``order_key`` is the first one's."""
+
+    table: str
+    text: str
+    columns: Columns
+    order_key: str
+
+
+def kept_shapes(pipeline: Pipeline, window: str) -> list[KeptShape]:
+    """Return the shapes of events of tables that keep their columns, in the source's order; needs no Spark.
+
+    Those of deletes are not among them: a file of deletes alone may have the key only.
+
+    Args:
+        pipeline: the pipeline.
+        window: filter of raw records.
+    """
+    if not pipeline.traits.schema_policies:
+        return []
+    scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
+    written = scan.to_arrow().filter(pc.field("mod_type") != ModType.DELETE.value)
+    rows = written.group_by(["table_name", "column_types"]).aggregate([("record_order", "min")])
+    found: list[KeptShape] = []
+    for row in rows.to_pylist():
+        table, columns = row["table_name"], parse_column_types(row["column_types"])
+        is_kept = pipeline.traits.schema_policy_of(table or "") is not SchemaPolicy.EVOLVE
+        if table is not None and columns and is_kept:
+            found.append(KeptShape(table, row["column_types"], columns, row["record_order_min"]))
+    return sorted(found, key=lambda shape: (shape.table, shape.order_key, shape.text))
+
+
+def first_columns(shapes: Iterable[KeptShape], history: SchemaHistory) -> Mapping[str, Columns]:
+    """Return the columns that tables begin with which nothing is known of: those of the first event."""
+    found: dict[str, Columns] = {}
+    for shape in shapes:
+        if shape.table not in history.tables:
+            found.setdefault(shape.table, shape.columns)
+    return found
+
+
+def with_refusals(
+    pipeline: Pipeline, records: DataFrame, window: str, history: SchemaHistory, shapes: Collection[Shape]
+) -> DataFrame:
+    """Return raw records with the fault of those whose key or columns their tables do not take.
+
+    Args:
+        pipeline: the pipeline.
+        records: raw records of a source that hands out events.
+        window: filter of the same records.
+        history: what is known of the tables before them.
+        shapes: those of the records.
+    """
+    foreign = find_foreign(pipeline, window, history, shapes)
+    refused = [
+        *((shape, reason, "") for shape, reason in foreign.items()),
+        # A delete needs no more than the key.
+        *((shape, reason, _NO_DELETE) for shape, reason in _refused(pipeline, window, history)),
+    ]
+    if not refused:
+        return records
+    branches = (
+        f"WHEN table_name = {quote_text(table)} AND column_types = {quote_text(text)}{condition} "
+        f"THEN {quote_text(reason)}"
+        for (table, text), reason, condition in refused
+    )
+    fault = F.coalesce("event.fault", F.expr(f"CASE {' '.join(branches)} END"))
+    return records.withColumn("event", F.col("event").withField("fault", fault))
+
+
+def _refused(pipeline: Pipeline, window: str, history: SchemaHistory) -> Iterator[tuple[Shape, str]]:
+    """Yield the shapes that the policies of their tables refuse, with the reason."""
+    shapes = kept_shapes(pipeline, window)
+    begun = first_columns(shapes, history)
+    for shape in shapes:
+        known = _known(shape.table, begun, history)
+        policy = pipeline.traits.schema_policy_of(shape.table)
+        reason = find_refusal(shape.table, known, shape.columns, policy)
+        if reason is not None:
+            yield (shape.table, shape.text), reason
+
+
+def _known(table: str, begun: Mapping[str, Columns], history: SchemaHistory) -> Mapping[str, ColumnType]:
+    if table in begun:
+        return {name: column.type for name, column in begun[table].items()}
+    return {version.name: version.type for version in history.tables[table].live_versions}

@@ -1,0 +1,195 @@
+"""Adapting a table of the lake to the history of its source table's columns."""
+
+from collections.abc import Callable, Container, Iterator, Sequence
+
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.commits.commits import BRANCH, head
+from cdc_platform.lake.commits.metadata_files import keep_by_time
+from cdc_platform.lake.local_writer.declared_keys import declare_key
+from cdc_platform.lake.state.copies import load_plans
+from cdc_platform.model.base.names import case_key, quote_spark
+from cdc_platform.model.schema.column_versions import Bound, ColumnHistory, ColumnVersion, Conversion
+from cdc_platform.model.schema.table_options import (
+    DELETED,
+    columns_in_history,
+    history_schema,
+    source_schema,
+    stored_schema,
+)
+from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.versions.branch import load_table
+from cdc_platform.spark.frames.table_frames import read_current
+from cdc_platform.spark.tables.history import create_history_sql
+from cdc_platform.spark.tables.merge import create_table_sql
+from cdc_platform.spark.tables.typed import convert_expression
+
+CreateSql = Callable[[str, TableSchema, int], str]
+"""Name, columns and format version to the statement that creates a table."""
+
+
+def ensure_table(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
+    """Create the table where it is missing, give it the columns that it lacks, and return it.
+
+    A column whose name a newer version has taken is renamed, never dropped. Done again, or by two runs at
+    once, it changes nothing more.
+
+    Raises:
+        CommitConflict: another run has changed the table's columns at the same time.
+    """
+    known = _known_columns(pipeline, schema)
+    whole = stored_schema(known.whole_schema, pipeline.options(schema.name))
+    return _ensure(pipeline, spark, known, whole, create_table_sql)
+
+
+def ensure_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Table:
+    """Do the same for the history of a table, which has all columns of the table, some by other names.
+
+    Raises:
+        CommitConflict: another run has changed the history's columns at the same time.
+    """
+    known = columns_in_history(_known_columns(pipeline, schema))
+    return _ensure(pipeline, spark, known, history_schema(known.whole_schema), create_history_sql)
+
+
+def _ensure(
+    pipeline: Pipeline, spark: SparkSession, known: ColumnHistory, whole: TableSchema, create: CreateSql
+) -> Table:
+    found = _find_or_create(pipeline, spark, whole, create)
+    statements = _missing_steps(pipeline, spark, found, known, whole)
+    try:
+        for statement in statements:
+            spark.sql(statement)
+    except Exception as error:
+        after = load_table(pipeline, whole.name)
+        if after.metadata.current_schema_id != found.metadata.current_schema_id:
+            raise CommitConflict(
+                f"Another run changed the columns of `{whole.name}` at the same time; run the tick again."
+            ) from error
+        raise
+    if statements:
+        found = load_table(pipeline, whole.name)
+    declared = declare_key(keep_by_time(found), [column.name for column in whole.key_columns])
+    return _with_snapshot(pipeline, spark, declared, whole.name)
+
+
+def make_table(pipeline: Pipeline, spark: SparkSession, whole: TableSchema) -> Table:
+    """Return the table for an initial copy, created if it is missing, with a first snapshot.
+
+    Its key is declared once the copy is complete: until then nobody knows whether the copy has NULLs in it.
+    """
+    found = _find_or_create(pipeline, spark, whole, create_table_sql)
+    return _with_snapshot(pipeline, spark, found, whole.name)
+
+
+def _find_or_create(pipeline: Pipeline, spark: SparkSession, whole: TableSchema, create: CreateSql) -> Table:
+    found = pipeline.lake.table(whole.name)
+    if found is None:
+        target = pipeline.lake.spark_table(whole.name)
+        spark.sql(create(target, whole, pipeline.settings.lake.table_format_version))
+        found = load_table(pipeline, whole.name)
+    return found
+
+
+def _with_snapshot(pipeline: Pipeline, spark: SparkSession, found: Table, table: str) -> Table:
+    if head(found) is not None:
+        return found
+    # A branch can only be reset to a snapshot.
+    target = pipeline.lake.spark_table(table)
+    read_current(spark, target).limit(0).writeTo(target).append()
+    return load_table(pipeline, table)
+
+
+def _known_columns(pipeline: Pipeline, schema: TableSchema) -> ColumnHistory:
+    return pipeline.schema_history.tables.get(schema.name) or _plain_history(source_schema(schema))
+
+
+def _plain_history(schema: TableSchema) -> ColumnHistory:
+    return ColumnHistory(
+        schema.name,
+        tuple(
+            ColumnVersion(
+                column.name, column.name, column.type, column.is_primary_key, column.ordinal, Bound(0, None)
+            )
+            for column in schema.columns
+        ),
+    )
+
+
+def _missing_steps(
+    pipeline: Pipeline, spark: SparkSession, found: Table, known: ColumnHistory, whole: TableSchema
+) -> list[str]:
+    """Return the statements that give a table the columns of all versions, and those of its options."""
+    target = pipeline.lake.spark_table(whole.name)
+    there = {case_key(field.name) for field in found.schema().fields}
+    if all(case_key(column.name) in there for column in whole.columns):
+        return []
+    steps = []
+    for name, version in _held_versions(pipeline, spark, known, target, there):
+        old, new = quote_spark(name), quote_spark(version.lake_name)
+        steps.append(f"ALTER TABLE {target} RENAME COLUMN {old} TO {new}")
+        there = (there - {case_key(name)}) | {case_key(version.lake_name)}
+    added = [
+        f"{quote_spark(column.name)} {spark_type(column.type)}"
+        for column in whole.columns
+        if case_key(column.name) not in there
+    ]
+    if added:
+        steps.append(f"ALTER TABLE {target} ADD COLUMNS ({', '.join(added)})")
+    return steps
+
+
+def _held_versions(
+    pipeline: Pipeline, spark: SparkSession, known: ColumnHistory, target: str, there: Container[str]
+) -> Iterator[tuple[str, ColumnVersion]]:
+    """Yield the versions that are to be set aside, each with the name under which the table has it."""
+    plan = load_plans(pipeline.lake).get(known.name)
+    copied_micros = plan.position_micros if plan is not None else None
+    for field in read_current(spark, target).schema.fields:
+        text = field.dataType.simpleString()
+        held = known.version_held(field.name, text, copied_micros, there)
+        if held is not None and case_key(held.lake_name) != case_key(field.name):
+            yield field.name, held
+
+
+def convert_stored(
+    pipeline: Pipeline, spark: SparkSession, table: str, conversions: Sequence[Conversion]
+) -> int:
+    """Fill columns on the branch, where they have no value, with the converted one of the version before.
+
+    All of them at once, since each time all rows are written anew.
+
+    Returns:
+        the number of commits: none where the table has no row, or nothing is to be converted.
+    """
+    if not conversions:
+        return 0
+    found: dict[str, str] = {}
+    for old, new in conversions:
+        # A column may change its type twice, of which an update sees neither.
+        before, column = found.get(old.lake_name, quote_spark(old.lake_name)), quote_spark(new.lake_name)
+        value = convert_expression(before, old.type, new.type, is_widened=new.is_widened)
+        found[new.lake_name] = f"coalesce({column}, {value})"
+    return _update_all(
+        pipeline, spark, table, ", ".join(f"{quote_spark(name)} = {value}" for name, value in found.items())
+    )
+
+
+def mark_living(pipeline: Pipeline, spark: SparkSession, table: str) -> int:
+    """Mark all rows on the branch as not deleted: they are older than the column that tells so.
+
+    Returns:
+        the number of commits: none where the table has no row.
+    """
+    return _update_all(pipeline, spark, table, f"{quote_spark(DELETED)} = false")
+
+
+def _update_all(pipeline: Pipeline, spark: SparkSession, table: str, assignments: str) -> int:
+    before = head(load_table(pipeline, table), BRANCH)
+    # All rows: Iceberg cannot filter a branch by a column that is younger than its newest snapshot.
+    spark.sql(f"UPDATE {pipeline.lake.spark_table(table, BRANCH)} SET {assignments}")
+    after = head(load_table(pipeline, table), BRANCH)
+    return int(before is None or after is None or before.snapshot_id != after.snapshot_id)

@@ -1,0 +1,45 @@
+"""Tables whose rows from before the change stream's beginning no copy brings."""
+
+from dataclasses import replace
+
+from cdc_platform.errors import RetentionExpired, SourceNotFound
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.schema.evolution import SchemaHistory
+from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.reading.trace import trace_lineage
+
+
+def with_uncopied(pipeline: Pipeline, history: SchemaHistory, look: Look) -> Look:
+    """Return a look that names the tables among those that come up which lack a copy of older rows.
+
+    Raises:
+        SourceError: the source does not tell.
+    """
+    if pipeline.settings.copies_first or not pipeline.traits.can_be_compared:
+        return look
+    chosen = pipeline.settings.tables
+    fresh = {table.name for table in look.tables} - history.tables.keys()
+    wanted = sorted(fresh if chosen is None else fresh & {*chosen})
+    if not wanted:
+        return look
+    if history.tick == 0:
+        first_micros = _first_micros(pipeline)
+        wanted = [name for name in wanted if _may_have_had_rows(pipeline, name, first_micros)]
+    return replace(look, uncopied=frozenset(wanted))
+
+
+def _first_micros(pipeline: Pipeline) -> int:
+    """Return where the change stream is read from, as the lineage keeps it."""
+    root = trace_lineage(pipeline).partitions.get(ROOT_TOKEN)
+    return root.start_micros if root is not None else pipeline.source.start_micros()
+
+
+def _may_have_had_rows(pipeline: Pipeline, table: str, micros: int) -> bool:
+    try:
+        return any(batch.num_rows for batch in pipeline.compared_source.rows_at(table, micros))
+    except SourceNotFound:
+        return False
+    except RetentionExpired:
+        # Nobody knows any more.
+        return True

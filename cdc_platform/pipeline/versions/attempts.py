@@ -1,0 +1,73 @@
+"""Runs the attempts of one tick: several tables at a time, first as the source's word has it, then without.
+
+Each snapshot of an attempt carries its token. The session marks all commits alike while threads commit to
+different tables, so what tells that a table is whole has the table's name in it (see `branch.py`).
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final, TypeVar
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.lake.commits.writes import conflicts_as
+from cdc_platform.pipeline.versions.branch import Attempt, marked_commits
+from cdc_platform.spark.frames.small import interpreted
+from cdc_platform.spark.tables.typed import unfit_values
+
+PARALLEL_TABLES: Final = 4
+"""How many tables are built at a time; planning a merge takes longer than a small one itself."""
+
+CONFLICT: Final = "Another run wrote to the same tables; nothing was published, the next tick goes on."
+
+BuildT = TypeVar("BuildT")
+OutcomeT = TypeVar("OutcomeT")
+Job = tuple[Attempt, BuildT]
+
+
+def run_attempts(
+    spark: SparkSession,
+    jobs: "Sequence[Job[BuildT]]",
+    believe: Callable[[Attempt, BuildT], OutcomeT | None],
+    fall_back: Callable[[Attempt, BuildT], OutcomeT],
+    *,
+    is_small: bool,
+    in_one_task: bool = False,
+) -> tuple[OutcomeT, ...]:
+    """Return what became of each attempt, in their order.
+
+    Args:
+        spark: session that does the work.
+        jobs: attempts with what they build, each independent of the others; they share one token.
+        believe: builds as the source's word has it; None where the source has broken its word.
+        fall_back: builds whatever the source says, as an attempt of its own, one after the other.
+        is_small: whether there is so little to do that generated code costs more than it saves.
+        in_one_task: whether the tables are so small, too, that one task does it all.
+
+    Raises:
+        CommitConflict: another run worked on the same branches; nothing was published.
+        ValueUnfit: the log has a value that does not fit the type that its column has now.
+    """
+    if not jobs:
+        return ()
+    with interpreted(spark, when=is_small, in_one_task=in_one_task), conflicts_as(CONFLICT), unfit_values():
+        with (
+            marked_commits(spark, jobs[0][0].properties()),
+            ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool,
+        ):
+            believed = list(pool.map(lambda job: believe(*job), jobs))
+        return tuple(
+            outcome if outcome is not None else _fall_back(spark, job, fall_back)
+            for outcome, job in zip(believed, jobs, strict=True)
+        )
+
+
+def _fall_back(
+    spark: SparkSession, job: "Job[BuildT]", fall_back: Callable[[Attempt, BuildT], OutcomeT]
+) -> OutcomeT:
+    attempt, build = job
+    again = replace(attempt, fell_back=True, token=uuid4().hex)
+    with marked_commits(spark, again.properties()):
+        return fall_back(again, build)

@@ -1,0 +1,185 @@
+"""Building a table's next version on its branch, so that two runs at once cannot mix their commits."""
+
+import json
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import uuid4
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.errors import CommitConflict, LakeError, TableNotFound
+from cdc_platform.lake.commits.commits import ATTEMPT, BRANCH, TICK, ancestors_of, fact, head
+from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.spark.frames.table_frames import read_current
+from cdc_platform.spark.session.session_settings import changed_settings
+
+COMPLETE: Final = "cdc.complete."
+"""Begins the entry of an attempt's last commit; the table's name ends it, since a session marks all alike."""
+FELL_BACK: Final = "cdc.fell-back"
+MATCHED: Final = (
+    "spark.merge-into.num-target-rows-matched-updated",
+    "spark.merge-into.num-target-rows-matched-deleted",
+)
+SESSION_PREFIX: Final = "spark.sql.iceberg.snapshot-property."
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run's try to bring a table from a base snapshot to a tick of the log."""
+
+    table: str
+    base: Snapshot
+    tick: int
+    fell_back: bool = False
+    token: str = field(default_factory=lambda: uuid4().hex)
+
+    def properties(self) -> dict[str, str]:
+        """Return the entries that each snapshot of the attempt carries."""
+        return {TICK: str(self.tick), ATTEMPT: self.token, FELL_BACK: str(self.fell_back).lower()}
+
+    def completion(self, commits: int, matched: int | None = None) -> dict[str, str]:
+        """Return the entry of the attempt's last snapshot, by which others recognise that it is whole.
+
+        Args:
+            commits: how many snapshots the attempt consists of.
+            matched: how many rows its merge must have found; None where any number is right.
+        """
+        whole = {"base": self.base.snapshot_id, "commits": commits, "matched": matched}
+        return {_completion_key(lake_table_name(self.table)): json.dumps(whole)}
+
+
+def _completion_key(lake_table: str) -> str:
+    # Spark writes options in lower case.
+    return COMPLETE + lake_table.lower()
+
+
+def load_table(pipeline: Pipeline, table: str) -> Table:
+    """Return a table of the lake as it is now.
+
+    Raises:
+        TableNotFound: there is none.
+    """
+    found = pipeline.lake.table(table)
+    if found is None:
+        raise TableNotFound(
+            f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`. A tick makes it: run "
+            "`cdc-platform sync DEFS.yaml`, or materialise the table in Dagster."
+        )
+    return found
+
+
+def published_head(table: Table, snapshot_id: int | None) -> Snapshot | None:
+    """Return what the next version is built upon: the newest cut's snapshot, or what compaction made of it.
+
+    Args:
+        table: the table.
+        snapshot_id: the snapshot that the newest cut names; `main` lies before it where the run that
+            published the cut has ended before moving it.
+    """
+    if snapshot_id is None or contains(table, snapshot_id):
+        return head(table)
+    return table.metadata.snapshot_by_id(snapshot_id)
+
+
+def contains(table: Table, snapshot_id: int) -> bool:
+    """Whether `main` is, or was built upon, a snapshot."""
+    if table.metadata.snapshot_by_id(snapshot_id) is None:
+        # Only what lies behind `main` expires: compaction has built upon it long ago.
+        return True
+    return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors_of(table, head(table)))
+
+
+def reset_branch(pipeline: Pipeline, spark: SparkSession, attempt: Attempt) -> None:
+    """Point the branch at the attempt's base, whatever another run has left on it."""
+    found = head(load_table(pipeline, attempt.table), BRANCH)
+    if found is None or found.snapshot_id != attempt.base.snapshot_id:
+        spark.sql(
+            f"ALTER TABLE {pipeline.lake.spark_table(attempt.table)} "
+            f"CREATE OR REPLACE BRANCH {BRANCH} AS OF VERSION {attempt.base.snapshot_id}"
+        )
+
+
+def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapshot:
+    """Return a snapshot of the table without any row, on the branch only.
+
+    Raises:
+        LakeError: the table has been taken away meanwhile.
+    """
+    main = head(load_table(pipeline, table))
+    if main is not None:
+        reset_branch(pipeline, spark, Attempt(table, main, tick=0))
+    target = pipeline.lake.spark_table(table, BRANCH)
+    read_current(spark, target).limit(0).writeTo(target).overwrite(F.lit(True))
+    return require_base(head(load_table(pipeline, table), BRANCH), table)
+
+
+def require_base(base: Snapshot | None, table: str) -> Snapshot:
+    """Return the snapshot that a table's next version is built upon.
+
+    Raises:
+        LakeError: there is none.
+    """
+    if base is None:
+        raise LakeError(
+            f"Table `{table}` has no snapshot to build upon: somebody else has changed it. Drop it in the "
+            "lake, then rebuild it: from the log's beginning, or from an older cut."
+        )
+    return base
+
+
+def marked_commits(spark: SparkSession, properties: dict[str, str]) -> AbstractContextManager[None]:
+    """Let every commit of the session carry these entries: a MERGE takes no options of its own."""
+    return changed_settings(spark, {SESSION_PREFIX + key: value for key, value in properties.items()})
+
+
+def finished_head(table: Table) -> Snapshot | None:
+    """Return the branch's newest snapshot if one attempt alone has made it, completely.
+
+    None when the branch holds nothing, a part of an attempt, or a mixture of two.
+    """
+    newest = head(table, BRANCH)
+    if newest is None:
+        return None
+    whole = fact(newest, _completion_key(table.name()[-1]))
+    token = fact(newest, ATTEMPT)
+    if whole is None or token is None:
+        return None
+    completion = json.loads(whole)
+    matched = completion["matched"]
+    is_whole = is_built_by(table, token, completion["base"], completion["commits"])
+    return newest if is_whole and matched in (None, count_matched(newest)) else None
+
+
+def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
+    """Whether the branch is so many commits of one attempt upon its base, and nothing else."""
+    chain = ancestors_of(table, head(table, BRANCH))
+    built = [next(chain, None) for _ in range(commits)]
+    below = next(chain, None)
+    ours = all(snapshot is not None and fact(snapshot, ATTEMPT) == token for snapshot in built)
+    return ours and below is not None and below.snapshot_id == base
+
+
+def count_matched(merged: Snapshot | None) -> int:
+    """Return how many rows a MERGE has updated or deleted, as its snapshot tells."""
+    return sum(int(fact(merged, key) or 0) for key in MATCHED) if merged is not None else 0
+
+
+def verify_attempt(pipeline: Pipeline, attempt: Attempt, commits: int) -> Snapshot:
+    """Return the branch's newest snapshot, after making sure that the attempt alone has built it.
+
+    Raises:
+        CommitConflict: another run has worked on the branch at the same time.
+    """
+    table = load_table(pipeline, attempt.table)
+    newest = head(table, BRANCH)
+    if newest is None or not is_built_by(table, attempt.token, attempt.base.snapshot_id, commits):
+        raise CommitConflict(
+            f"Another run merged `{attempt.table}` at the same time, so this one published nothing; "
+            "run the tick again."
+        )
+    return newest

@@ -1,0 +1,89 @@
+"""Where the stream takes over from a table's initial copy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from cdc_platform.errors import LakeError
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import head, read_mark
+from cdc_platform.lake.state.copies import CopyPlan, CopyProgress, load_plans, read_progress
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Handover:
+    """How a table begins that no cut has named yet: rows as of a position, and the log after it.
+
+    ``is_ready`` is False while rows are missing, or while the log ends before the position: a cut there
+    would show the table later than the others.
+    """
+
+    is_ready: bool
+    position_micros: int | None = None
+    base: Snapshot | None = None
+
+
+def is_published(found: Table | None, name: str, cut: Cut | None) -> bool:
+    """Whether some cut has named the table, so that its copy lies behind it."""
+    if cut is not None and name in cut.tables:
+        return True
+    return found is not None and read_mark(found).tick > 0
+
+
+def find_handover(pipeline: Pipeline, found: Table | None, name: str, cut: Cut | None) -> Handover | None:
+    """Return how a table begins, None where the log alone makes it or it has begun already."""
+    if is_published(found, name, cut):
+        return None
+    plan = current_plans(pipeline).get(name)
+    if plan is None:
+        waits = pipeline.settings.copies_first and not is_made_by_log(pipeline, name)
+        return Handover(is_ready=False) if waits else None
+    progress = read_progress(found, plan)
+    reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
+    is_whole = progress.is_complete and not progress.is_mixed
+    is_ready = is_whole and reached is not None and reached >= plan.position_micros
+    # A table that was empty has nothing on its branch.
+    base = progress.head or (head(found) if found is not None else None)
+    return Handover(is_ready, plan.position_micros, base)
+
+
+def current_plans(pipeline: Pipeline) -> Mapping[str, CopyPlan]:
+    """Return the plan of each table's copy; that of a dropped table of the same name does not count."""
+    begun = {name: known.begun for name, known in pipeline.schema_history.tables.items()}
+    plans = load_plans(pipeline.lake)
+    return {
+        name: plan
+        for name, plan in plans.items()
+        if (found := begun.get(name)) is None or plan.position_micros >= (found.micros or 0)
+    }
+
+
+def is_made_by_log(pipeline: Pipeline, name: str) -> bool:
+    """Whether there is nothing to copy: the table was made under the stream's eyes, or is gone."""
+    known = pipeline.schema_history.tables.get(name)
+    if known is None:
+        return False
+    return known.is_created or known.begun is not None or not known.is_watched
+
+
+def find_copy(pipeline: Pipeline, found: Table, name: str) -> CopyProgress | None:
+    """Return the complete copy that a published table was built upon, None where the log alone made it.
+
+    Raises:
+        LakeError: there was one, but its branch is gone.
+    """
+    plan = current_plans(pipeline).get(name)
+    if plan is None:
+        return None
+    progress = read_progress(found, plan)
+    if not progress.is_complete:
+        raise LakeError(
+            f"The initial copy of table `{name}` is not whole: {len(progress.missing)} of "
+            f"{len(plan.pieces)} pieces are missing on its branch `copy`. Go on with the ticks until it is; "
+            "if the branch was dropped, begin a new pipeline name: log and copy together make the table."
+        )
+    return progress

@@ -1,0 +1,104 @@
+"""Which part of the log a table lacks."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyiceberg.table import Table
+
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.commits.commits import LATE, POSITION, STATS, TICK, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.lake.state.quarantine import has_replays
+from cdc_platform.pipeline.core.pipeline import Pipeline
+
+UNKNOWN_CHANGES: Final = 2**62
+
+
+@dataclass(frozen=True)
+class LogSpan:
+    """Ticks `(after_exclusive, until_inclusive]` of the log, and what they hold for one table.
+
+    ``changes`` is `UNKNOWN_CHANGES`, and ``has_patches`` and ``has_truncates`` are True, where the log no
+    longer tells. What was committed until ``after_micros`` is left out; ``changes`` may count it. With
+    ``is_late`` it holds replayed changes that belong before those of former ticks, so that `ordinal` is not
+    their order and `order_key` is.
+    """
+
+    after_exclusive: int
+    until_inclusive: int
+    changes: int
+    has_patches: bool
+    after_micros: int | None = None
+    has_truncates: bool = False
+    is_late: bool = False
+
+
+def applied_tick(table: Table, name: str, cut: Cut | None) -> int:
+    """Return the tick of the log that the published version of a table holds.
+
+    A table that the newest cut does not name, since it was left out for a while, tells it itself.
+    """
+    return cut.tick if cut is not None and name in cut.tables else read_mark(table).tick
+
+
+def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpan:
+    """Return the span of the log after a tick, from the summaries of its snapshots: no data is read."""
+    log = pipeline.lake.system_table(LOG)
+    until = read_mark(log).tick
+    if until <= after_exclusive:
+        return LogSpan(after_exclusive, until, 0, has_patches=False)
+    told = _told_stats(log, table, after_exclusive)
+    if told is None:
+        events = pipeline.traits.hands_out_events
+        is_late = pipeline.traits.comes_in_order and has_replays(pipeline.lake, table)
+        return LogSpan(
+            after_exclusive, until, UNKNOWN_CHANGES, has_patches=True, has_truncates=events, is_late=is_late
+        )
+    return LogSpan(
+        after_exclusive,
+        until,
+        changes=sum(tick.changes for tick in told),
+        has_patches=any(tick.patches for tick in told),
+        has_truncates=any(tick.truncates for tick in told),
+        is_late=any(tick.is_late for tick in told),
+    )
+
+
+def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
+    """Return the span of the log that holds every change of a table after a position, and those only."""
+    log = pipeline.lake.system_table(LOG)
+    after = 0
+    for snapshot in ancestors_of(log, head(log)):
+        tick, position = fact(snapshot, TICK), fact(snapshot, POSITION)
+        if tick is not None and position is not None and int(position) <= position_micros:
+            # What a tick holds lies at or before its position.
+            after = int(tick)
+            break
+    return replace(pending_span(pipeline, table, after), after_micros=position_micros)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a snapshot of the log tells of one table's changes."""
+
+    is_late: bool
+    changes: int = 0
+    patches: int = 0
+    truncates: int = 0
+
+
+def _told_stats(log: Table, table: str, after_exclusive: int) -> list[_Told] | None:
+    """Return what each later tick tells, None where expired snapshots have taken it along."""
+    told: list[_Told] = []
+    for snapshot in ancestors_of(log, head(log)):
+        tick = fact(snapshot, TICK)
+        if tick is not None and int(tick) <= after_exclusive:
+            return told
+        stats = fact(snapshot, STATS)
+        if stats is not None:
+            is_late = table in json.loads(fact(snapshot, LATE) or "[]")
+            told.append(_Told(is_late, *json.loads(stats).get(table, ())))
+        if snapshot.parent_snapshot_id is None:
+            return told
+    return None

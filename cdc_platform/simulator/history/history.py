@@ -1,0 +1,191 @@
+"""The history: transactions block by block, up to the present, and the rows at any moment of it."""
+
+import random
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from cdc_platform.simulator.history.bank import Bank, Draft
+from cdc_platform.simulator.history.hours import BLOCK_MICROS, Hours, Opening
+from cdc_platform.simulator.history.partitions import PartitionTree
+from cdc_platform.simulator.history.places import place
+from cdc_platform.simulator.history.schema import Schema, Schemas
+from cdc_platform.simulator.history.transactions import Change, Key, Row, Transaction, pack, unpack
+from cdc_platform.simulator.wire.settings import RecordSequences, SimulatorSettings
+
+SAME_TIMESTAMP: Final = 0.05
+"""How often a transaction gets the timestamp of the last one, when they have no row in common."""
+HIGH_LOW: Final = 0.25
+"""Share of the transactions whose record sequences are pairs of numbers, if they are mixed."""
+
+_UNPACKED_BLOCKS: Final = 64
+_BLOCKS_PER_COPY: Final = 300
+
+
+@dataclass(frozen=True)
+class Block:
+    """A second of open hours, with its transactions packed."""
+
+    number: int
+    packed: bytes
+
+
+class History:
+    """Everything that happens, made as far as somebody asks; safe to use from several threads."""
+
+    def __init__(self, settings: SimulatorSettings, hours: Hours) -> None:
+        self.settings, self.hours = settings, hours
+        self._is_mixed = settings.record_sequences is RecordSequences.MIXED
+        self.origin_micros = hours.origin_micros
+        self.schemas = Schemas(settings, self.origin_micros)
+        self.tree = PartitionTree(settings.seed, self.origin_micros, hours.openings[0])
+        self.transactions = 0
+        self._lock = threading.RLock()
+        self._dice = random.Random(f"{settings.seed}/history")  # noqa: S311 - made up, and repeatable
+        self._bank = Bank(settings, self.schemas.at(self.origin_micros))
+        if settings.preloaded_transfers:
+            self._bank.preload(self.schemas.at(self.origin_micros), self.origin_micros)
+        self._blocks: list[Block] = []
+        self._numbers: list[int] = []
+        self._next_block = 0
+        self._due = 0.0
+        self._unpacked: OrderedDict[int, list[Transaction]] = OrderedDict()
+        self._copies: dict[int, dict[int, dict[Key, Row]]] = {}
+
+    def advance(self, now_micros: int) -> None:
+        """Make everything up to a moment, and the rest of its block."""
+        with self._lock:
+            self.hours.stay_open(now_micros)
+            last = self.hours.block_of(now_micros)
+            if last < self._next_block:
+                return
+            for number, opening in list(self.hours.blocks(self._next_block, last)):
+                self._make(number, opening)
+            self._next_block = last + 1
+
+    def blocks(self, first_micros: int, last_micros: int) -> list[int]:
+        """Return the numbers of the blocks that a span of time touches, as far as they are made."""
+        first, last = self.hours.block_of(first_micros), self.hours.block_of(last_micros)
+        return self._numbers[bisect_left(self._numbers, first) : bisect_right(self._numbers, last)]
+
+    def block(self, number: int) -> list[Transaction]:
+        """Return the transactions of a block."""
+        with self._lock:
+            found = self._unpacked.get(number)
+            if found is None:
+                found = unpack(self._blocks[bisect_left(self._numbers, number)].packed)
+                self._remember(number, found)
+            else:
+                self._unpacked.move_to_end(number)
+            return found
+
+    def serial(self, first_block: int = 0) -> Iterator[Transaction]:
+        """Yield the transactions in their true order, from a block on."""
+        for number in self._numbers[bisect_left(self._numbers, first_block) :]:
+            yield from self.block(number)
+
+    def transactions_until(self, micros: int) -> int:
+        """Return how many transactions were committed up to a moment that has been made."""
+        with self._lock:
+            to_come = self.blocks(micros, self.hours.start_micros(self._next_block))
+            later = sum(one.commit_micros > micros for number in to_come for one in self.block(number))
+            return self.transactions - later
+
+    def rows_at(self, table: int, micros: int) -> dict[Key, Row]:
+        """Return the rows of a table at a moment that has been made."""
+        with self._lock:
+            block = self.hours.block_of(micros)
+            later = [number for number in self._copies if number > block]
+            base = self._copies[min(later)] if later else self._bank.rows
+            rows = dict(base.get(table, {}))
+            until = min(later) if later else self._next_block
+            undone = self.blocks(micros, self.hours.start_micros(until) - 1)
+        for number in reversed(undone):
+            for transaction in reversed(self.block(number)):
+                if transaction.commit_micros <= micros:
+                    break
+                _undo(rows, table, transaction)
+        return rows
+
+    def _make(self, number: int, opening: Opening) -> None:
+        if len(self._blocks) % _BLOCKS_PER_COPY == 0:
+            self._copies[number] = {table: dict(rows) for table, rows in self._bank.rows.items()}
+        start_micros = self.hours.start_micros(number)
+        self.tree.begin_block(start_micros)
+        made = list(self._transactions(start_micros, opening))
+        self._move_partitions(start_micros + BLOCK_MICROS, opening)
+        self.tree.end_block()
+        self._blocks.append(Block(number, pack(made)))
+        self._numbers.append(number)
+        self._remember(number, made)
+        self.transactions += len(made)
+
+    def _transactions(self, start_micros: int, opening: Opening) -> Iterator[Transaction]:
+        self._due += opening.rate
+        count = int(self._due)
+        self._due -= count
+        offsets = sorted(int(self._dice.random() * BLOCK_MICROS) for _ in range(count))
+        last_micros, touched = start_micros, set[tuple[int, Key]]()
+        for offset in offsets:
+            micros = max(start_micros + offset, last_micros + 1)
+            if micros >= start_micros + BLOCK_MICROS:
+                return
+            may_join = bool(touched) and self._dice.random() < SAME_TIMESTAMP
+            schema = self.schemas.at(last_micros if may_join else micros)
+            draft = self._bank.next_draft(schema, micros)
+            keys = {(step.table, step.key) for step in draft.steps}
+            if may_join and not keys & touched:
+                micros, touched = last_micros, touched | keys
+            else:
+                self._move_partitions(micros, opening)
+                touched = keys
+            last_micros = micros
+            yield self._transaction(draft, micros, schema)
+
+    def _transaction(self, draft: Draft, micros: int, schema: Schema) -> Transaction:
+        capacity = self._bank.capacity
+        changes = tuple(
+            Change(
+                step.table,
+                step.key,
+                int(step.mod),
+                step.old,
+                step.new,
+                step.named,
+                self.tree.locate(place(schema.by_number[step.table].name, step.key, capacity)),
+            )
+            for step in draft.steps
+        )
+        identifier = str(self._dice.getrandbits(63))
+        # All record forms draw the same random numbers, so the history stays the same.
+        is_high_low = self._dice.random() < HIGH_LOW and self._is_mixed
+        return Transaction(micros, identifier, draft.tag, draft.is_system, is_high_low, changes)
+
+    def _move_partitions(self, until_micros: int, opening: Opening) -> None:
+        """End the partitions whose end is at or before a moment."""
+        while True:
+            end_micros = self.tree.next_end()
+            if end_micros is None or end_micros > until_micros:
+                return
+            self.tree.end_next(opening)
+
+    def _remember(self, number: int, transactions: list[Transaction]) -> None:
+        self._unpacked[number] = transactions
+        if len(self._unpacked) > _UNPACKED_BLOCKS:
+            self._unpacked.popitem(last=False)
+
+
+def _undo(rows: dict[Key, Row], table: int, transaction: Transaction) -> None:
+    for change in reversed(transaction.changes):
+        if change.table == table:
+            if change.old is None:
+                rows.pop(change.key, None)
+            else:
+                rows[change.key] = change.old
+
+
+Clock = Callable[[], int]
+"""Returns microseconds since the epoch, in UTC."""

@@ -1,0 +1,172 @@
+"""The hours at which the bank is open: history happens in them, and stands still in between.
+
+Time is divided into blocks of a second after the origin. Without a state file the bank is open for ever.
+With one it is open while a simulator runs, so that the history of last week goes on today without the days
+between. A file says ahead of time until when the bank stays open: whatever kills the simulator, the next one
+makes the same transactions up to there.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from cdc_platform.errors import SettingError
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.simulator.wire.settings import SimulatorSettings
+
+FORMAT_VERSION: Final = 1
+BLOCK_MICROS: Final = 1_000_000
+LEASE_BLOCKS: Final = 5
+"""How many blocks ahead the file promises that the bank is open."""
+
+FREE_SETTINGS: Final = frozenset(
+    {"faults", "fault_probability", "stall_s", "chunk_bytes", "root_parents", "record_sequences"}
+)
+"""Settings that change how the history is told, and not what it is."""
+PACE_SETTINGS: Final = ("rate", "partitions", "partition_life_s")
+"""Settings that each of the open hours has for itself."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Blocks `[first, end)` in which the bank is open; `end` is None when it never closes."""
+
+    first: int
+    end: int | None
+    rate: float
+    partitions: int
+    partition_life_s: float
+
+
+class Hours:
+    """The openings so far, kept in a file if there is one."""
+
+    def __init__(self, origin_micros: int, openings: Sequence[Opening], file: "StateFile | None") -> None:
+        self.origin_micros = origin_micros
+        self.openings = list(openings)
+        self._file = file
+
+    @classmethod
+    def always(cls, settings: SimulatorSettings, origin_micros: int) -> "Hours":
+        """Return hours that never end."""
+        return cls(origin_micros, [_opening(settings, 0, None)], None)
+
+    @classmethod
+    def kept_in(cls, path: Path, settings: SimulatorSettings, now_micros: int) -> "Hours":
+        """Return the hours of a file, with a new opening from now on; the file is made if it is not there.
+
+        Raises:
+            SettingError: The file was made with other settings or another begin, or is none of this version.
+        """
+        file = StateFile(path, settings)
+        history_blocks = math.ceil(settings.history_s)
+        began_micros = settings.origin_micros
+        if began_micros is None:
+            began_micros = now_micros - int(settings.history_s * BLOCK_MICROS)
+        origin_micros, openings = file.read() or (began_micros, [])
+        current = (now_micros - origin_micros) // BLOCK_MICROS
+        first = max([current, *(found.end or 0 for found in openings)])
+        # A new file's bank has been open for as long as its history is to be.
+        opened = _opening(
+            settings, first if openings else max(0, first - history_blocks), first + LEASE_BLOCKS
+        )
+        hours = cls(origin_micros, [*openings, opened], file)
+        file.write(origin_micros, hours.openings)
+        return hours
+
+    def block_of(self, micros: int) -> int:
+        """Return the number of the block that a moment lies in."""
+        return (micros - self.origin_micros) // BLOCK_MICROS
+
+    def start_micros(self, block: int) -> int:
+        """Return when a block starts."""
+        return self.origin_micros + block * BLOCK_MICROS
+
+    def blocks(self, first: int, last: int) -> Iterator[tuple[int, Opening]]:
+        """Yield the open blocks from one to another, both included."""
+        for opening in self.openings:
+            end = last + 1 if opening.end is None else min(opening.end, last + 1)
+            for block in range(max(first, opening.first), end):
+                yield block, opening
+
+    def stay_open(self, now_micros: int) -> None:
+        """Promise that the bank is open for some more blocks."""
+        current, last = self.block_of(now_micros), self.openings[-1]
+        if self._file is None or last.end is None or current + 1 < last.end:
+            return
+        # A simulator that slept too long must not open hours that readers have seen closed.
+        if current >= last.end:
+            self.openings.append(replace(last, first=current + 1, end=current + 1 + LEASE_BLOCKS))
+        else:
+            self.openings[-1] = replace(last, end=current + 1 + LEASE_BLOCKS)
+        self._file.write(self.origin_micros, self.openings)
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """A history's origin, settings and openings as a file."""
+
+    path: Path
+    settings: SimulatorSettings
+
+    def read(self) -> tuple[int, list[Opening]] | None:
+        """Return origin and openings, None when there is no file yet."""
+        if not self.path.exists():
+            return None
+        try:
+            found: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+            openings = [Opening(**fields) for fields in found["openings"]]
+            version, origin, settings = found["format_version"], found["origin_micros"], found["settings"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise SettingError("state", f"is no state file of the simulator: {self.path}") from error
+        if version != FORMAT_VERSION:
+            raise SettingError("state", f"has format {version}, which this version cannot read: {self.path}")
+        for name, value in self._lasting().items():
+            if settings.get(name) != value:
+                raise SettingError(
+                    name,
+                    f"is {value!r}, but the history in {self.path} was made with {settings.get(name)!r}; "
+                    "give the same, or another file",
+                )
+        self._check_begin(int(origin))
+        return int(origin), openings
+
+    def _check_begin(self, origin_micros: int) -> None:
+        began = f"the history in {self.path} began at {to_rfc3339(origin_micros)}"
+        advice = f"{began}; leave it out, or give another file"
+        if self.settings.origin_micros not in (None, origin_micros):
+            raise SettingError(
+                "origin_micros", f"(--origin) is {to_rfc3339(self.settings.origin_micros or 0)}, but {advice}"
+            )
+        if self.settings.history_s:
+            raise SettingError("history_s", f"(--age) is {self.settings.history_s:g}, but {advice}")
+
+    def write(self, origin_micros: int, openings: Sequence[Opening]) -> None:
+        """Replace the file, whole."""
+        document = {
+            "format_version": FORMAT_VERSION,
+            "origin_micros": origin_micros,
+            "settings": self._lasting(),
+            "openings": [asdict(opening) for opening in openings],
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.path.with_suffix(".new")
+        with draft.open("w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.path)
+
+    def _lasting(self) -> dict[str, Any]:
+        free = FREE_SETTINGS | {*PACE_SETTINGS, "origin_micros", "history_s"}
+        fields = {name: value for name, value in asdict(self.settings).items() if name not in free}
+        lasting: dict[str, Any] = json.loads(json.dumps(fields))
+        return lasting
+
+
+def _opening(settings: SimulatorSettings, first: int, end: int | None) -> Opening:
+    return Opening(first, end, settings.rate, settings.partitions, settings.partition_life_s)

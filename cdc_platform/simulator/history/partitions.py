@@ -1,0 +1,149 @@
+"""Change stream partitions: ranges of a key space that split, merge and move while the bank is open."""
+
+import random
+from base64 import urlsafe_b64encode
+from bisect import bisect_right, insort
+from dataclasses import dataclass, field
+from hashlib import sha512
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import Final
+
+from cdc_platform.simulator.history.hours import BLOCK_MICROS, Opening
+
+SPACE: Final = 1 << 32
+"""Size of the space that the keys of all tables lie in."""
+_NARROWEST: Final = 1 << 12
+
+
+@dataclass
+class Partition:
+    """Keys `[low, high)` from `start_micros` until just before `end_micros`, at which its children start."""
+
+    serial: int
+    token: str
+    low: int
+    high: int
+    start_micros: int
+    parents: tuple[str, ...]
+    end_micros: int | None = None
+    children: list["Partition"] = field(default_factory=list)
+
+
+class PartitionTree:
+    """All partitions of the history so far; at any moment the living ones divide the space."""
+
+    def __init__(self, seed: int, origin_micros: int, opening: Opening) -> None:
+        self._seed, self._origin_micros = seed, origin_micros
+        self._dice = random.Random(f"{seed}/partitions")  # noqa: S311 - made up, and repeatable
+        self._partitions: list[Partition] = []
+        self._by_token: dict[str, Partition] = {}
+        self._lows: list[int] = []
+        self._live: list[Partition] = []
+        self._ends: list[tuple[int, int]] = []
+        # Open time so far, and how far the clock is ahead of it: partitions do not age overnight.
+        self._open_micros, self._shift_micros = 0, origin_micros
+        lows = [SPACE * number // opening.partitions for number in range(opening.partitions + 1)]
+        for low, high in pairwise(lows):
+            self._start(low, high, origin_micros, (), opening)
+
+    def find(self, token: str) -> Partition | None:
+        """Return the partition with a token."""
+        return self._by_token.get(token)
+
+    def serial(self, serial: int) -> Partition:
+        """Return the partition with a serial number."""
+        return self._partitions[serial]
+
+    def live_at(self, micros: int) -> list[Partition]:
+        """Return the partitions that live at a moment, in the order of their keys."""
+        found = [
+            partition
+            for partition in self._partitions
+            if partition.start_micros <= micros
+            and (partition.end_micros is None or micros < partition.end_micros)
+        ]
+        return sorted(found, key=lambda partition: partition.low)
+
+    @property
+    def live_count(self) -> int:
+        """How many live at the end of what has been generated."""
+        return len(self._live)
+
+    def locate(self, place: int) -> int:
+        """Return the serial number of the living partition that has a place."""
+        return self._live[bisect_right(self._lows, place) - 1].serial
+
+    def begin_block(self, start_micros: int) -> None:
+        """Go on to the next block of open hours."""
+        self._shift_micros = start_micros - self._open_micros
+
+    def next_end(self) -> int | None:
+        """Return when the next partition of the block ends, None when no other does."""
+        while self._ends and self._partitions[self._ends[0][1]].end_micros is not None:
+            heappop(self._ends)
+        if not self._ends or self._ends[0][0] >= self._open_micros + BLOCK_MICROS:
+            return None
+        return self._ends[0][0] + self._shift_micros
+
+    def end_next(self, opening: Opening) -> None:
+        """End the next partition, and start its children."""
+        due_micros, serial = heappop(self._ends)
+        self._end(self._partitions[serial], due_micros + self._shift_micros, opening)
+
+    def end_block(self) -> None:
+        """Count a block of open hours."""
+        self._open_micros += BLOCK_MICROS
+
+    def _end(self, partition: Partition, micros: int, opening: Opening) -> None:
+        surplus = len(self._live) - opening.partitions
+        dice = self._dice.random()
+        neighbour = self._neighbour(partition, micros)
+        if (surplus > 0 or (surplus == 0 and dice < 1 / 3)) and neighbour is not None:
+            self._merge(partition, neighbour, micros, opening)
+        elif (surplus < 0 or dice < 2 / 3) and partition.high - partition.low > _NARROWEST:
+            self._split(partition, micros, opening)
+        else:
+            self._stop(partition, micros)
+            self._start(partition.low, partition.high, micros, (partition,), opening)
+
+    def _neighbour(self, partition: Partition, micros: int) -> Partition | None:
+        position = bisect_right(self._lows, partition.low) - 1
+        around = self._live[position + 1 : position + 2] + self._live[max(position - 1, 0) : position]
+        # A partition that has just begun would have lived for no time at all.
+        return next((other for other in around if other.start_micros < micros), None)
+
+    def _merge(self, one: Partition, other: Partition, micros: int, opening: Opening) -> None:
+        self._stop(one, micros)
+        self._stop(other, micros)
+        parents = (one, other) if one.low < other.low else (other, one)
+        self._start(parents[0].low, parents[1].high, micros, parents, opening)
+
+    def _split(self, partition: Partition, micros: int, opening: Opening) -> None:
+        self._stop(partition, micros)
+        # Not in the middle: some ranges get hot, others idle.
+        share = 0.25 + 0.5 * self._dice.random()
+        middle = partition.low + max(1, int((partition.high - partition.low) * share))
+        self._start(partition.low, middle, micros, (partition,), opening)
+        self._start(middle, partition.high, micros, (partition,), opening)
+
+    def _stop(self, partition: Partition, micros: int) -> None:
+        partition.end_micros = micros
+        position = bisect_right(self._lows, partition.low) - 1
+        del self._lows[position], self._live[position]
+
+    def _start(
+        self, low: int, high: int, micros: int, parents: tuple[Partition, ...], opening: Opening
+    ) -> None:
+        serial = len(self._partitions)
+        digest = sha512(f"{self._seed}/{self._origin_micros}/{serial}".encode()).digest()
+        token = urlsafe_b64encode(digest).decode().rstrip("=")
+        partition = Partition(serial, token, low, high, micros, tuple(parent.token for parent in parents))
+        for parent in parents:
+            parent.children.append(partition)
+        self._partitions.append(partition)
+        self._by_token[token] = partition
+        insort(self._lows, low)
+        self._live.insert(bisect_right(self._lows, low) - 1, partition)
+        life_micros = int(opening.partition_life_s * (1 + self._dice.random()) * 1_000_000)
+        heappush(self._ends, (micros - self._shift_micros + life_micros, serial))

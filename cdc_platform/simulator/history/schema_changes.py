@@ -1,0 +1,86 @@
+"""Which schema changes there are, and when: those that are listed, and those that come round and round."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Final
+
+from cdc_platform.errors import SettingError
+from cdc_platform.model.stream.records import ValueCaptureType
+from cdc_platform.simulator.wire.settings import SchemaChange, SchemaChangeKind, SimulatorSettings
+
+ALL: Final = "ALL"
+"""Follows `FOR` where a change stream watches every table, also those to come."""
+
+_CAPTURES: Final = tuple(item for item in ValueCaptureType if item is not ValueCaptureType.UNKNOWN)
+_TABLE: Final = re.compile(r"""\s*[`"]?(?P<name>\w+)[`"]?\s*(?:\((?P<columns>[^()]*)\))?\s*(?:,|$)""")
+
+
+def all_changes(
+    settings: SimulatorSettings, table: str, column: str, tables: Mapping[str, Sequence[str]]
+) -> Iterator[SchemaChange]:
+    """Yield the changes in the order of their times.
+
+    Args:
+        settings: they list some, and say how often others come.
+        table: the one whose columns come and go.
+        column: the one of its columns that is retyped, and not watched for a while.
+        tables: the columns outside the key of all tables that there are at first.
+    """
+    listed = sorted(settings.schema_changes, key=lambda change: change.at_s)
+    if settings.schema_change_every_s is None:
+        yield from listed
+        return
+    for number, change in enumerate(_endless_changes(table, column, tables), start=1):
+        at_s = number * settings.schema_change_every_s
+        while listed and listed[0].at_s <= at_s:
+            yield listed.pop(0)
+        yield SchemaChange(at_s, *change)
+
+
+def _endless_changes(
+    table: str, column: str, tables: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[SchemaChangeKind, str, str, str]]:
+    """Yield every kind of change, in turn and for ever; each lap leaves a table more."""
+    there = dict.fromkeys(tables, "")
+    for lap in count():
+        memo, audit = f"memo_{lap + 1}", f"audit_{lap + 1}"
+        code = ("BYTES(MAX)", "STRING(MAX)")[lap % 2]
+        partly = ", ".join([*(name for name in tables[table] if name != column), memo])
+        yield SchemaChangeKind.ADD_COLUMN, table, memo, "STRING(MAX)"
+        yield SchemaChangeKind.SET_CAPTURE, "", "", _CAPTURES[lap % len(_CAPTURES)]
+        yield SchemaChangeKind.SET_WATCHED, "", "", _clause({**there, table: f"({partly})"})
+        yield SchemaChangeKind.RETYPE_COLUMN, table, column, code
+        yield SchemaChangeKind.SET_WATCHED, "", "", ALL
+        yield SchemaChangeKind.ADD_TABLE, audit, "", ""
+        yield SchemaChangeKind.SET_WATCHED, "", "", _clause(there)
+        yield SchemaChangeKind.DROP_COLUMN, table, memo, ""
+        yield SchemaChangeKind.SET_WATCHED, "", "", ALL
+        there[audit] = ""
+
+
+def _clause(tables: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}{columns}" for name, columns in tables.items())
+
+
+def parse_watched(text: str) -> dict[str, frozenset[str] | None] | None:
+    """Return the tables that follow `FOR`, each with the columns that it names, None where it names none.
+
+    Returns:
+        None where it is all tables.
+
+    Raises:
+        SettingError: nobody could read it.
+    """
+    if text.strip().upper() == ALL:
+        return None
+    found: dict[str, frozenset[str] | None] = {}
+    end = 0
+    while text[end:].strip():
+        match = _TABLE.match(text, end)
+        if match is None:
+            raise SettingError("schema_changes", f"has what cannot follow FOR in a change stream: {text!r}")
+        names = match["columns"]
+        listed = None if names is None else frozenset(re.findall(r"\w+", names))
+        found[match["name"]], end = listed, match.end()
+    return found

@@ -1,0 +1,122 @@
+"""The simulated database: answers every statement of a reader, without any gRPC."""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.simulator.history.history import Clock, History
+from cdc_platform.simulator.sql.information import Information, asks_information
+from cdc_platform.simulator.sql.reads import Columns, Result, TableReads
+from cdc_platform.simulator.sql.sql import StreamCall, find_stream_call
+from cdc_platform.simulator.stream.faults import Faults
+from cdc_platform.simulator.stream.stream import ChangeStream
+from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.chunks import Position, Row
+from cdc_platform.simulator.wire.values import INT64, TIMESTAMP, value_writer
+
+_CLOCK: Final = re.compile(
+    r"\s*SELECT\b(?P<expression>.*\b(?:CURRENT_TIMESTAMP|now)\b.*)", re.IGNORECASE | re.DOTALL
+)
+_AS_MICROS: Final = re.compile(r"micros|epoch", re.IGNORECASE)
+_FROM_TABLE: Final = re.compile(r"\bFROM\s+(?!CURRENT_TIMESTAMP|now\b|\()", re.IGNORECASE)
+_WRITE: Final = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A query with its parameters, and the moment it reads at; strong reads and plans say so.
+
+    `types` are the type codes of those parameters that declare one.
+    """
+
+    sql: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    read_micros: int = 0
+    is_strong_single_use: bool = True
+    is_plan: bool = False
+    types: Mapping[str, str] = field(default_factory=dict)
+
+
+class Database:
+    """Tables, information schema and change stream over one history."""
+
+    def __init__(self, history: History, clock: Clock) -> None:
+        self.history, self._settings = history, history.settings
+        self.stream = ChangeStream(history, clock)
+        self.faults = Faults(history.settings)
+        self.reads = TableReads(history)
+        self._information = Information(history.settings)
+
+    def now_micros(self) -> int:
+        """Return the present, with all history up to it made."""
+        return self.stream.now_micros()
+
+    def stream_call(self, statement: Statement) -> StreamCall | None:
+        """Return the change stream query that a statement is, checked; None when it is another one.
+
+        Raises:
+            Refusal: It is one, but Spanner would not answer it.
+        """
+        call = find_stream_call(statement.sql, statement.parameters, self._settings, statement.types)
+        if call is None:
+            return None
+        if not statement.is_strong_single_use:
+            raise problems.multi_use()
+        if statement.is_plan:
+            raise problems.plan()
+        self.stream.check(call.query)
+        return call
+
+    def answer(self, statement: Statement) -> Result:
+        """Return the answer to any other statement.
+
+        Raises:
+            Refusal: It cannot be answered.
+        """
+        self.check_moment(statement.read_micros)
+        if _WRITE.match(statement.sql):
+            raise problems.write_in_single_use()
+        if asks_information(statement.sql, self._settings.dialect):
+            return self._information_result(statement)
+        clock = _CLOCK.fullmatch(statement.sql)
+        if clock is not None and not _FROM_TABLE.search(clock["expression"]):
+            return self._clock_result(clock["expression"], statement.read_micros)
+        return self.reads.answer(statement.sql, statement.parameters, statement.read_micros)
+
+    def check_moment(self, micros: int) -> None:
+        """Check that the versions of a moment are still there.
+
+        Raises:
+            Refusal: They are not.
+        """
+        oldest = self.now_micros() - self._settings.version_retention_s * 1_000_000
+        if micros < max(oldest, self.history.origin_micros):
+            raise problems.version_expired(micros)
+
+    def _information_result(self, statement: Statement) -> Result:
+        schema = self.history.schemas.at(statement.read_micros)
+        try:
+            columns, rows = self._information.answer(statement.sql, statement.parameters, schema)
+        except sqlite3.Error as error:
+            raise problems.syntax_error(self._settings.dialect, str(error)) from error
+        return _plain_result(columns, rows)
+
+    def _clock_result(self, expression: str, micros: int) -> Result:
+        if _AS_MICROS.search(expression):
+            return _plain_result([("", INT64)], [(micros,)])
+        return _plain_result([("", TIMESTAMP)], [(to_rfc3339(micros),)])
+
+
+def _plain_result(columns: Columns, cells: list[tuple[Any, ...]]) -> Result:
+    writers = [value_writer(of_type) for _, of_type in columns]
+
+    def rows(skip: int) -> Iterator[list[Row]]:
+        yield [
+            Row(tuple(write(cell) for write, cell in zip(writers, row, strict=True)), Position(0, number))
+            for number, row in enumerate(cells[skip:], start=skip + 1)
+        ]
+
+    return Result(columns, rows)

@@ -1,0 +1,78 @@
+"""Bound parameters of a request, as the simulator computes with them."""
+
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from cdc_platform.simulator.wire import problems
+
+Parameters: TypeAlias = Mapping[str, Any]
+"""Values of bound parameters by name: text, number, truth, None or list."""
+
+
+def find_parameter(parameters: Mapping[str, Any], name: str) -> str:
+    """Return the name under which a parameter is bound, whatever its case.
+
+    Raises:
+        Refusal: It is not bound.
+    """
+    found = next((key for key in parameters if key.lower() == name.lower()), None)
+    if found is None:
+        raise problems.parameter_missing(name)
+    return found
+
+
+def parameter_types(request: Any) -> dict[str, str]:
+    """Return the type codes of those parameters of a request that declare one."""
+    from google.cloud.spanner_v1.types import TypeCode
+
+    names = {code.value: code.name for code in TypeCode if code is not TypeCode.TYPE_CODE_UNSPECIFIED}
+    return {
+        name: names.get(found.code, str(found.code))
+        for name, found in request.param_types.items()
+        if found.code
+    }
+
+
+def parameter_values(request: Any, types: dict[str, str]) -> dict[str, Any]:
+    """Return the bound values of a request as SQLite compares them with the cells of a column of their type.
+
+    Raises:
+        Refusal: A value is none of its type.
+    """
+    return {
+        name: _parameter(name, _python(value), _element_type(request, name) or types.get(name, ""))
+        for name, value in request.params.fields.items()
+    }
+
+
+def _element_type(request: Any, name: str) -> str:
+    """Return the type code of an array's elements, nothing for other parameters."""
+    from google.cloud.spanner_v1.types import TypeCode
+
+    if name not in request.param_types or request.param_types[name].code != TypeCode.ARRAY:
+        return ""
+    code = request.param_types[name].array_element_type.code
+    return next((known.name for known in TypeCode if known.value == code), "")
+
+
+def _parameter(name: str, found: Any, type_name: str) -> Any:
+    if isinstance(found, list):
+        return [_parameter(name, item, type_name) for item in found]
+    if found is None or type_name not in ("INT64", "BYTES"):
+        return found
+    try:
+        # Both are text on the wire; a number would have lost digits.
+        return int(found) if type_name == "INT64" else b64decode(found, validate=True)
+    except (ValueError, TypeError) as error:
+        raise problems.parameter_invalid(name, type_name) from error
+
+
+def _python(value: Any) -> Any:
+    """Return a protobuf value as Python has it."""
+    kind = value.WhichOneof("kind")
+    if kind in (None, "null_value"):
+        return None
+    if kind == "list_value":
+        return [_python(item) for item in value.list_value.values]
+    return getattr(value, kind)

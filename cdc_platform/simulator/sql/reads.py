@@ -1,0 +1,190 @@
+"""Plain reads: tables, or parts of them, as they were at a moment."""
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from cdc_platform.model.schema.table_schema import ColumnType
+from cdc_platform.simulator.history.history import History
+from cdc_platform.simulator.history.schema import SimColumn, SimTable
+from cdc_platform.simulator.history.transactions import Key
+from cdc_platform.simulator.history.transactions import Row as TableRow
+from cdc_platform.simulator.sql.information import type_of
+from cdc_platform.simulator.sql.row_database import RowDatabase
+from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.chunks import Position, Row
+from cdc_platform.simulator.wire.values import value_writer
+from cdc_platform.simulator.wire.wire import plain_value
+
+Columns: TypeAlias = list[tuple[str, ColumnType]]
+
+_ROWS_PER_BATCH: Final = 1000
+_KEPT_VERSIONS: Final = 6
+_SELECT: Final = re.compile(
+    r"""\s*SELECT\s+(?P<columns>.*?)\s+FROM\s+(?P<table>[`"\w.]+)(?:\s+(?:AS\s+)?(?!WHERE|ORDER|LIMIT)(?P<alias>\w+))?"""
+    r"""(?P<rest>(?:\s+(?:WHERE|ORDER|LIMIT)\b.*)?)\s*;?\s*""",
+    re.IGNORECASE | re.DOTALL,
+)
+_ORDER: Final = re.compile(r"\s*ORDER\s+BY\s+(?P<columns>[^()]*)", re.IGNORECASE | re.DOTALL)
+_NAME: Final = re.compile(r"""\s*(?:\w+\.)?([`"]?)(?P<name>[^\W\d]\w*)\1\s*(?:ASC\s*)?""", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Version:
+    """The rows of a table at a moment, in the order of the primary key."""
+
+    table: SimTable
+    rows: Mapping[Key, TableRow]
+
+    @cached_property
+    def keys(self) -> list[Key]:
+        """The keys in their order."""
+        return sorted(self.rows)
+
+    @cached_property
+    def keys_in_sqlite(self) -> RowDatabase:
+        """The keys as a table of SQLite; `rowid` is the place in their order, from 1 on."""
+        return RowDatabase([(self.table, self.table.key_columns, self.keys)])
+
+    def in_order(self) -> Iterator[TableRow]:
+        """Yield the rows in the order of their keys."""
+        return (self.rows[key] for key in self.keys)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The columns of an answer, and what yields its rows after a number of them."""
+
+    columns: Columns
+    rows: Callable[[int], Iterator[list[Row]]]
+
+
+class TableReads:
+    """Answers reads of the simulated database's tables."""
+
+    def __init__(self, history: History) -> None:
+        self._history, self._dialect = history, history.settings.dialect
+        self._lock = threading.Lock()
+        self._versions: OrderedDict[tuple[int, int], Version] = OrderedDict()
+
+    def version(self, name: str, micros: int) -> Version:
+        """Return a table at a moment.
+
+        Raises:
+            Refusal: It was not there.
+        """
+        schema = self._history.schemas.at(micros)
+        found = name.replace("`", "").replace('"', "").removeprefix("public.")
+        table = next((table for table in schema.tables.values() if _equal(table.name, found)), None)
+        if table is None:
+            raise problems.table_not_found(self._dialect, found)
+        with self._lock:
+            version = self._versions.get((table.number, micros))
+            if version is None:
+                version = Version(table, self._history.rows_at(table.number, micros))
+                self._versions[table.number, micros] = version
+                if len(self._versions) > _KEPT_VERSIONS:
+                    self._versions.popitem(last=False)
+            return version
+
+    def answer(self, sql: str, parameters: Mapping[str, Any], micros: int) -> Result:
+        """Return the answer to a query of tables.
+
+        Raises:
+            Refusal: It cannot be answered.
+        """
+        select = _SELECT.fullmatch(sql)
+        if select is None:
+            return self._computed(sql, parameters, micros)
+        names = split_names(select["columns"])
+        if names is None:
+            return self._computed(sql, parameters, micros)
+        version = self.version(select["table"], micros)
+        columns = self.columns(version.table, names)
+        keys = self._keys(version, select["alias"] or version.table.name, select["rest"], parameters)
+        return self.result(version, columns, keys)
+
+    def columns(self, table: SimTable, names: Sequence[str]) -> list[SimColumn]:
+        """Return the columns of names; `*` is all."""
+        if list(names) == ["*"]:
+            return list(table.columns)
+        found = []
+        for name in names:
+            column = next((column for column in table.columns if _equal(column.name, name)), None)
+            if column is None:
+                raise problems.column_not_found(self._dialect, name)
+            found.append(column)
+        return found
+
+    def result(self, version: Version, columns: Sequence[SimColumn], keys: Sequence[Key]) -> Result:
+        """Return the rows of keys with some of their columns."""
+        writers = [(column.slot, value_writer(column.type)) for column in columns]
+
+        def rows(skip: int) -> Iterator[list[Row]]:
+            for begin in range(skip, len(keys), _ROWS_PER_BATCH):
+                batch = keys[begin : begin + _ROWS_PER_BATCH]
+                yield [
+                    Row(
+                        tuple([write(row[slot] if slot < len(row) else None) for slot, write in writers]),
+                        Position(0, number),
+                    )
+                    for number, row in enumerate((version.rows[key] for key in batch), start=begin + 1)
+                ]
+
+        return Result([(column.name, column.type) for column in columns], rows)
+
+    def _keys(self, version: Version, alias: str, rest: str, parameters: Mapping[str, Any]) -> Sequence[Key]:
+        """Return the keys of the rows that conditions choose, in the order that is asked for."""
+        order = _ORDER.fullmatch(rest)
+        ordered = split_names(order["columns"]) if order else None
+        key_names = [column.name for column in version.table.key_columns]
+        if not rest.strip() or (ordered is not None and ordered == key_names[: len(ordered)]):
+            return version.keys
+        table = version.table
+        values = [
+            name
+            for name in re.findall(r"\w+", rest)
+            if (found := table.column(name)) and not found.is_primary_key
+        ]
+        database = (
+            RowDatabase([(table, table.columns, version.in_order())]) if values else version.keys_in_sqlite
+        )
+        sql = f"SELECT rowid FROM {table.name} AS {alias} {rest}"
+        rows = database.run(sql, parameters, self._dialect)[1]
+        return [version.keys[row[0] - 1] for row in rows]
+
+    def _computed(self, sql: str, parameters: Mapping[str, Any], micros: int) -> Result:
+        """Answer what is more than columns of one table: sums, counts, joins."""
+        schema = self._history.schemas.at(micros)
+        mentioned = [name for name in schema.tables if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
+        versions = [self.version(name, micros) for name in mentioned]
+        tables = [(version.table, version.table.columns, version.in_order()) for version in versions]
+        names, found = RowDatabase(tables).run(sql, parameters, self._dialect)
+        columns = [(name, type_of(row[number] for row in found)) for number, name in enumerate(names)]
+
+        def rows(skip: int) -> Iterator[list[Row]]:
+            yield [
+                Row(
+                    tuple(plain_value(str(cell) if isinstance(cell, int) else cell) for cell in cells),
+                    Position(0, number),
+                )
+                for number, cells in enumerate(found[skip:], start=skip + 1)
+            ]
+
+        return Result(columns, rows)
+
+
+def split_names(text: str) -> list[str] | None:
+    """Return a list of plain column names, None when it is more than that."""
+    if text.strip() == "*":
+        return ["*"]
+    matches = [_NAME.fullmatch(item) for item in text.split(",")]
+    return [match["name"] for match in matches if match] if all(matches) else None
+
+
+def _equal(one: str, other: str) -> bool:
+    return one.lower() == other.lower()

@@ -1,0 +1,182 @@
+"""SQL texts as far as the simulator answers them: what they are, with their arguments put in."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cdc_platform.model.base.timestamps import from_rfc3339
+from cdc_platform.simulator.sql.parameters import Parameters, find_parameter
+from cdc_platform.simulator.sql.tokens import Kind, Token, at, closing, end_of_casts, split_list, tokens_of
+from cdc_platform.simulator.stream.stream import StreamQuery
+from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.settings import Dialect, PartitionMode, SimulatorSettings
+
+_ARGUMENTS: Final = {
+    "start_timestamp": "TIMESTAMP",
+    "end_timestamp": "TIMESTAMP",
+    "partition_token": "STRING",
+    "heartbeat_milliseconds": "INT64",
+    "read_options": "ARRAY",
+}
+"""The read functions' arguments in their order, and the codes of their types."""
+_INT64: Final = re.compile(r"-?[0-9]{1,19}")
+_FUNCTIONS: Final = {
+    Dialect.GOOGLESQL: re.compile(r"(?P<form>READ_)(?P<stream>\w+)", re.IGNORECASE),
+    Dialect.POSTGRESQL: re.compile(r"(?P<form>read_json_|read_proto_bytes_)(?P<stream>\w+)", re.IGNORECASE),
+}
+_FORMS: Final = {
+    # PostgreSQL's read functions say in which form they return records.
+    PartitionMode.IMMUTABLE_KEY_RANGE: "read_json_",
+    PartitionMode.MUTABLE_KEY_RANGE: "read_proto_bytes_",
+}
+
+
+@dataclass(frozen=True)
+class StreamCall:
+    """A query of a change stream's read function."""
+
+    function: str
+    query: StreamQuery
+
+
+@dataclass(frozen=True)
+class Argument:
+    """The value of an argument, and the code of the type that it has for certain, if any."""
+
+    value: Any
+    type_name: str = ""
+
+
+def find_stream_call(
+    sql: str, parameters: Parameters, settings: SimulatorSettings, types: Mapping[str, str] | None = None
+) -> StreamCall | None:
+    """Return the call of a read function, None when the text has none.
+
+    `types` are the type codes of the parameters that declare one.
+
+    Raises:
+        Refusal: It calls one, but not so that Spanner would answer.
+    """
+    dialect = settings.dialect
+    tokens = tokens_of(sql, dialect)
+    called = next(_calls(tokens, dialect), None)
+    if called is None:
+        return None
+    place, call = called
+    is_googlesql = dialect is Dialect.GOOGLESQL
+    function = f"{'READ_' if is_googlesql else call['form']}{call['stream']}"
+    is_right = is_googlesql or call["form"].lower() == _FORMS[settings.partition_mode]
+    if not is_right or not _is_equal(call["stream"], settings.change_stream, dialect):
+        raise problems.function_not_found(dialect, function, tokens[place].position + 1)
+    end = closing(tokens, place + 1)
+    if end != len(tokens) - 1 or not _selects_all(tokens[: place + 1], dialect):
+        raise problems.combined(dialect, function)
+    bound = _bound(tokens[place + 2 : end], function)
+    found = {
+        name: _argument(given, parameters, types or {}, function, position)
+        for position, (name, given) in enumerate(bound.items())
+    }
+    for name, argument in found.items():
+        _check_type(function, name, argument)
+    return StreamCall(function, _query({name: argument.value for name, argument in found.items()}))
+
+
+def _is_equal(name: str, other: str, dialect: Dialect) -> bool:
+    # GoogleSQL's function names know no case, PostgreSQL's do.
+    return name == other or (dialect is Dialect.GOOGLESQL and name.lower() == other.lower())
+
+
+def _calls(tokens: Sequence[Token], dialect: Dialect) -> Iterator[tuple[int, re.Match[str]]]:
+    """Yield the place and the matched name of each call of a read function."""
+    for place, token in enumerate(tokens):
+        call = _FUNCTIONS[dialect].fullmatch(token.value) if token.is_identifier else None
+        if call is not None and at(tokens, place + 1).is_mark("("):
+            schema, dot = at(tokens, place - 2), at(tokens, place - 1)
+            is_of_spanner = schema.is_identifier and schema.value.lower() == "spanner" and dot.is_mark(".")
+            if dialect is Dialect.GOOGLESQL or is_of_spanner:
+                yield place, call
+
+
+def _selects_all(tokens: Sequence[Token], dialect: Dialect) -> bool:
+    """Return whether the query before the function's name selects its only column, by name or as `*`."""
+    before = tokens[:-1] if dialect is Dialect.GOOGLESQL else tokens[:-3]
+    column = "ChangeRecord" if dialect is Dialect.GOOGLESQL else tokens[-1].value
+    return (
+        len(before) == len(("SELECT", "*", "FROM"))
+        and before[0].is_word("SELECT")
+        and (before[1].is_mark("*") or (before[1].is_identifier and before[1].value == column))
+        and before[2].is_word("FROM")
+    )
+
+
+def _bound(tokens: Sequence[Token], function: str) -> dict[str, list[Token]]:
+    """Return the tokens of each argument by its name."""
+    bound: dict[str, list[Token]] = {}
+    arguments = split_list(tokens)
+    if len(arguments) > len(_ARGUMENTS):
+        raise problems.too_many_arguments(function, len(_ARGUMENTS), len(arguments))
+    for argument, positional in zip(arguments, _ARGUMENTS, strict=False):
+        is_named = argument[0].is_identifier and at(argument, 1).is_mark("=>")
+        name = argument[0].value.lower() if is_named else positional
+        if name not in _ARGUMENTS:
+            raise problems.argument_unknown(function, name, _ARGUMENTS)
+        if name in bound:
+            raise problems.argument_twice(function, name)
+        bound[name] = argument[2:] if is_named else argument
+    return bound
+
+
+def _argument(
+    tokens: Sequence[Token], parameters: Parameters, types: Mapping[str, str], function: str, position: int
+) -> Argument:
+    first, is_single = at(tokens, 0), len(tokens) == 1
+    if first.kind is Kind.PARAMETER and is_single:
+        name = find_parameter(parameters, first.value)
+        return Argument(parameters[name], types.get(name, ""))
+    literal = tokens[1:] if first.is_word("TIMESTAMP", "ARRAY") else tokens
+    begin = at(literal, 0)
+    if begin.is_mark("[") and closing(literal, 0) == len(literal) - 1:
+        return Argument([token.text for token in literal], "ARRAY")
+    if begin.kind is Kind.NUMBER and is_single and begin.text.isdecimal():
+        return Argument(begin.text, "INT64")
+    if end_of_casts(literal, 1) == len(literal):
+        if first.is_word("NULL"):
+            return Argument(None)
+        if begin.kind is Kind.TEXT:
+            return Argument(begin.value)
+    raise problems.argument_is_expression(function, position)
+
+
+def _check_type(function: str, name: str, argument: Argument) -> None:
+    expected, value = _ARGUMENTS[name], argument.value
+    if name == "read_options":
+        return
+    if argument.type_name not in ("", expected):
+        raise problems.argument_of_other_type(function, name, expected, argument.type_name)
+    if expected == "INT64":
+        is_right = type(value) is int or (isinstance(value, str) and _INT64.fullmatch(value) is not None)
+    else:
+        is_right = isinstance(value, str)
+    if value is not None and not is_right:
+        raise problems.argument_of_other_type(function, name, expected, repr(value))
+
+
+def _query(values: Mapping[str, Any]) -> StreamQuery:
+    heartbeat = values.get("heartbeat_milliseconds")
+    return StreamQuery(
+        start_micros=_micros(values.get("start_timestamp")),
+        end_micros=_micros(values.get("end_timestamp")),
+        token=values.get("partition_token"),
+        heartbeat_ms=None if heartbeat is None else int(heartbeat),
+        has_read_options=values.get("read_options") is not None,
+    )
+
+
+def _micros(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return from_rfc3339(text)
+    except (ValueError, OverflowError) as error:
+        raise problems.Refusal("INVALID_ARGUMENT", f"Invalid timestamp: '{text}'") from error

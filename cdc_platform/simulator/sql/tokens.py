@@ -1,0 +1,159 @@
+"""Tokens of SQL texts, by the lexical rules of either dialect."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from cdc_platform.simulator.wire.settings import Dialect
+
+
+class Kind(Enum):
+    """What a token is."""
+
+    SPACE = "space"
+    """White space or a comment."""
+    TEXT = "text"
+    """A string literal."""
+    QUOTED = "quoted"
+    """A quoted identifier, which is never a keyword."""
+    PARAMETER = "parameter"
+    """A query parameter: `@name`, or `$1`."""
+    NAME = "name"
+    """A keyword or a plain identifier."""
+    NUMBER = "number"
+    """A number without a sign."""
+    MARK = "mark"
+    """An operator, a parenthesis, or any other character."""
+
+
+_SPACE: Final = r"(?P<SPACE>(?:\s|--[^\n]*|/\*.*?\*/{more})+)"
+_SHARED: Final = (
+    r"|(?P<NAME>[^\W\d]\w*)|(?P<NUMBER>(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)"
+    r"|(?P<MARK>=>|::|<>|!=|<=|>=|\|\||.)"
+)
+_TOKENS: Final = {
+    Dialect.GOOGLESQL: re.compile(
+        _SPACE.replace("{more}", r"|\#[^\n]*")
+        + r"""|(?P<TEXT>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<QUOTED>`[^`]*`)|(?P<PARAMETER>@\w+)"""
+        + _SHARED,
+        re.IGNORECASE | re.DOTALL,
+    ),
+    Dialect.POSTGRESQL: re.compile(
+        _SPACE.replace("{more}", "")
+        + r"""|(?P<TEXT>'(?:[^']|'')*')|(?P<QUOTED>"(?:[^"]|"")*")|(?P<PARAMETER>\$\d+)"""
+        + _SHARED,
+        re.IGNORECASE | re.DOTALL,
+    ),
+}
+_ESCAPE: Final = re.compile(
+    r"\\(?:x(?P<hex>[0-9a-f]{2})|u(?P<unicode>[0-9a-f]{4})|(?P<other>.))", re.IGNORECASE | re.DOTALL
+)
+_ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_PAIRS: Final = {"(": ")", "[": "]"}
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token of a query.
+
+    Args:
+        kind: its kind.
+        text: its characters in the query.
+        value: the name of an identifier or a parameter, or what a string literal says.
+        position: its first character in the query.
+    """
+
+    kind: Kind
+    text: str
+    value: str
+    position: int = 0
+
+    @property
+    def is_identifier(self) -> bool:
+        """Whether it can be a name."""
+        return self.kind in (Kind.NAME, Kind.QUOTED)
+
+    def is_word(self, *words: str) -> bool:
+        """Return whether it is one of these keywords, given in upper case."""
+        return self.kind is Kind.NAME and self.text.upper() in words
+
+    def is_mark(self, mark: str) -> bool:
+        """Return whether it is this operator or character."""
+        return self.kind is Kind.MARK and self.text == mark
+
+
+NOTHING: Final = Token(Kind.MARK, "", "")
+"""Placeholder before the first and after the last token."""
+
+
+def all_tokens(sql: str, dialect: Dialect) -> list[Token]:
+    """Return all tokens of a text; joined, they are the text."""
+    found = []
+    for match in _TOKENS[dialect].finditer(sql):
+        kind = Kind[match.lastgroup or "MARK"]
+        found.append(Token(kind, match[0], _value(kind, match[0], dialect), match.start()))
+    return found
+
+
+def tokens_of(sql: str, dialect: Dialect) -> list[Token]:
+    """Return the tokens of a text without white space, comments and a semicolon at its end."""
+    found = [token for token in all_tokens(sql, dialect) if token.kind is not Kind.SPACE]
+    return found[:-1] if found and found[-1].is_mark(";") else found
+
+
+def at(tokens: Sequence[Token], index: int) -> Token:
+    """Return the token at a place; `NOTHING` beyond either end."""
+    return tokens[index] if 0 <= index < len(tokens) else NOTHING
+
+
+def closing(tokens: Sequence[Token], index: int) -> int:
+    """Return the place of the bracket that closes the one at `index`; the number of tokens if none does."""
+    opened, depth = tokens[index].text, 0
+    for place in range(index, len(tokens)):
+        depth += tokens[place].is_mark(opened) - tokens[place].is_mark(_PAIRS[opened])
+        if depth == 0:
+            return place
+    return len(tokens)
+
+
+def split_list(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Return the items between commas outside of brackets, without empty ones."""
+    items, depth = list[list[Token]]([[]]), 0
+    for token in tokens:
+        depth += token.text in _PAIRS and token.kind is Kind.MARK
+        depth -= token.text in _PAIRS.values() and token.kind is Kind.MARK
+        if token.is_mark(",") and depth == 0:
+            items.append([])
+        else:
+            items[-1].append(token)
+    return [item for item in items if item]
+
+
+def end_of_casts(tokens: Sequence[Token], index: int) -> int:
+    """Return the place after the casts of PostgreSQL that begin at `index`, such as `::varchar(9)[]`."""
+    while at(tokens, index).is_mark("::"):
+        index += 2
+        while at(tokens, index).is_word("VARYING", "PRECISION", "WITH", "WITHOUT", "TIME", "ZONE"):
+            index += 1
+        while at(tokens, index).text in _PAIRS and at(tokens, index).kind is Kind.MARK:
+            index = closing(tokens, index) + 1
+    return index
+
+
+def _value(kind: Kind, text: str, dialect: Dialect) -> str:
+    if kind is Kind.PARAMETER:
+        return f"p{text[1:]}" if text[0] == "$" else text[1:]
+    if kind is Kind.NAME and dialect is Dialect.POSTGRESQL:
+        return text.lower()
+    if kind not in (Kind.TEXT, Kind.QUOTED):
+        return text
+    if dialect is Dialect.POSTGRESQL:
+        return text[1:-1].replace(text[0] * 2, text[0])
+    return _ESCAPE.sub(_unescaped, text[1:-1]) if kind is Kind.TEXT else text[1:-1]
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    digits = match["hex"] or match["unicode"]
+    return chr(int(digits, 16)) if digits else _ESCAPED.get(match["other"], match["other"])

@@ -1,0 +1,62 @@
+"""What each partition has to deliver, block by block."""
+
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from cdc_platform.simulator.history.history import History
+from cdc_platform.simulator.history.partitions import Partition
+from cdc_platform.simulator.stream.records import data_records, record_writer
+
+Delivered: TypeAlias = tuple[int, bytes]
+"""Commit timestamp and record, as the value of a row."""
+
+_CACHED_BYTES: Final = 192 * 1024 * 1024
+
+
+class Deliveries:
+    """The records of every partition; those of a block are written when the first reader wants them."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._write = record_writer(history.settings.dialect)
+        self._lock = threading.Lock()
+        self._blocks: OrderedDict[int, dict[int, list[Delivered]]] = OrderedDict()
+        self._sizes: dict[int, int] = {}
+        self._bytes = 0
+
+    def records(self, partition: Partition, first_micros: int, last_micros: int) -> Iterator[list[Delivered]]:
+        """Yield the records of a span of time, both ends included, in the order of their timestamps."""
+        for number in self._history.blocks(first_micros, last_micros):
+            found = self._block(number).get(partition.serial)
+            if found:
+                begin = bisect_left(found, (first_micros,))
+                end = bisect_left(found, (last_micros + 1,))
+                if begin < end:
+                    yield found[begin:end]
+
+    def _block(self, number: int) -> dict[int, list[Delivered]]:
+        with self._lock:
+            found = self._blocks.get(number)
+            if found is not None:
+                self._blocks.move_to_end(number)
+                return found
+            found = self._written(number)
+            self._blocks[number] = found
+            self._sizes[number] = sum(len(row) for rows in found.values() for _, row in rows)
+            self._bytes += self._sizes[number]
+            while self._bytes > _CACHED_BYTES and len(self._blocks) > 1:
+                oldest, _ = self._blocks.popitem(last=False)
+                self._bytes -= self._sizes.pop(oldest)
+            return found
+
+    def _written(self, number: int) -> dict[int, list[Delivered]]:
+        written: dict[int, list[Delivered]] = {}
+        schemas, write = self._history.schemas, self._write
+        for transaction in self._history.block(number):
+            for record in data_records(transaction, schemas.at(transaction.commit_micros)):
+                partition = record.changes[0].partition
+                written.setdefault(partition, []).append((transaction.commit_micros, write(record)))
+        return written

@@ -1,0 +1,234 @@
+"""Change stream queries: validation in Spanner's words, and the rows of one partition as they come."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from cdc_platform.simulator.history.history import Clock, History
+from cdc_platform.simulator.history.partitions import Partition
+from cdc_platform.simulator.stream.delivery import Deliveries
+from cdc_platform.simulator.stream.records import child_row, heartbeat_row
+from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.chunks import Position, Row
+from cdc_platform.simulator.wire.messages import start_row
+from cdc_platform.simulator.wire.settings import PartitionMode, RootParents
+
+HEARTBEAT_MS_LOWEST: Final = 100
+HEARTBEAT_MS_HIGHEST: Final = 300_000
+LATEST_START_MICROS: Final = 600 * 1_000_000
+ROWS_TOGETHER: Final = 100
+"""What lies in the past comes in messages of at least so many rows, not in one for each second of it."""
+
+
+@dataclass(frozen=True)
+class StreamQuery:
+    """The arguments of a read function; ends are inclusive."""
+
+    start_micros: int | None
+    end_micros: int | None
+    token: str | None
+    heartbeat_ms: int | None
+    has_read_options: bool = False
+
+
+class ChangeStream:
+    """The one change stream of the simulated database."""
+
+    def __init__(self, history: History, clock: Clock) -> None:
+        self._history, self._clock = history, clock
+        self._dialect = history.settings.dialect
+        self._deliveries = Deliveries(history)
+        self._has_mutable_ranges = history.settings.partition_mode is PartitionMode.MUTABLE_KEY_RANGE
+
+    def now_micros(self) -> int:
+        """Return the present, with all history up to it made."""
+        now_micros = self._clock()
+        self._history.advance(now_micros)
+        return now_micros
+
+    @property
+    def earliest_micros(self) -> int:
+        """The first moment of which records are kept."""
+        retained_micros = self._clock() - self._history.settings.retention_s * 1_000_000
+        return max(self._history.origin_micros, retained_micros)
+
+    def check(self, query: StreamQuery) -> None:
+        """Check the arguments.
+
+        Raises:
+            Refusal: One cannot be served; the texts are those of Spanner's emulator.
+        """
+        start = _checked_start(query)
+        now = self.now_micros()
+        partition = None if query.token is None else self._partition(query.token)
+        earliest, latest = self.earliest_micros, now + LATEST_START_MICROS
+        if partition is not None and (partition.end_micros or now) < earliest:
+            raise problems.partition_expired()
+        if start > latest:
+            raise problems.start_in_future(earliest, latest, start)
+        if start < earliest:
+            raise problems.start_in_past(earliest, start)
+        if partition is not None:
+            first, last = partition.start_micros, partition.end_micros or latest
+            if not first <= start <= last:
+                raise problems.start_outside_partition(first, last, start)
+
+    def rows(self, query: StreamQuery, resume_token: bytes, is_over: threading.Event) -> Iterator[list[Row]]:
+        """Yield the rows of a checked query in batches, until its end or until `is_over` is set."""
+        start = query.start_micros or 0
+        if query.token is None:
+            yield from self._first_rows(start, is_over)
+            return
+        if self._has_mutable_ranges:
+            raise problems.mutable_ranges()
+        partition = self._partition(query.token)
+        position = Position.from_token(resume_token) if resume_token else Position(start, 0)
+        yield from PartitionRead(self, partition, query, position, is_over).batches()
+
+    def child_rows(self, partition: Partition) -> list[bytes]:
+        """Return the child partitions records of a partition that has ended."""
+        end = partition.end_micros or 0
+        children = [(child.token, child.parents) for child in partition.children]
+        # Spanner may announce children in one record or in several.
+        records = [children] if partition.serial % 3 else [[child] for child in children]
+        return [child_row(self._dialect, end, number, group) for number, group in enumerate(records)]
+
+    def records(self, partition: Partition, first: int, last: int) -> Iterator[list[tuple[int, bytes]]]:
+        """Yield the data change records of a partition."""
+        return self._deliveries.records(partition, first, last)
+
+    def next_block_micros(self, now_micros: int) -> int:
+        """Return when the history goes on beyond what has been made."""
+        hours = self._history.hours
+        return hours.start_micros(hours.block_of(now_micros) + 1)
+
+    def heartbeat(self, micros: int) -> bytes:
+        """Return a heartbeat record."""
+        return heartbeat_row(self._dialect, micros)
+
+    def _partition(self, token: str) -> Partition:
+        found = self._history.tree.find(token)
+        if found is None:
+            raise problems.token_unknown(token)
+        return found
+
+    def _first_rows(self, start: int, is_over: threading.Event) -> Iterator[list[Row]]:
+        while (now := self.now_micros()) < start and not is_over.wait((start - now) / 1_000_000):
+            pass
+        live = self._history.tree.live_at(start)
+        if self._has_mutable_ranges:
+            yield [Row((start_row(start, [partition.token for partition in live]),), None)]
+            return
+        is_null = self._history.settings.root_parents is RootParents.NULL
+        parents: tuple[str | None, ...] = (None,) if is_null else ()
+        yield [
+            Row((child_row(self._dialect, start, number, [(partition.token, parents)]),), None)
+            for number, partition in enumerate(live)
+        ]
+
+
+class PartitionRead:
+    """One query of one partition: what is there at once, and the rest when it happens."""
+
+    def __init__(
+        self,
+        stream: ChangeStream,
+        partition: Partition,
+        query: StreamQuery,
+        position: Position,
+        is_over: threading.Event,
+    ) -> None:
+        self._stream, self._partition, self._position = stream, partition, position
+        self._end_micros = query.end_micros
+        self._heartbeat_micros = (query.heartbeat_ms or HEARTBEAT_MS_LOWEST) * 1000
+        self._is_over = is_over
+        self._has_sent = False
+        self._resumed = position
+
+    def batches(self) -> Iterator[list[Row]]:
+        """Yield rows until the partition or the query ends."""
+        last_sent = self._stream.now_micros()
+        while not self._is_over.is_set():
+            now = self._stream.now_micros()
+            ended = self._partition.end_micros
+            last = min(micros for micros in (now, self._end_micros, ended) if micros is not None)
+            for batch in self._data(last):
+                last_sent = now
+                yield batch
+            if ended is not None and last == ended:
+                yield self._children(ended)
+                return
+            if self._end_micros is not None and last == self._end_micros:
+                yield from self._closing(last)
+                return
+            if now - last_sent >= self._heartbeat_micros:
+                last_sent = now
+                yield [self._heartbeat(last)]
+            self._sleep(now, last_sent)
+
+    def _data(self, last: int) -> Iterator[list[Row]]:
+        skip = self._position.rows
+        batch: list[Row] = []
+        for records in self._stream.records(self._partition, self._position.micros, last):
+            for micros, record in records:
+                if micros == self._position.micros and skip:
+                    skip -= 1
+                    continue
+                batch.append(Row((record,), self._after(micros)))
+            if len(batch) >= ROWS_TOGETHER:
+                self._has_sent = True
+                yield batch
+                batch = []
+        if batch:
+            self._has_sent = True
+            yield batch
+        if last >= self._position.micros:
+            self._position = Position(last + 1, 0)
+
+    def _after(self, micros: int) -> Position:
+        rows = self._position.rows if micros == self._position.micros else 0
+        self._position = Position(micros, rows + 1)
+        return self._position
+
+    def _children(self, ended: int) -> list[Row]:
+        sent = self._resumed.rows if self._resumed.micros == ended else 0
+        rows = enumerate(self._stream.child_rows(self._partition), start=1)
+        return [Row((row,), Position(ended, number)) for number, row in rows if number > sent]
+
+    def _closing(self, last: int) -> Iterator[list[Row]]:
+        """Tell where a bounded query without any record got to; one with records just ends."""
+        if not self._has_sent:
+            yield [self._heartbeat(last)]
+
+    def _heartbeat(self, micros: int) -> Row:
+        return Row((self._stream.heartbeat(micros),), Position(micros + 1, 0))
+
+    def _sleep(self, now: int, last_sent: int) -> None:
+        """Wait for the next thing that may happen: a record, a new block, a heartbeat, or the end."""
+        next_block = self._stream.next_block_micros(now)
+        moments = [last_sent + self._heartbeat_micros, next_block]
+        if self._end_micros is not None:
+            moments.append(self._end_micros)
+        if self._partition.end_micros is not None:
+            moments.append(self._partition.end_micros)
+        for records in self._stream.records(self._partition, now + 1, next_block):
+            moments.append(records[0][0])
+            break
+        self._is_over.wait(max(0.001, (min(moments) - now) / 1_000_000))
+
+
+def _checked_start(query: StreamQuery) -> int:
+    """Return the start of a query whose arguments are right by themselves."""
+    if query.start_micros is None:
+        raise problems.start_is_null()
+    if query.end_micros is not None and query.end_micros < query.start_micros:
+        raise problems.end_before_start(query.start_micros, query.end_micros)
+    if query.heartbeat_ms is None:
+        raise problems.heartbeat_is_null()
+    if not HEARTBEAT_MS_LOWEST <= query.heartbeat_ms <= HEARTBEAT_MS_HIGHEST:
+        limits = HEARTBEAT_MS_LOWEST, HEARTBEAT_MS_HIGHEST
+        raise problems.heartbeat_out_of_range(*limits, query.heartbeat_ms)
+    if query.has_read_options:
+        raise problems.read_options_given()
+    return query.start_micros

@@ -1,0 +1,109 @@
+"""At which moment a request reads: transaction selectors, and what is told about transactions."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+
+from cdc_platform.simulator.wire import problems
+from cdc_platform.simulator.wire.wire import varint
+
+_TRANSACTION: Final = b"\x12"
+_SECOND: Final = 1_000_000
+_LONGEST_WAIT_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """At which moment a request reads; `transaction` is what the answer tells about it, if anything."""
+
+    micros: int
+    is_strong_single_use: bool
+    transaction: bytes = b""
+
+
+class Moments:
+    """Chooses moments; a read-only transaction is its moment, so nothing is kept of it."""
+
+    def __init__(self, now_micros: Callable[[], int]) -> None:
+        self._now_micros = now_micros
+        self._numbers = count(1)
+
+    def reading(self, selector: Any) -> Reading:
+        """Return how a transaction selector reads.
+
+        Raises:
+            Refusal: It wants to write, or names no transaction of ours.
+        """
+        kind = selector.WhichOneof("selector")
+        if kind == "id":
+            return Reading(_begun_micros(selector.id), is_strong_single_use=False)
+        if kind == "begin":
+            micros, begun = self._begun(selector.begin)
+            return Reading(micros, is_strong_single_use=False, transaction=begun)
+        # A request without a selector reads strongly; one that selects to write does not read so.
+        is_read_only = kind is None or selector.single_use.WhichOneof("mode") == "read_only"
+        read_only = selector.single_use.read_only
+        micros = self._moment(read_only)
+        bound = read_only.WhichOneof("timestamp_bound")
+        told = transaction(b"", micros) if read_only.return_read_timestamp else b""
+        is_strong = is_read_only and bound in (None, "strong")
+        return Reading(micros, is_strong_single_use=is_strong, transaction=told)
+
+    def begun(self, options: Any) -> bytes:
+        """Return a new read-only transaction as a message in bytes.
+
+        Raises:
+            Refusal: It wants to write.
+        """
+        return self._begun(options)[1]
+
+    def _begun(self, options: Any) -> tuple[int, bytes]:
+        if not options.HasField("read_only"):
+            raise problems.read_only()
+        micros = self._moment(options.read_only)
+        shown = micros if options.read_only.return_read_timestamp else None
+        return micros, transaction(f"{micros}/{next(self._numbers)}".encode(), shown)
+
+    def _moment(self, read_only: Any) -> int:
+        now = self._now_micros()
+        bound = read_only.WhichOneof("timestamp_bound")
+        if bound == "read_timestamp":
+            return self._wait_until(_micros(read_only.read_timestamp))
+        if bound == "exact_staleness":
+            return now - int(read_only.exact_staleness.ToMicroseconds())
+        return now
+
+    def _wait_until(self, micros: int) -> int:
+        """Wait for a read timestamp that lies ahead, as Spanner does."""
+        waiting = threading.Event()
+        while (now := self._now_micros()) < micros:
+            waiting.wait(min(_LONGEST_WAIT_S, (micros - now) / _SECOND))
+        return micros
+
+
+def transaction(identifier: bytes, read_micros: int | None) -> bytes:
+    """Return a `Transaction` in bytes."""
+    parts = [b"\x0a", varint(len(identifier)), identifier] if identifier else []
+    if read_micros is not None:
+        seconds, micros = divmod(read_micros, _SECOND)
+        timestamp = b"\x08" + varint(seconds) + b"\x10" + varint(micros * 1000)
+        parts += (b"\x12", varint(len(timestamp)), timestamp)
+    return b"".join(parts)
+
+
+def framed(message: bytes) -> bytes:
+    """Return a transaction as the field of a result's metadata, nothing if there is none."""
+    return _TRANSACTION + varint(len(message)) + message if message else b""
+
+
+def _begun_micros(identifier: bytes) -> int:
+    moment, _, number = identifier.decode(errors="replace").partition("/")
+    if not moment.isdecimal() or not number.isdecimal():
+        raise problems.Refusal("NOT_FOUND", "Transaction not found.")
+    return int(moment)
+
+
+def _micros(timestamp: Any) -> int:
+    return int(timestamp.seconds) * _SECOND + int(timestamp.nanos) // 1000

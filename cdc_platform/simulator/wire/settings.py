@@ -1,0 +1,204 @@
+"""Settings of the simulator: everything that its history follows from, besides the time it begins at."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from cdc_platform.errors import SettingError
+from cdc_platform.model.stream.records import ValueCaptureType
+
+DAY_S: Final = 86_400
+RETENTION_S: Final = 7 * DAY_S
+"""For how long a change stream keeps its records, unless it is told otherwise."""
+VERSION_RETENTION_S: Final = 3600
+"""For how long Spanner keeps old versions of rows, unless it is told otherwise."""
+
+
+class Dialect(StrEnum):
+    """The language of the database."""
+
+    GOOGLESQL = "googlesql"
+    """Change records are structs, read by `READ_stream`."""
+    POSTGRESQL = "postgresql"
+    """Change records are JSON objects, read by `spanner.read_json_stream`."""
+
+
+class Fault(StrEnum):
+    """What may go wrong with a change stream query."""
+
+    UNAVAILABLE = "unavailable"
+    """It breaks off with UNAVAILABLE; what was sent had resume tokens."""
+    UNAVAILABLE_WITHOUT_TOKENS = "unavailable-without-tokens"
+    """It breaks off with UNAVAILABLE before any resume token was sent."""
+    RST_STREAM = "rst-stream"
+    """It breaks off with INTERNAL and RST_STREAM in the text; what was sent had resume tokens."""
+    RST_STREAM_WITHOUT_TOKENS = "rst-stream-without-tokens"
+    """It breaks off with INTERNAL and RST_STREAM in the text, before any resume token was sent."""
+    RESOURCE_EXHAUSTED = "resource-exhausted"
+    """It is refused at once with RESOURCE_EXHAUSTED."""
+    DEADLINE_EXCEEDED = "deadline-exceeded"
+    """It breaks off with DEADLINE_EXCEEDED."""
+    EARLY_END = "early-end"
+    """It ends with OK after a part of its records, without the child partitions record if one is due.
+
+    Dice never let it befall the query without a token, nor two queries of a partition in a row.
+    """
+    STALLED = "stalled"
+    """It goes silent in the middle, without a heartbeat, until the stall is over or the caller gives up."""
+    EXPIRED = "expired"
+    """It is refused because its records are out of retention, from then on for every start that early."""
+    READ_TIMESTAMP = "read-timestamp"
+    """It answers `return_read_timestamp` with kint64max - 1, as Spanner's documentation says."""
+
+
+PASSING_FAULTS: Final = tuple(fault for fault in Fault if fault is not Fault.EXPIRED)
+"""All faults that a reader can get over; records that have expired are lost to it."""
+
+
+class PartitionMode(StrEnum):
+    """How partitions come to other keys."""
+
+    IMMUTABLE_KEY_RANGE = "IMMUTABLE_KEY_RANGE"
+    """They do not: they end, and their children have the keys."""
+    MUTABLE_KEY_RANGE = "MUTABLE_KEY_RANGE"
+    """Keys move, and records are messages that tell so. The simulator serves what a reader sees first: the
+    option, and the answer to the query without a token."""
+
+
+class RootParents(StrEnum):
+    """The `parent_partition_tokens` of the partitions that the query without a token returns."""
+
+    NONE = "none"
+    """An empty list, as the emulator sends."""
+    NULL = "null"
+    """A list with a NULL in it, as Spanner's documentation shows. Debezium 3.6 fails on it."""
+
+
+class RecordSequences(StrEnum):
+    """The form of `record_sequence` in data change records."""
+
+    NUMBERS = "numbers"
+    """Eight decimal digits, as the emulator sends."""
+    MIXED = "mixed"
+    """A quarter of the transactions have pairs of hexadecimal numbers, such as
+    `963d1af435fb3e79-00000000`, which is Spanner's newer form. Debezium 3.6 fails on them."""
+
+
+class SchemaChangeKind(StrEnum):
+    """What happens to the schema at a moment of the history."""
+
+    ADD_COLUMN = "add_column"
+    """The table gets a column; rows of before have NULL in it."""
+    DROP_COLUMN = "drop_column"
+    """The column goes, with its values."""
+    RETYPE_COLUMN = "retype_column"
+    """The column changes between STRING and BYTES, with its values."""
+    ADD_TABLE = "add_table"
+    """A table appears, and the change stream watches it if it watches all."""
+    SET_CAPTURE = "set_capture"
+    """The change stream captures other values from now on."""
+    SET_WATCHED = "set_watched"
+    """The change stream watches other tables or columns from now on (`ALTER CHANGE STREAM ... SET FOR`)."""
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    """One change, `at_s` seconds after the origin.
+
+    `value` is the new column's or the retyped column's type in GoogleSQL (`STRING(MAX)`), the value capture
+    type, or what the change stream watches: `ALL`, or tables such as `accounts, transfers(amount, note)`.
+    """
+
+    at_s: float
+    kind: SchemaChangeKind
+    table: str = ""
+    column: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class SimulatorSettings:
+    """What the simulator's history is made of; equal settings and origin make equal histories.
+
+    * `seed`: of all dice.
+    * `rate`: transactions a second. `accounts`: how many there are at first; each of the `banks` has its
+      own two tables, `accounts` and `transfers`, then `accounts_2` and so on.
+    * `partitions`: about how many live change stream partitions there are; each lives between
+      `partition_life_s` and twice as long.
+    * `keep_transfers`: the oldest transfers above this number are deleted, as a TTL does.
+    * `preloaded_transfers`: rows that are there before the change stream is, so that its records alone do
+      not give the tables; the accounts are there then, too.
+    * `history_s`: how long before its start the simulator's history began; `origin_micros` says exactly
+      when, and brings an earlier history back.
+    * `all_types`: adds a table with a column of every type. `document_bytes`: adds a table `documents`
+      whose rows are of about that size.
+    * `schema_changes` happen at their times, and `schema_change_every_s` makes more of them for ever.
+    * `faults` befall change stream queries with the probability `fault_probability`; `stall_s` is how long
+      a stalled one is silent.
+    * `partition_mode` is an option of the change stream; for one with mutable key ranges a reader can only
+      find out that it is one.
+    * `root_parents` and `record_sequences` choose between forms in which Spanner writes records; some readers
+      support only one.
+    * `chunk_bytes`: values above this size are sent in several messages; the stock client takes messages of
+      at most 4 MiB from an emulator.
+    """
+
+    seed: int = 1
+    dialect: Dialect = Dialect.GOOGLESQL
+    rate: float = 250.0
+    partitions: int = 8
+    partition_life_s: float = 20.0
+    accounts: int = 1000
+    banks: int = 1
+    keep_transfers: int = 100_000
+    preloaded_transfers: int = 0
+    all_types: bool = False
+    document_bytes: int = 0
+    value_capture_type: ValueCaptureType = ValueCaptureType.NEW_ROW
+    schema_changes: tuple[SchemaChange, ...] = ()
+    schema_change_every_s: float | None = None
+    history_s: float = 0.0
+    origin_micros: int | None = None
+    retention_s: int = RETENTION_S
+    version_retention_s: int = VERSION_RETENTION_S
+    faults: tuple[Fault, ...] = ()
+    fault_probability: float = 0.1
+    stall_s: float = 5.0
+    partition_mode: PartitionMode = PartitionMode.IMMUTABLE_KEY_RANGE
+    root_parents: RootParents = RootParents.NONE
+    record_sequences: RecordSequences = RecordSequences.NUMBERS
+    chunk_bytes: int = 1024 * 1024
+    project: str = "simulated"
+    instance: str = "simulator"
+    database: str = "bank"
+    change_stream: str = "bank_changes"
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "partition_life_s", "history_s", "schema_change_every_s", "stall_s"):
+            if not math.isfinite(getattr(self, name) or 0):
+                raise SettingError(name, f"must be a finite number, but is: {getattr(self, name)}")
+        if self.preloaded_transfers < 0:
+            raise SettingError(
+                "preloaded_transfers", f"must be 0 or more, but is: {self.preloaded_transfers}"
+            )
+        for name in ("rate", "partition_life_s", "banks", "partitions", "chunk_bytes", "retention_s"):
+            if getattr(self, name) <= 0:
+                raise SettingError(name, f"must be positive, but is: {getattr(self, name)}")
+        if self.accounts < FEWEST_ACCOUNTS:
+            raise SettingError("accounts", f"must be {FEWEST_ACCOUNTS} or more, but is: {self.accounts}")
+        if not 0 <= self.fault_probability <= 1:
+            problem = f"must be between 0 and 1, but is: {self.fault_probability}"
+            raise SettingError("fault_probability", problem)
+        if self.schema_change_every_s is not None and self.schema_change_every_s <= 0:
+            problem = f"must be positive, but is: {self.schema_change_every_s}"
+            raise SettingError("schema_change_every_s", problem)
+
+    @property
+    def database_path(self) -> str:
+        """Full resource name of the database."""
+        return f"projects/{self.project}/instances/{self.instance}/databases/{self.database}"
+
+
+FEWEST_ACCOUNTS: Final = 20
+"""Fewer accounts could not make a transaction of five rows."""

@@ -1,0 +1,241 @@
+"""What the events of one table and one schema have in common, found out once for all of them."""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.base.names import case_key
+from cdc_platform.model.schema.table_schema import ColumnType
+from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH, lake_names
+from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.settings.declarations import full_name
+from cdc_platform.sources.datastream.settings.kinds import SourceKind
+from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.datastream.settings.table_names import table_name
+from cdc_platform.sources.datastream.values.rows import Columns
+
+DOCUMENT_ID: Final = "_id"
+"""Key of MongoDB's documents."""
+_DOCUMENTS: Final = (("data", "data"),)
+"""Where MongoDB's documents are; one that is gone when its update is read comes without, and the delete
+follows."""
+
+ROWID: Final = "ROWID"
+"""No column of Oracle's, but what the payload of a rollback tells instead of its row."""
+
+NamePair: TypeAlias = tuple[str, str]
+"""Name of a column in the lake, and at the source."""
+
+_TEXT: Final = ColumnType("STRING")
+_KEYLESS_COLUMNS: Final = {KeylessPolicy.APPEND: EVENT_ID, KeylessPolicy.ROW_HASH: ROW_HASH}
+_NO_TYPE: Final = "NULL"
+"""Code of a column of which only NULL was seen in a file without a schema: its type is still unknown."""
+_KEY_FIELDS: Final = ("primary_keys", "replication_index")
+
+Traits: TypeAlias = tuple[Any, ...]
+"""What of its metadata an event's layout depends on: the values of _TRAITS, and for those that are not there
+the values of _ABSENT."""
+_TRAITS: Final = ("database", "schema", "table", "collection", "object_name", *_KEY_FIELDS)
+_ABSENT: Final = (None, None, None, None, None, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the events of a table and a schema are read.
+
+    Args:
+        table: the table's name.
+        column_types: as in `SourceEvent`.
+        keys: the key's columns, by their names in the lake; none where the table has no key.
+        values: the other columns.
+        missing_keys: columns of the key that the payload has not, by the names that they are told by.
+        protected: those of the values in whose updates NULL stands for a value that was not sent.
+        keyless: what becomes of a table without a key; None where it has one.
+        sequence_column: whose values order the events, where the user supplies them.
+        source_name: unique name of the table at the source; empty if the metadata do not state it.
+    """
+
+    table: str
+    column_types: str
+    keys: tuple[NamePair, ...]
+    values: tuple[NamePair, ...]
+    missing_keys: tuple[NamePair, ...] = ()
+    protected: tuple[NamePair, ...] = ()
+    keyless: KeylessPolicy | None = None
+    sequence_column: str | None = None
+    source_name: str = ""
+
+
+def make_layout(kind: SourceKind, envelope: Envelope, settings: DatastreamSettings) -> Layout:
+    """Return what an event has in common with the others of its table and schema.
+
+    Raises:
+        RecordUnreadable: the event does not tell its table or its key.
+    """
+    table = table_name(kind, envelope.source_metadata, settings.table_name)
+    columns = dict(envelope.columns)
+    if kind is SourceKind.MONGODB and DOCUMENT_ID in columns:
+        columns[DOCUMENT_ID] = _TEXT  # one collection may have identifiers of several types
+    told = _key_names(kind, envelope.source_metadata, settings, table)
+    if kind is SourceKind.ORACLE and ROWID not in told:
+        columns.pop(ROWID, None)
+    key_names = [find_name(name, columns) for name in told]
+    found = [name for name in key_names if name is not None]
+    policy = settings.schema_policy_of(table)
+    names = lake_names(columns, found, policy)
+    if settings.declared_key(table):
+        # As declared, whatever case a file has: all events of a table must have one key.
+        pairs = zip(key_names, told, strict=True)
+        names = {**names, **{name: own for name, own in pairs if name is not None and names[name] == name}}
+    missing = [name for name, found in zip(told, key_names, strict=True) if found is None]
+    values = tuple((names[name], name) for name in columns if name not in found)
+    keyless = None if told else settings.keyless_policy(table)
+    protected = settings.protected_columns(table)
+    return Layout(
+        table=table,
+        column_types=_column_types(names, columns, found, keyless),
+        keys=tuple(sorted((names[name], name) for name in found)),
+        values=values,
+        missing_keys=tuple((own, name) for name, own in lake_names(missing, missing, policy).items()),
+        protected=_DOCUMENTS
+        if kind is SourceKind.MONGODB
+        else tuple(pair for pair in values if pair[1] in protected),
+        keyless=keyless,
+        sequence_column=settings.sequence_column(table),
+        source_name=full_name("", envelope.source_metadata),
+    )
+
+
+def _key_names(
+    kind: SourceKind, metadata: Mapping[str, Any], settings: DatastreamSettings, table: str
+) -> Sequence[str]:
+    """Return the columns of the key as they are told; none for a table without a key.
+
+    Raises:
+        RecordUnreadable: neither the event nor a setting says whether its table has a key.
+    """
+    declared = settings.declared_key(table)
+    if declared:
+        return declared
+    for field in _KEY_FIELDS:
+        told = metadata.get(field)
+        if not told:
+            continue
+        if not isinstance(told, list | tuple | Mapping) or not all(isinstance(name, str) for name in told):
+            raise RecordUnreadable(f"`{field}` does not name columns, but says: {told!r}")
+        return tuple(told)
+    if kind is SourceKind.MONGODB:
+        return (DOCUMENT_ID,)
+    if not any(field in metadata for field in _KEY_FIELDS) and not settings.declares_keyless(table):
+        raise RecordUnreadable(
+            f"The event does not say whether `{table}` has a key; declare it in `keys`, or in `keyless` what "
+            "becomes of its rows without one"
+        )
+    return ()
+
+
+def find_name(name: str, names: Collection[str]) -> str | None:
+    """Return the column that a name means: SQL Server's `replication_index` may differ in case."""
+    if name in names:
+        return name
+    found = [column for column in names if case_key(column) == case_key(name)]
+    return found[0] if len(found) == 1 else None
+
+
+def _column_types(
+    names: Mapping[str, str],
+    columns: Mapping[str, ColumnType],
+    keys: Sequence[str],
+    keyless: KeylessPolicy | None,
+) -> str:
+    """Return the JSON array that `SourceEvent.column_types` has; key columns come first, in their order."""
+    listed = [
+        (names[name], columns[name], name in keys)
+        for name in dict.fromkeys((*keys, *columns))
+        if columns[name].code != _NO_TYPE
+    ]
+    if keyless in _KEYLESS_COLUMNS:
+        listed.insert(0, (_KEYLESS_COLUMNS[keyless], _TEXT, True))
+    return json.dumps(
+        [
+            {"name": name, "type": kind.to_fields(), "is_primary_key": is_key, "ordinal_position": ordinal}
+            for ordinal, (name, kind, is_key) in enumerate(listed, start=1)
+        ],
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+
+
+class _Known(NamedTuple):
+    """The layout that was found last for events of some columns, and what else it depends on.
+
+    Args:
+        columns: the events' columns, which are kept so that no others can get their identity.
+        kind: their source.
+        names: the fields of their metadata.
+        pick: gets the traits that they have.
+        traits: what it gets from their metadata.
+        layout: how they are read.
+    """
+
+    columns: Columns
+    kind: SourceKind
+    names: tuple[str, ...]
+    pick: Callable[[Mapping[str, Any]], Any]
+    traits: Any
+    layout: Layout
+
+
+class Layouts:
+    """Layouts that are known already: by the identity of an event's columns, or else by their value."""
+
+    _MOST: Final = 2_000
+
+    def __init__(self, settings: DatastreamSettings) -> None:
+        self._settings = settings
+        self._last: dict[int, _Known] = {}
+        self._by_value: dict[object, Layout] = {}
+
+    def of(self, kind: SourceKind, envelope: Envelope) -> Layout:
+        """Return the layout of an event.
+
+        Raises:
+            RecordUnreadable: the event does not tell its table or its key.
+        """
+        metadata = envelope.source_metadata
+        known = self._last.get(id(envelope.columns))
+        is_alike = known is not None and known.kind is kind and known.names == tuple(metadata)
+        if known is not None and is_alike and known.traits == known.pick(metadata):
+            return known.layout
+        return self._find(kind, envelope)
+
+    def _find(self, kind: SourceKind, envelope: Envelope) -> Layout:
+        columns, metadata = envelope.columns, envelope.source_metadata
+        traits = _hashable(tuple(map(metadata.get, _TRAITS, _ABSENT)))
+        layout = self._by_value.get((columns, kind, traits))
+        if layout is None:
+            layout = make_layout(kind, envelope, self._settings)
+        for store in (self._last, self._by_value):
+            if len(store) >= self._MOST:
+                store.clear()
+        self._by_value[columns, kind, traits] = layout
+        told = [name for name in _TRAITS if name in metadata]
+        if told and not isinstance(traits, str):
+            pick = itemgetter(*told)
+            known = _Known(columns, kind, tuple(metadata), pick, pick(metadata), layout)
+            self._last[id(columns)] = known
+        return layout
+
+
+def _hashable(traits: Traits) -> Traits | str:
+    """Return traits so that they can be looked up; objects among them are told apart by their order, too."""
+    found = tuple(tuple(trait) if isinstance(trait, list) else trait for trait in traits)
+    try:
+        hash(found)
+    except TypeError:
+        return repr(found)
+    return found

@@ -1,0 +1,118 @@
+"""Order keys of Datastream's events: texts whose order is the order of the source's changes.
+
+Every key has the shape `EPOCH CLASS ... HALF UUID`:
+
+* EPOCH counts the declared moments, `epochs`, at or before the event: a log that begins anew.
+* CLASS is 0 for rows that a backfill read and 1 for captured changes; 2 where both are compared by their
+  clocks; 3 where the user's own sequence decides.
+* then the place in the source's log (positions.py), and the source timestamp.
+* HALF is 0 for what removes a row and 1 for what writes one, so that of two events at one place the writing
+  one wins, in whatever order they arrive. By a sequence the removing one wins: it repeats the sequence of
+  the row that it removes.
+* UUID tells apart what is left. Its last digits count within a batch of the source, and an event that is sent
+  again keeps it, in whatever file it comes.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec import Struct
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.events.positions import (
+    Position,
+    PositionRules,
+    backfill_clock,
+    locate,
+    moment_of,
+)
+from cdc_platform.sources.datastream.events.sequences import sequence_order
+from cdc_platform.sources.datastream.settings.kinds import SourceKind
+from cdc_platform.sources.datastream.settings.policies import BackfillPolicy
+
+_BACKFILL: Final = "0"
+_CAPTURED: Final = "1"
+_BY_CLOCK: Final = "2"
+_BY_SEQUENCE: Final = "3"
+_FIRST_EPOCH: Final = "0000"
+# To look up a member of an enumeration takes as long as a call.
+_BY_SOURCE_TIMESTAMP: Final = BackfillPolicy.BY_SOURCE_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRules:
+    """Settings that the order depends on.
+
+    Args:
+        backfill_policy: whether a row that a backfill read counts more than a captured change.
+        epochs: ascending microseconds; what happened at or after one follows everything before it.
+        positions: what positions depend on.
+    """
+
+    backfill_policy: BackfillPolicy = BackfillPolicy.INITIAL
+    epochs: tuple[int, ...] = ()
+    positions: PositionRules = field(default_factory=PositionRules)
+
+
+class Standing(Struct, frozen=True):
+    """What is known of an event beyond its envelope when its order key is made."""
+
+    kind: SourceKind
+    is_backfill: bool
+    is_removal: bool
+    event_id: str
+
+
+def order_key(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
+    """Return the order key of an event; the same event has the same one in whatever file it comes.
+
+    Raises:
+        RecordUnreadable: the event does not tell its place in the order.
+    """
+    half = f"{'0' if standing.is_removal else '1'} {standing.event_id}"
+    if rules.backfill_policy is _BY_SOURCE_TIMESTAMP:
+        return f"{_epoch(envelope, rules)} {_BY_CLOCK} {_clocked(envelope, standing, rules)} {half}"
+    if not standing.is_backfill:
+        return f"{_epoch(envelope, rules)} {_CAPTURED} {_located(envelope, standing, rules).place} {half}"
+    # A repeated backfill counts only where it is asked for.
+    counts = rules.backfill_policy is BackfillPolicy.FORCE
+    epoch = _epoch(envelope, rules) if counts else _FIRST_EPOCH
+    return f"{epoch} {_BACKFILL} {moment_of(envelope)} {half}"
+
+
+def sequence_key(envelope: Envelope, standing: Standing, sequence: object) -> str:
+    """Return the order key of an event whose order the user supplies, in BigQuery's grammar.
+
+    Raises:
+        RecordUnreadable: the sequence is missing or none.
+    """
+    if sequence is None:
+        raise RecordUnreadable(
+            "The event has no value in the column that the setting `sequence_columns` names, so it can be "
+            "neither newer nor older than others"
+        )
+    half = f"{'1' if standing.is_removal else '0'} {moment_of(envelope)} {standing.event_id}"
+    return f"{_FIRST_EPOCH} {_BY_SEQUENCE} {sequence_order(sequence)} {half}"
+
+
+def _clocked(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
+    """Return clock, class and place: what was captured at the moment of a backfill's read wins."""
+    if standing.is_backfill:
+        return f"{backfill_clock(standing.kind, envelope)} {_BACKFILL} {moment_of(envelope)}"
+    position = _located(envelope, standing, rules)
+    return f"{position.clock} {_CAPTURED} {position.place}"
+
+
+def _located(envelope: Envelope, standing: Standing, rules: OrderRules) -> Position:
+    return locate(standing.kind, envelope, rules.positions, is_removal=standing.is_removal)
+
+
+def _epoch(envelope: Envelope, rules: OrderRules) -> str:
+    if not rules.epochs:
+        return _FIRST_EPOCH
+    micros = envelope.source_timestamp_micros
+    if micros is None:
+        raise RecordUnreadable("The event has no `source_timestamp`, by which its epoch is known")
+    return f"{bisect_right(rules.epochs, micros):04d}"

@@ -1,0 +1,182 @@
+"""Avro schemas whose values end: none contains itself, and each item of an array takes a byte."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cdc_platform.sources.datastream.settings.bounds import Bounds
+
+Schema = Any
+ARRAY_RECORD: Final = ("nestedArray", "elementValue")
+"""Fields of the record that Datastream makes of an array; it alone may contain itself."""
+_DEFINITIONS: Final = ("record", "error", "enum", "fixed")
+_PARTS: Final = ("type", "items", "values", "fields")
+_SIZES: Final = ("precision", "scale")
+_MOST_EMPTY: Final = 1_000
+"""Values of a record that take no byte: bare nulls, which no source of Datastream has."""
+
+
+def check_extent(schema: Schema, bounds: Bounds) -> None:
+    """Check how deep a schema is, and how many digits its decimals have.
+
+    Raises:
+        ValueError: more than the bounds allow.
+    """
+    parts, depth = [schema], 0
+    while parts:
+        depth += 1
+        if depth > bounds.most_depth:
+            raise ValueError(f"it is deeper than {bounds.most_depth} levels; see the setting `most_depth`")
+        for part in parts:
+            _check_digits(part, bounds)
+        parts = [inner for part in parts for inner in _inner(part) if isinstance(inner, list | Mapping)]
+
+
+def _inner(part: Schema) -> list[Schema]:
+    return part if isinstance(part, list) else list(part.values()) if isinstance(part, Mapping) else []
+
+
+def _check_digits(part: Schema, bounds: Bounds) -> None:
+    sizes = [part[name] for name in _SIZES if name in part] if isinstance(part, Mapping) else []
+    if not all(type(size) is int and abs(size) <= bounds.most_digits for size in sizes):
+        raise ValueError(
+            f"a decimal of it has more than {bounds.most_digits} digits; see the setting `most_digits`"
+        )
+
+
+def unrolled(schema: Schema, most_depth: int) -> Schema:
+    """Return a schema that has arrays within arrays as types of their own, up to a depth."""
+    if isinstance(schema, list):
+        return [unrolled(branch, most_depth) for branch in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if _is_array(schema):
+        return _levels(schema, most_depth)
+    return {name: unrolled(part, most_depth) if name in _PARTS else part for name, part in schema.items()}
+
+
+def _is_array(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema is of arrays that may lie in each other, of which the outer ones come first."""
+    fields = schema.get("fields") if schema.get("type") == "record" else None
+    if not isinstance(fields, list) or [field.get("name") for field in fields] != [*ARRAY_RECORD]:
+        return False
+    return bool(_nesting(fields[0], schema["name"], None) != fields[0])
+
+
+def _levels(record: Mapping[str, Any], most_depth: int) -> Schema:
+    """Return the record with one of another name in it, and so on; arrays beyond the last cannot be read."""
+    base, (nested, element) = record["name"], record["fields"]
+    level: Schema = {"type": "enum", "name": f"{base}__too_deep", "symbols": []}
+    # A type is defined where it comes first, which is in the innermost record.
+    element = unrolled(element, most_depth)
+    for number in range(most_depth, -1, -1):
+        fields = [_nesting(nested, base, level), element]
+        level = {**record, "name": f"{base}__{number}" if number else base, "fields": fields}
+        element = {**element, "type": _references(element["type"])}
+    return level
+
+
+def _nesting(part: Schema, name: str, inner: Schema) -> Schema:
+    """Return a part of a schema with another type in the place of a name."""
+    if isinstance(part, list):
+        return [_nesting(branch, name, inner) for branch in part]
+    if isinstance(part, Mapping):
+        return {key: _nesting(item, name, inner) if key in _PARTS else item for key, item in part.items()}
+    return inner if part == name else part
+
+
+def _references(schema: Schema) -> Schema:
+    """Return a schema whose types that have names are defined elsewhere."""
+    if isinstance(schema, list):
+        return [_references(branch) for branch in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if schema.get("type") in _DEFINITIONS:
+        return ".".join(filter(None, (schema.get("namespace"), schema["name"])))
+    return {name: _references(part) if name in _PARTS else part for name, part in schema.items()}
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """What a value takes: levels of types within types, and parts of no byte; ``is_empty`` if all are."""
+
+    depth: int = 1
+    empty: int = 0
+    is_empty: bool = False
+
+
+def check_ends(schema: Schema, bounds: Bounds) -> None:
+    """Check that reading a value of a schema ends, and that its bytes bound its size.
+
+    Raises:
+        ValueError: a type contains itself, is too deep by the names in it, or has endlessly many empty parts.
+    """
+    _Extents(bounds.most_depth).measure(schema)
+
+
+@dataclass
+class _Extents:
+    """Extents of types by name; those within which a type is defined have none yet."""
+
+    most_depth: int
+    known: dict[str, _Extent | None] = field(default_factory=dict)
+
+    def measure(self, schema: Schema) -> _Extent:
+        """Return what a value of a schema takes."""
+        found = self._measure(schema)
+        # Arrays within arrays are as deep again.
+        if found.depth > 8 * self.most_depth:
+            raise ValueError(
+                f"its values are deeper than {self.most_depth} levels; see the setting `most_depth`"
+            )
+        if found.empty > _MOST_EMPTY:
+            raise ValueError(f"a record of it has more than {_MOST_EMPTY} parts that take no byte")
+        return found
+
+    def _measure(self, schema: Schema) -> _Extent:
+        if isinstance(schema, str):
+            return self._named(schema)
+        if isinstance(schema, list):
+            branches = [self.measure(branch) for branch in schema]
+            return _Extent(
+                max((one.depth for one in branches), default=0) + 1,
+                max((one.empty for one in branches), default=0),
+            )
+        base = schema["type"]
+        if base in ("record", "error"):
+            return self._record(schema)
+        if base in ("array", "map"):
+            return self._items(schema, "items" if base == "array" else "values")
+        if base in ("fixed", "enum"):
+            is_empty = base == "fixed" and schema["size"] == 0
+            return self._define(schema, _Extent(empty=int(is_empty), is_empty=is_empty))
+        return self.measure(base)
+
+    def _named(self, name: str) -> _Extent:
+        if name == "null":
+            return _Extent(empty=1, is_empty=True)
+        found = self.known.get(name.rpartition(".")[2], _Extent())
+        if found is None:
+            raise ValueError(f"its type `{name}` contains itself, which only Datastream's arrays may")
+        return found
+
+    def _items(self, schema: Mapping[str, Any], part: str) -> _Extent:
+        item = self.measure(schema[part])
+        if item.is_empty and part == "items":
+            raise ValueError("the items of an array of it take no byte, so that there may be endlessly many")
+        return _Extent(item.depth + 1, item.empty)
+
+    def _record(self, schema: Mapping[str, Any]) -> _Extent:
+        self.known[_simple(schema)] = None
+        parts = [self.measure(field["type"]) for field in schema["fields"]]
+        depth = max((one.depth for one in parts), default=0) + 1
+        found = _Extent(depth, sum(one.empty for one in parts), all(one.is_empty for one in parts))
+        return self._define(schema, found)
+
+    def _define(self, schema: Mapping[str, Any], found: _Extent) -> _Extent:
+        self.known[_simple(schema)] = found
+        return found
+
+
+def _simple(schema: Mapping[str, Any]) -> str:
+    return str(schema["name"]).rpartition(".")[2]

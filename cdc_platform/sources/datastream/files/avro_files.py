@@ -1,0 +1,188 @@
+"""Events of Datastream's Avro files."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, BinaryIO, Final
+
+from fastavro import parse_schema
+
+from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.files.avro_bounds import check_ends, check_extent, unrolled
+from cdc_platform.sources.datastream.files.avro_schemas import (
+    Schema,
+    bases_of,
+    payload_fields,
+    without_logical_types,
+)
+from cdc_platform.sources.datastream.files.avro_values import avro_reader
+from cdc_platform.sources.datastream.files.container import (
+    DAMAGE,
+    AvroDamaged,
+    read_blocks,
+    read_header,
+    records,
+)
+from cdc_platform.sources.datastream.files.decoding import (
+    MICROS_PER_MILLI,
+    Decoding,
+    EventFaulty,
+    faulty_event,
+    faulty_file,
+    micros_of,
+    sort_keys_of,
+)
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
+from cdc_platform.sources.datastream.values.json_text import compact, parsed
+from cdc_platform.sources.datastream.values.rows import ColumnFaulty, RowReader, row_reader
+from cdc_platform.sources.datastream.values.types import Fields
+
+_TEXTS: Final = ("uuid", "object", "read_method", "stream_name", "schema_key")
+AVRO_RECORD: Final = {"_format": "avro"}
+"""Ends the text of a faulty event whose values need the schema of its file."""
+_RECORDS: Final = ("source_metadata", "payload")
+
+
+def read_avro(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
+    """Yield the events of an Avro file, in its order.
+
+    A damaged file yields what is before its damage, and then one faulty event without position for the rest.
+    """
+    read = 0
+    try:
+        header = read_header(stream)
+        decoder = EventDecoder(header.schema, decoding)
+        for block in read_blocks(stream, header, decoding.bounds.most_block_bytes):
+            for record in records(block, decoder.stored_schema):
+                yield decoder.decode(record, read)
+                read += 1
+    except AvroDamaged as error:
+        yield faulty_file(f"The Avro file is damaged: {error}", events_read=read)
+
+
+def schema_of_avro(stream: BinaryIO, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[str, Fields] | None:
+    """Return `schema_key` and columns of an Avro file, for JSON events of the same key.
+
+    None where the file has no event, no payload, or is damaged before its first event.
+    """
+    try:
+        header = read_header(stream)
+        decoder = EventDecoder(header.schema, Decoding(bounds=bounds))
+        for block in read_blocks(stream, header, bounds.most_block_bytes):
+            for record in records(block, decoder.stored_schema):
+                key = record.get("schema_key")
+                return (key, decoder.fields) if key and decoder.fields is not None else None
+    except AvroDamaged:
+        pass
+    return None
+
+
+class EventDecoder:
+    """Decodes the records of files of one schema.
+
+    Raises:
+        AvroDamaged: the schema is not that of an event, or goes beyond the bounds.
+    """
+
+    def __init__(self, schema_text: str, decoding: Decoding) -> None:
+        schema, self.fields, self.stored_schema = _compiled(schema_text, decoding.bounds)
+        self._decoding = decoding
+        self._units = _units(schema)
+        self._has_bytes = _has_bytes(schema)
+        self._readers: dict[int, RowReader] = {}
+
+    def decode(self, record: dict[str, Any], position: int) -> Envelope | FaultyEvent:
+        """Return the event of a record; its payload is turned into the envelope's values."""
+        try:
+            return self._envelope(record, position)
+        except (EventFaulty, ColumnFaulty) as error:
+            return faulty_event(str(error), compact(record | AVRO_RECORD), position, record)
+
+    def _envelope(self, record: dict[str, Any], position: int) -> Envelope:
+        """Return the event; the schema was checked, so that its parts need not be, one by one."""
+        get = record.get
+        metadata, object_name, row = get("source_metadata") or {}, get("object") or "", get("payload")
+        if self._has_bytes:
+            metadata = parsed(compact(metadata))
+        reader = _NO_ROW if row is None else self._reader(object_name, metadata)
+        return Envelope(
+            get("uuid") or "",
+            self._micros(record, "read_timestamp"),
+            self._micros(record, "source_timestamp"),
+            object_name,
+            get("read_method") or "",
+            get("stream_name") or "",
+            get("schema_key") or "",
+            sort_keys_of(get("sort_keys")),
+            metadata,
+            reader.columns,
+            reader.read(row or {}),
+            position,
+            row is not None,
+        )
+
+    def _reader(self, object_name: str, metadata: Mapping[str, Any]) -> RowReader:
+        declared = self._decoding.declared_for(object_name, metadata)
+        found = self._readers.get(id(declared))
+        if found is None:
+            fields = tuple(
+                (name, field.without_bound() if name in declared else field)
+                for name, field in self.fields or ()
+            )
+            found = self._readers[id(declared)] = row_reader(fields, declared, avro_reader)
+        return found
+
+    def _micros(self, record: Mapping[str, Any], name: str) -> int | None:
+        found = record.get(name)
+        return found * self._units[name] if type(found) is int else micros_of(found, name)
+
+
+# A worker's process outlives its tasks; the files of a table mostly share their schema.
+@lru_cache(maxsize=256)
+def _compiled(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Schema]:
+    """Return the schema of a file, the columns of its payload, and what reads its records."""
+    schema = _schema(text, bounds)
+    try:
+        stored = unrolled(without_logical_types(schema), bounds.most_depth)
+        check_ends(stored, bounds)
+        return schema, payload_fields(schema), parse_schema(stored)
+    except DAMAGE as error:
+        raise AvroDamaged(f"Its schema cannot be used ({type(error).__name__}: {error})") from error
+
+
+def _schema(text: str, bounds: Bounds) -> Schema:
+    """Return the schema of a file, whose parts are of the types that Datastream documents."""
+    try:
+        schema = json.loads(text)
+        check_extent(schema, bounds)
+        if schema["type"] != "record":
+            raise ValueError("it is no record")
+        bases = {field["name"]: bases_of(field["type"]) for field in schema["fields"]}
+    except DAMAGE as error:
+        raise AvroDamaged(f"Its schema is not that of an event ({error})") from error
+    for name in _TEXTS:
+        if bases.get(name, set()) - {"string", "null"}:
+            raise AvroDamaged(f"In its schema `{name}` is no text")
+    for name in _RECORDS:
+        if bases.get(name, set()) - {"record", "null"}:
+            raise AvroDamaged(f"In its schema `{name}` is no record")
+    return schema
+
+
+def _has_bytes(schema: Schema) -> bool:
+    """Whether the source's metadata may have values that JSON has not."""
+    metadata = [field for field in schema["fields"] if field["name"] == "source_metadata"]
+    return any(f'"{base}"' in json.dumps(metadata) for base in ("bytes", "fixed"))
+
+
+def _units(schema: Schema) -> dict[str, int]:
+    """Return the microseconds in a unit of an event's moments: those of a millisecond but where it says."""
+    return {
+        field["name"]: 1 if "timestamp-micros" in json.dumps(field) else MICROS_PER_MILLI
+        for field in schema["fields"]
+        if field["name"] in ("read_timestamp", "source_timestamp")
+    }
+
+
+_NO_ROW: Final = RowReader((), ())

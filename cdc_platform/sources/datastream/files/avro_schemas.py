@@ -1,0 +1,172 @@
+"""Avro schemas of events: the columns of their payload, and the schema that reads them undisturbed."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from cdc_platform.sources.datastream.files.avro_bounds import ARRAY_RECORD, check_extent
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
+from cdc_platform.sources.datastream.values.types import Fields, FieldType, Kind
+
+PAYLOAD: Final = "payload"
+
+_PRIMITIVES: Final = {
+    "boolean": Kind.BOOLEAN,
+    "int": Kind.INTEGER,
+    "long": Kind.LONG,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "bytes": Kind.BYTES,
+    "fixed": Kind.BYTES,
+    "string": Kind.STRING,
+    "enum": Kind.STRING,
+}
+_LOGICAL: Final = {
+    ("int", "date"): (Kind.DATE, 1),
+    ("int", "time-millis"): (Kind.TIME, 1000),
+    ("long", "time-micros"): (Kind.TIME, 1),
+    ("long", "time-interval-micros"): (Kind.TIME_INTERVAL, 1),
+    ("long", "timestamp-micros"): (Kind.TIMESTAMP, 1),
+    ("long", "timestamp-millis"): (Kind.TIMESTAMP, 1000),
+    ("long", "local-timestamp-micros"): (Kind.DATETIME, 1),
+    ("long", "local-timestamp-millis"): (Kind.DATETIME, 1000),
+    ("string", "json"): (Kind.JSON, 1),
+    ("string", "number"): (Kind.NUMBER, 1),
+}
+# Names of such records vary, since a schema may define a name once only; the names of their fields do not.
+_RECORDS: Final = {
+    frozenset({"date", "time"}): Kind.DATETIME,
+    frozenset({"timestamp", "offset"}): Kind.TIMESTAMP_WITH_TIMEZONE,
+    frozenset({"time", "offset"}): Kind.TIME_WITH_TIMEZONE,
+    frozenset({"months", "hours", "micros"}): Kind.INTERVAL,
+    frozenset({"value", "length"}): Kind.VARCHAR,
+}
+_TYPE_PROPERTIES: Final = ("logicalType", "precision", "scale")
+_OTHER: Final = FieldType(Kind.OTHER)
+
+Schema = Any
+"""An Avro schema as `json.loads` returns it: a text, a list or an object."""
+
+
+def fields_of_schema(text: str, bounds: Bounds = DEFAULT_BOUNDS) -> Fields:
+    """Return the columns that a file of an Avro schema tells, be it an event's schema or its payload's.
+
+    Raises:
+        ValueError: The text is no Avro schema of a record.
+    """
+    try:
+        schema = json.loads(text)
+        check_extent(schema, bounds)
+        return payload_fields(schema) or _columns(schema, _named(schema))
+    except (TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise ValueError(f"The file is no Avro schema of a record ({error!r})") from error
+
+
+def payload_fields(schema: Schema) -> Fields | None:
+    """Return the columns of an event's payload; None where the schema has no payload."""
+    names = _named(schema)
+    for field in schema.get("fields", ()):
+        if field.get("name") == PAYLOAD:
+            record = _resolved(_only_branch(field["type"]), names)
+            return _columns(record, names) if isinstance(record, Mapping) and "fields" in record else None
+    return None
+
+
+def without_logical_types(schema: Schema) -> Schema:
+    """Return the schema whose values come as they are stored.
+
+    Avro's libraries turn dates beyond the year 9999 and decimals beyond their context into errors.
+    """
+    if isinstance(schema, list):
+        return [without_logical_types(branch) for branch in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = {name: value for name, value in schema.items() if name not in _TYPE_PROPERTIES}
+    for name in ("type", "items", "values", "fields"):
+        if name in kept:
+            kept[name] = without_logical_types(kept[name])
+    return kept
+
+
+def bases_of(schema: Schema) -> set[str]:
+    """Return the names of the types that a value of a schema may be of."""
+    if isinstance(schema, list):
+        return set().union(*map(bases_of, schema))
+    return bases_of(schema["type"]) if isinstance(schema, Mapping) else {str(schema)}
+
+
+def _columns(record: Mapping[str, Any], names: Mapping[str, Schema]) -> Fields:
+    return tuple((field["name"], _field_type(field["type"], names, field)) for field in record["fields"])
+
+
+def _field_type(schema: Schema, names: Mapping[str, Schema], field: Mapping[str, Any]) -> FieldType:
+    """Return the type of a schema; the oldest files have the logical type beside it, at the field."""
+    schema = _resolved(_only_branch(schema), names)
+    if isinstance(schema, list):
+        return _OTHER
+    own = schema if isinstance(schema, Mapping) else {"type": schema}
+    told = {name: field[name] for name in _TYPE_PROPERTIES if name in field} | dict(own)
+    base = own["type"]
+    if isinstance(base, Mapping | list):
+        return _field_type(base, names, told)
+    if base == "record":
+        return _record_type(own, names)
+    if base == "array":
+        return _array_of(_field_type(own["items"], names, {}))
+    return _scalar_type(base, told)
+
+
+def _scalar_type(base: str, told: Mapping[str, Any]) -> FieldType:
+    logical = told.get("logicalType")
+    if logical == "decimal" and base in ("bytes", "fixed"):
+        return FieldType(Kind.DECIMAL, int(told["precision"]), int(told.get("scale", 0)))
+    kind, unit = _LOGICAL.get((base, str(logical)), (_PRIMITIVES.get(base, Kind.OTHER), 1))
+    return FieldType(kind, micros_per_unit=unit)
+
+
+def _record_type(record: Mapping[str, Any], names: Mapping[str, Schema]) -> FieldType:
+    fields = {field["name"]: field for field in record["fields"]}
+    if fields.keys() == {*ARRAY_RECORD}:
+        element = fields["elementValue"]
+        return _array_of(_field_type(element["type"], names, element))
+    return FieldType(_RECORDS.get(frozenset(fields), Kind.OTHER))
+
+
+def _array_of(element: FieldType) -> FieldType:
+    """Return the array; elements that are arrays themselves make it deeper, not another type."""
+    if element.kind is Kind.OTHER:
+        return _OTHER
+    return element if element.kind is Kind.ARRAY else FieldType(Kind.ARRAY, element=element)
+
+
+def _only_branch(schema: Schema) -> Schema:
+    """Return what a union with null has besides null; a union of more stays as it is."""
+    if not isinstance(schema, list):
+        return schema
+    branches = [branch for branch in schema if branch != "null"]
+    return branches[0] if len(branches) == 1 else schema
+
+
+def _resolved(schema: Schema, names: Mapping[str, Schema]) -> Schema:
+    return names.get(schema, schema) if isinstance(schema, str) else schema
+
+
+def _named(schema: Schema) -> dict[str, Schema]:
+    """Return all types that have a name, by it; a type is defined once and then only named."""
+    names: dict[str, Schema] = {}
+    for found in _definitions(schema):
+        name, namespace = str(found["name"]), found.get("namespace")
+        names.setdefault(name.rpartition(".")[2], found)
+        names.setdefault(f"{namespace}.{name}" if namespace else name, found)
+    return names
+
+
+def _definitions(schema: Schema) -> Iterator[Mapping[str, Any]]:
+    if isinstance(schema, list):
+        for branch in schema:
+            yield from _definitions(branch)
+    elif isinstance(schema, Mapping):
+        if "name" in schema and schema.get("type") in ("record", "enum", "fixed", "error"):
+            yield schema
+        for part in ("type", "items", "values", "fields"):
+            yield from _definitions(schema.get(part))

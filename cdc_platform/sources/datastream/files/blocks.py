@@ -1,0 +1,107 @@
+"""Files of JSON lines in blocks: many lines, parsed once, and their rows a column at a time."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import BinaryIO, Final
+
+from cdc_platform.sources.datastream.files.json_events import Parsed, SchemaName, parsed_lines, row_of
+from cdc_platform.sources.datastream.files.lines import FileDamaged, read_blocks
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS
+from cdc_platform.sources.datastream.values.columns import RowBatch
+
+MOST_AHEAD_BYTES: Final = 1 << 24
+"""So much of a file's text is held at once, parsed, which takes several times as much memory."""
+
+
+class Block:
+    """Lines, what each of them is, and the batch that its row belongs to."""
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self.lines = lines
+        self.size_bytes = sum(map(len, lines))
+        self.events: Sequence[Parsed] = parsed_lines(lines)
+        self._batches: dict[tuple[SchemaName, tuple[str, ...]], RowBatch] = {}
+        self.batch_of: Sequence[RowBatch | None] = list(map(self._batch_of, self.events))
+
+    @property
+    def batches(self) -> Sequence[RowBatch]:
+        """The rows, in the order in which their schemas and columns came up."""
+        return list(self._batches.values())
+
+    def _batch_of(self, event: Parsed) -> RowBatch | None:
+        found = row_of(event)
+        if found is None:
+            return None
+        schema, row = found
+        names = tuple(row)
+        batch = self._batches.get((schema, names))
+        if batch is None:
+            batch = self._batches[schema, names] = RowBatch(schema, names)
+        batch.rows.append(row)
+        return batch
+
+
+class Blocks:
+    """The blocks of one file.
+
+    Args:
+        stream: the file, which must be one that can be wound back.
+        most_line_bytes: as for `read_blocks`.
+    """
+
+    def __init__(self, stream: BinaryIO, most_line_bytes: int = DEFAULT_BOUNDS.most_block_bytes) -> None:
+        self._stream, self._most_line_bytes = stream, most_line_bytes
+        self._unread = read_blocks(stream, most_line_bytes)
+        self._held: deque[Block] = deque()
+        self._held_bytes = 0
+        self._passed = 0
+        self._is_read = False
+        self._damage: FileDamaged | None = None
+
+    def __iter__(self) -> Iterator[Block]:
+        """Yield the blocks, once.
+
+        Raises:
+            FileDamaged: the file cannot be read to its end.
+        """
+        while self._held or self._read():
+            yield self._held[0]
+            self._held_bytes -= self._held.popleft().size_bytes
+            self._passed += 1
+        if self._damage is not None:
+            raise self._damage
+
+    def look_through(self) -> Iterator[Block]:
+        """Yield all blocks while one is being worked on, whose place stays; damage ends them without a word.
+
+        What is at the file's beginning is not parsed again for it, up to a limit.
+        """
+        is_first = self._passed == 0
+        while is_first and self._held_bytes < MOST_AHEAD_BYTES and self._read():
+            pass
+        held = list(self._held) if is_first else []
+        yield from held
+        if not (is_first and self._is_read):
+            yield from self._again(len(held))
+
+    def _again(self, skipped: int) -> Iterator[Block]:
+        place = self._stream.tell()
+        self._stream.seek(0)
+        try:
+            yield from map(Block, islice(read_blocks(self._stream, self._most_line_bytes), skipped, None))
+        except FileDamaged:
+            pass  # whoever reads the events says so
+        finally:
+            self._stream.seek(place)
+
+    def _read(self) -> bool:
+        try:
+            lines = next(self._unread, None)
+        except FileDamaged as error:
+            self._damage, lines = error, None
+        self._is_read = lines is None
+        if lines is not None:
+            self._held.append(Block(lines))
+            self._held_bytes += self._held[-1].size_bytes
+        return not self._is_read

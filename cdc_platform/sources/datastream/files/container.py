@@ -1,0 +1,173 @@
+"""Avro's container files, block by block, so that a damaged file gives what is before its damage."""
+
+import bz2
+import lzma
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, BinaryIO, Final
+
+from fastavro import parse_schema, schemaless_reader
+from fastavro.schema import SchemaParseException
+
+MAGIC: Final = b"Obj\x01"
+SYNC_BYTES: Final = 16
+_HEADER: Final = parse_schema(
+    {
+        "type": "record",
+        "name": "header",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(MAGIC)}},
+            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+            {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": SYNC_BYTES}},
+        ],
+    }
+)
+_XZ_BYTES: Final = 256 * 1024**2
+"""Memory for decompression; what compresses best needs 65 MiB."""
+_CODECS: Final[Mapping[str, Callable[[], Any] | None]] = {
+    "null": None,
+    "deflate": lambda: zlib.decompressobj(-zlib.MAX_WBITS),
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": lambda: lzma.LZMADecompressor(memlimit=_XZ_BYTES),
+}
+DAMAGE: Final = (
+    *(EOFError, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError),
+    *(RecursionError, struct.error),
+    *(zlib.error, lzma.LZMAError, OSError, SchemaParseException),
+)
+"""What a damaged file may raise in Avro's library or in that of its codec."""
+_MAX_VARINT_BYTES: Final = 10
+
+
+class AvroDamaged(ValueError):
+    """The file is no whole Avro file; the reason says where it ends or what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Schema, codec and synchronisation marker of a file."""
+
+    schema: str
+    codec: str
+    sync: bytes
+
+
+@dataclass(frozen=True)
+class Block:
+    """Records of a file, one after the other; `damage` says why there may be fewer than `count` of them."""
+
+    count: int
+    records: bytes
+    damage: str | None = None
+
+
+def read_header(stream: BinaryIO) -> Header:
+    """Return the header of a file, which is left where its first block begins.
+
+    Raises:
+        AvroDamaged: The file has no whole header, or is compressed in a way that is not known.
+    """
+    try:
+        found: Any = schemaless_reader(stream, _HEADER, None)
+        header = Header(
+            found["meta"]["avro.schema"].decode(),
+            found["meta"].get("avro.codec", b"null").decode(),
+            found["sync"],
+        )
+    except DAMAGE as error:
+        raise AvroDamaged(f"Its header cannot be read ({_said(error)})") from error
+    if header.codec not in _CODECS:
+        raise AvroDamaged(f"Its codec is {header.codec}; those that are known are {', '.join(_CODECS)}")
+    return header
+
+
+def read_blocks(stream: BinaryIO, header: Header, most_bytes: int) -> Iterator[Block]:
+    """Yield the blocks of a file; the last one of a damaged file says so.
+
+    Args:
+        stream: the file, behind its header.
+        header: its header.
+        most_bytes: bytes that a block may have when it is decompressed; one that has more is damage.
+    """
+    while (count := _read_long(stream)) is not None:
+        size = _read_long(stream)
+        if size is None or size < 0 or count < 0:
+            yield Block(
+                0, b"", "it ends within the head of a block" if size is None else "a block's size is negative"
+            )
+            return
+        block = _block(stream, header, count, size, most_bytes)
+        yield block
+        if block.damage is not None:
+            return
+
+
+def _block(stream: BinaryIO, header: Header, count: int, size: int, most_bytes: int) -> Block:
+    stored = stream.read(size)
+    sync = stream.read(SYNC_BYTES)
+    damage = None
+    if len(stored) < size:
+        damage = f"it ends within a block, {size - len(stored)} bytes too early"
+    elif not header.sync.startswith(sync):
+        return Block(0, b"", "the marker behind a block is not that of the file")
+    elif len(sync) < SYNC_BYTES:
+        damage = "it ends within the marker behind a block"
+    try:
+        return Block(count, _decompressed(header.codec, stored, most_bytes), damage)
+    except DAMAGE as error:
+        return Block(count, b"", damage or f"a block cannot be decompressed ({_said(error)})")
+
+
+def _decompressed(codec: str, data: bytes, most_bytes: int) -> bytes:
+    make = _CODECS[codec]
+    if make is None:
+        return data
+    decompressor = make()
+    found: bytes = decompressor.decompress(data, most_bytes + 1)
+    if len(found) > most_bytes:
+        raise ValueError(f"it has more than {most_bytes} bytes; see the setting `most_block_bytes`")
+    if not decompressor.eof:
+        raise EOFError("its compressed bytes end too early")
+    return found
+
+
+def _read_long(stream: BinaryIO) -> int | None:
+    """Return Avro's variable number; None at the end of the file, or where it ends within the number."""
+    number = 0
+    for place in range(_MAX_VARINT_BYTES):
+        byte = stream.read(1)
+        if not byte:
+            return None if place == 0 else -1
+        number |= (byte[0] & 0x7F) << (7 * place)
+        if byte[0] < 0x80:  # noqa: PLR2004 - the bit that says that more bytes follow
+            break
+    return (number >> 1) ^ -(number & 1)
+
+
+def records(block: Block, schema: Any) -> Iterator[Any]:
+    """Yield the records of a block.
+
+    Raises:
+        AvroDamaged: The block has fewer records than it says, or they are not of the schema.
+    """
+    stream = BytesIO(block.records)
+    for ordinal in range(block.count):
+        start = stream.tell()
+        try:
+            record = schemaless_reader(stream, schema, None)
+            if stream.tell() == start:
+                raise ValueError("it has no bytes, so that there may be endlessly many")
+        except DAMAGE as error:
+            raise AvroDamaged(
+                block.damage or f"record {ordinal} of a block is damaged ({_said(error)})"
+            ) from error
+        yield record
+    if block.damage is not None or stream.read(1):
+        raise AvroDamaged(block.damage or "a block is longer than its records")
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,144 @@
+"""What decoders of both formats need to know beyond the file, and the parts of an event that they share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
+from cdc_platform.sources.datastream.settings.declarations import (
+    ALL_TABLES,
+    Declarations,
+    event_identity,
+    inner_name,
+    names_of_table,
+)
+from cdc_platform.sources.datastream.settings.kinds import SourceKind, source_kind
+from cdc_platform.sources.datastream.settings.table_names import name_by_template
+from cdc_platform.sources.datastream.values.json_text import compact
+from cdc_platform.sources.datastream.values.moments import moment_micros
+from cdc_platform.sources.datastream.values.types import Fields, FieldType
+
+# Changes of one transaction share their moments, and so do events that were read at once.
+_moment_micros: Final = lru_cache(maxsize=256)(moment_micros)
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_KEY_TYPES: Final = frozenset({str, int, type(None)})
+_NO_KEYS: Final = frozenset({object})
+MICROS_PER_MILLI: Final = 1000
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What is known about types beyond the file that is read.
+
+    Args:
+        declared: types that the user declares, by table and column; they count in both formats.
+        schemas: columns by `schema_key`, from Avro schema files or from Avro events; JSON needs them.
+        table_name: the setting, by which tables may be called, too.
+        source: the setting, which tells the database of all events.
+        bounds: what the reading of a file may ask for.
+    """
+
+    declared: Declarations = field(default_factory=dict)
+    schemas: Mapping[str, Fields] = field(default_factory=dict)
+    table_name: str | None = None
+    source: str | None = None
+    bounds: Bounds = DEFAULT_BOUNDS
+
+    def declared_for(self, object_name: str, metadata: Mapping[str, Any]) -> Mapping[str, FieldType]:
+        """Return the declared types of an event's table, by column."""
+        if self.declared:
+            for name in (*names_of_table(object_name, metadata), self._named(metadata), ALL_TABLES):
+                if name in self.declared:
+                    return self.declared[name]
+        return _NOTHING
+
+    def tells_documents(self, read_method: str, metadata: Mapping[str, Any]) -> bool:
+        """Whether an event is of MongoDB, whose identifiers may be of another type in each document."""
+        try:
+            return source_kind(read_method, metadata, self.source) is SourceKind.MONGODB
+        except RecordUnreadable:
+            return False  # whoever interprets the event says so
+
+    def _named(self, metadata: Mapping[str, Any]) -> str:
+        """Return how the setting `table_name` calls an event's table; empty where it does not tell."""
+        if self.table_name is None:
+            return ""
+        told = (metadata.get("database"), metadata.get("schema"), inner_name(metadata))
+        return name_by_template(self.table_name, *(str(part) for part in told if part)) or ""
+
+
+class EventFaulty(ValueError):
+    """An event has not the shape that Datastream documents."""
+
+
+def metadata_of(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the source's metadata of an event; empty where it has none."""
+    found = event.get("source_metadata")
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise EventFaulty("`source_metadata` is no object")
+    return found
+
+
+def payload_of(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the row of an event; None where it has none."""
+    found = event.get("payload")
+    if found is not None and not isinstance(found, dict):
+        raise EventFaulty("`payload` is no object")
+    return found
+
+
+def sort_keys_of(found: Any) -> tuple[str | int, ...]:
+    """Return sort keys, which are texts and integers; NULL is an empty text."""
+    if found is None:
+        return ()
+    types = set(map(type, found)) if isinstance(found, list) else _NO_KEYS
+    if not types <= _KEY_TYPES:
+        raise EventFaulty("`sort_keys` is no array of texts and integers")
+    return tuple("" if key is None else key for key in found) if type(None) in types else tuple(found)
+
+
+def micros_of(found: Any, name: str) -> int | None:
+    """Return a moment of an event, be it a text or milliseconds; without a zone it is UTC."""
+    try:
+        if isinstance(found, str):
+            return _moment_micros(found)
+    except ValueError as error:
+        raise EventFaulty(f"`{name}`: {error}") from error
+    if found is not None and type(found) is not int:
+        raise EventFaulty(f"`{name}` is no moment")
+    return None if found is None else found * MICROS_PER_MILLI
+
+
+def text_of(event: Mapping[str, Any], name: str) -> str:
+    """Return a text of an event; empty where it has none."""
+    found = event.get(name)
+    if found is not None and not isinstance(found, str):
+        raise EventFaulty(f"`{name}` is no text")
+    return found or ""
+
+
+def faulty_event(reason: str, text: str, position: int, event: Mapping[str, Any]) -> FaultyEvent:
+    """Return an event that cannot be used, with as much as it tells about itself."""
+    metadata, uuid, object_name = event.get("source_metadata"), event.get("uuid"), event.get("object")
+    facts = metadata if isinstance(metadata, dict) else {}
+    object_text = object_name if isinstance(object_name, str) else ""
+    names = names_of_table(object_text, facts)
+    return FaultyEvent(
+        reason,
+        text,
+        position,
+        table=names[0] or None,
+        event_id=event_identity(uuid, object_text, facts) if isinstance(uuid, str) and uuid else None,
+        metadata=compact(metadata) if facts else None,
+    )
+
+
+def faulty_file(reason: str, **facts: int | str) -> FaultyEvent:
+    """Return what stands for a file, or for the rest of one, that cannot be read."""
+    return FaultyEvent(reason, compact(facts))

@@ -1,0 +1,60 @@
+"""Datastream's files, whatever their format is."""
+
+import re
+from collections.abc import Iterator
+from io import BytesIO
+from typing import BinaryIO, Final
+
+from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.files.avro_files import read_avro
+from cdc_platform.sources.datastream.files.container import MAGIC
+from cdc_platform.sources.datastream.files.decoding import Decoding, faulty_file
+from cdc_platform.sources.datastream.files.json_files import read_json
+from cdc_platform.sources.datastream.files.lines import GZIP_MAGIC, FileDamaged, read_chunks
+
+SUFFIXES: Final = (".avro", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
+"""Endings of the names of files with events."""
+_SHOWN_BYTES: Final = 16
+_OBJECT: Final = re.compile(rb"^[^\S\n]*\{", re.MULTILINE)
+"""The beginning of a line that begins an object."""
+
+
+def read_events(source: bytes | BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
+    """Yield the events of a file, in its order; its first bytes tell whether it is Avro or JSON lines.
+
+    Nothing is left out in silence: what cannot be read is a faulty event, one for each line or record, and
+    one without a position for a file, or the rest of one.
+
+    Args:
+        source: the file; a stream must be one that can be wound back.
+        decoding: what is known about types beyond the file.
+    """
+    stream = BytesIO(source) if isinstance(source, bytes) else source
+    head = stream.read(len(MAGIC))
+    stream.seek(0)
+    if not head:
+        yield faulty_file("The file is empty: not even a header is in it", bytes=0)
+    elif head == MAGIC:
+        yield from read_avro(stream, decoding)
+    elif (reason := _not_json(stream)) is not None:
+        yield faulty_file(reason, first_bytes=head.hex())
+    else:
+        yield from read_json(stream, decoding)
+
+
+def _not_json(stream: BinaryIO) -> str | None:
+    """Return why a file is none of JSON lines, None where it is one; the stream is wound back."""
+    is_gzip = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    stream.seek(0)
+    try:
+        start = next(read_chunks(stream), b"")
+    except FileDamaged as error:
+        return f"The file is damaged: {error}"
+    finally:
+        stream.seek(0)
+    if is_gzip and not start:
+        return "The file is the gzip of an empty file"
+    if _OBJECT.search(start):
+        return None
+    return "The file is neither Avro nor JSON lines"

@@ -1,0 +1,177 @@
+"""Events as JSON lines write them, before their payloads are read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from cdc_platform.sources.datastream.files.decoding import (
+    EventFaulty,
+    metadata_of,
+    micros_of,
+    payload_of,
+    sort_keys_of,
+    text_of,
+)
+from cdc_platform.sources.datastream.values.json_text import (
+    JsonDocument,
+    JsonNumber,
+    compact,
+    parsed,
+    without_spaces,
+)
+
+SchemaName = tuple[str, str]
+"""Object and `schema_key`: events that share them have the same columns."""
+
+
+class JsonEvent(msgspec.Struct, forbid_unknown_fields=True):
+    """An event whose texts and objects are such; moments and sort keys are as they came."""
+
+    uuid: str | None = None
+    read_timestamp: Any = None
+    source_timestamp: Any = None
+    object_name: str | None = msgspec.field(default=None, name="object")
+    read_method: str | None = None
+    stream_name: str | None = None
+    schema_key: str | None = None
+    sort_keys: Any = None
+    source_metadata: dict[str, Any] | None = None
+    payload: dict[str, Any] | None = None
+
+
+class _WrittenEvent(msgspec.Struct):
+    """The row of an event, with the raw JSON of its values."""
+
+    payload: dict[str, msgspec.Raw] | None = None
+
+
+Parsed = JsonEvent | dict[str, Any] | EventFaulty
+"""What a line is: an event, an object that is another one or none at all, or no object."""
+
+_typed: Final = msgspec.json.Decoder(JsonEvent, float_hook=JsonNumber).decode
+_written: Final = msgspec.json.Decoder(_WrittenEvent).decode
+_MOST_LEVELS: Final = 100
+"""Of objects and arrays in each other in metadata, which are written again as a whole."""
+_REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+
+
+def parsed_lines(lines: Sequence[bytes]) -> Sequence[Parsed]:
+    """Return what each line is."""
+    try:
+        if not any(map(_may_be_deep, lines)):
+            return list(map(_typed, lines))
+    except _REFUSALS:
+        pass
+    return list(map(_parsed_line, lines))
+
+
+def _may_be_deep(line: bytes) -> bool:
+    return line.count(b"{") + line.count(b"[") > _MOST_LEVELS
+
+
+def _parsed_line(line: bytes) -> Parsed:
+    try:
+        return _checked_depth(line, _typed(line))
+    except EventFaulty as error:
+        return error
+    except _REFUSALS:
+        pass
+    try:
+        return event_of(line)
+    except EventFaulty as error:
+        return error
+
+
+def _checked_depth(line: bytes, event: JsonEvent) -> JsonEvent:
+    if _may_be_deep(line):
+        _check_depth(event.source_metadata)
+    return event
+
+
+def event_of(line: bytes) -> dict[str, Any]:
+    """Return the event of a line.
+
+    Raises:
+        EventFaulty: The line is no JSON object, or has texts that are not valid Unicode.
+    """
+    try:
+        event = parsed(line)
+        if b"\\u" in line and b"\\ud" in line.lower():
+            compact(event).encode()
+    except UnicodeError as error:
+        raise EventFaulty(f"The line has a text that is not Unicode ({error})") from error
+    except ValueError as error:
+        raise EventFaulty(f"The line is no JSON ({error})") from error
+    if not isinstance(event, dict):
+        raise EventFaulty("The line is no JSON object")
+    if _may_be_deep(line):
+        _check_depth(event.get("source_metadata"))
+    return event
+
+
+def _check_depth(metadata: Any) -> None:
+    parts = [metadata]
+    for _ in range(_MOST_LEVELS):
+        parts = [part for part in parts if isinstance(part, dict | list)]
+        parts = [item for part in parts for item in (part.values() if isinstance(part, dict) else part)]
+    if parts:
+        raise EventFaulty(f"`source_metadata` is nested deeper than {_MOST_LEVELS} levels")
+
+
+def checked(found: dict[str, Any] | EventFaulty) -> JsonEvent:
+    """Return the event that an object of another shape is.
+
+    Raises:
+        EventFaulty: It is none.
+    """
+    if isinstance(found, EventFaulty):
+        raise found
+    metadata, name, row = metadata_of(found), _schema_name(found), payload_of(found)
+    event = JsonEvent(object_name=name[0], schema_key=name[1], source_metadata=metadata, payload=row)
+    event.read_method, event.uuid = text_of(found, "read_method"), text_of(found, "uuid")
+    event.read_timestamp, event.source_timestamp = found.get("read_timestamp"), found.get("source_timestamp")
+    for moment in ("read_timestamp", "source_timestamp"):
+        micros_of(found.get(moment), moment)
+    event.stream_name, event.sort_keys = text_of(found, "stream_name"), found.get("sort_keys")
+    sort_keys_of(event.sort_keys)
+    return event
+
+
+def keep_documents(
+    row: dict[str, Any], documents: Sequence[tuple[str, frozenset[type]]], line: bytes
+) -> None:
+    """Replace parsed values by their raw JSON, which has what JSON parsers drop.
+
+    Args:
+        row: of the event.
+        documents: columns, and the types of the values that count.
+        line: of the event; if it is not JSON by the letter, with a NaN in it, its values stay parsed.
+    """
+    wanted = [name for name, types in documents if type(row.get(name)) in types]
+    if not wanted:
+        return
+    try:
+        written = _written(line).payload or {}
+    except _REFUSALS:
+        return
+    for name in wanted:
+        row[name] = JsonDocument(without_spaces(bytes(written[name]).decode()))
+
+
+def row_of(found: Parsed) -> tuple[SchemaName, dict[str, Any]] | None:
+    """Return the row of an event and the name of its schema; None where it has none."""
+    if isinstance(found, JsonEvent):
+        row = found.payload
+        return None if row is None else ((found.object_name or "", found.schema_key or ""), row)
+    if isinstance(found, EventFaulty):
+        return None
+    try:
+        name, row = _schema_name(found), payload_of(found)
+    except EventFaulty:
+        return None
+    return None if row is None else (name, row)
+
+
+def _schema_name(event: Mapping[str, Any]) -> SchemaName:
+    return text_of(event, "object"), text_of(event, "schema_key")

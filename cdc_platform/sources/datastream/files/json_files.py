@@ -1,0 +1,148 @@
+"""Events of Datastream's JSON lines."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, Final
+
+from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources.datastream.events.envelope import Envelope
+from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID
+from cdc_platform.sources.datastream.files.blocks import Block, Blocks
+from cdc_platform.sources.datastream.files.decoding import (
+    Decoding,
+    EventFaulty,
+    faulty_event,
+    faulty_file,
+    micros_of,
+    sort_keys_of,
+)
+from cdc_platform.sources.datastream.files.json_events import (
+    JsonEvent,
+    Parsed,
+    SchemaName,
+    checked,
+    event_of,
+    keep_documents,
+)
+from cdc_platform.sources.datastream.files.lines import FileDamaged
+from cdc_platform.sources.datastream.values.columns import RowBatch
+from cdc_platform.sources.datastream.values.inference import Inference
+from cdc_platform.sources.datastream.values.rows import ColumnFaulty, RowReader, row_reader
+from cdc_platform.sources.datastream.values.types import Fields, FieldType
+from cdc_platform.sources.datastream.values.values import json_reader
+
+
+def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:
+    """Yield the events of a file of JSON lines, plain or gzip, in its order; blank lines do not count.
+
+    A line that is no event is one faulty event, and the rest goes on. A damaged gzip yields what is before
+    its damage, and then one faulty event without position for the rest. A file with events whose schema
+    nobody has told is looked through for its types first: the stream must be one that can be wound back.
+    """
+    blocks = Blocks(stream, decoding.bounds.most_block_bytes)
+    decoder = BlockDecoder(blocks, decoding)
+    read = 0
+    try:
+        for block in blocks:
+            yield from decoder.decode(block, read)
+            read += len(block.lines)
+    except FileDamaged as error:
+        yield faulty_file(f"The file is damaged: {error}", events_read=read)
+
+
+def inferred_fields(blocks: Blocks, decoding: Decoding) -> Mapping[SchemaName, Fields]:
+    """Return the columns of all events of a file whose schema nobody has told."""
+    found: dict[SchemaName, Inference] = {}
+    for block in blocks.look_through():
+        for batch in block.batches:
+            if batch.schema[1] not in decoding.schemas:
+                found.setdefault(batch.schema, Inference()).add(batch)
+    return {name: inference.fields for name, inference in found.items()}
+
+
+class BlockDecoder:
+    """Decodes the blocks of one file: each of its schemas is compiled once."""
+
+    def __init__(self, blocks: Blocks, decoding: Decoding) -> None:
+        self._blocks, self._decoding = blocks, decoding
+        self._inferred: Mapping[SchemaName, Fields] | None = None
+        self._readers: dict[tuple[SchemaName, int, bool], RowReader] = {}
+        self._fitted: dict[tuple[int, int, bool], RowReader] = {}
+
+    def decode(self, block: Block, first_position: int) -> list[Envelope | FaultyEvent]:
+        """Return the events of a block."""
+        self._fitted = {}
+        found: list[Envelope | FaultyEvent] = []
+        told = zip(block.lines, block.events, block.batch_of, strict=True)
+        for position, (line, event, batch) in enumerate(told, first_position):
+            try:
+                known = event if isinstance(event, JsonEvent) else checked(event)
+                found.append(self._envelope(known, batch, position, line))
+            except (EventFaulty, ColumnFaulty) as error:
+                found.append(_fault(error, line, event, position))
+        return found
+
+    def _envelope(self, event: JsonEvent, batch: RowBatch | None, position: int, line: bytes) -> Envelope:
+        metadata = event.source_metadata or {}
+        reader = _NO_ROW if batch is None else self._reader(batch, event, metadata)
+        if reader.documents and event.payload:
+            keep_documents(event.payload, reader.documents, line)
+        return Envelope(
+            event.uuid or "",
+            micros_of(event.read_timestamp, "read_timestamp"),
+            micros_of(event.source_timestamp, "source_timestamp"),
+            event.object_name or "",
+            event.read_method or "",
+            event.stream_name or "",
+            event.schema_key or "",
+            sort_keys_of(event.sort_keys),
+            metadata,
+            reader.columns,
+            reader.read(event.payload) if event.payload else {},
+            position,
+            batch is not None,
+        )
+
+    def _reader(self, batch: RowBatch, event: JsonEvent, metadata: Mapping[str, Any]) -> RowReader:
+        declared = self._decoding.declared_for(batch.schema[0], metadata)
+        is_document = self._decoding.tells_documents(event.read_method or "", metadata)
+        key = (id(batch), id(declared), is_document)
+        fitted = self._fitted.get(key)
+        if fitted is None:
+            reader = self._reader_of_schema(batch.schema, declared, is_document=is_document)
+            fitted = self._fitted[key] = reader.fitted(batch.types)
+        return fitted
+
+    def _reader_of_schema(
+        self, name: SchemaName, declared: Mapping[str, FieldType], *, is_document: bool
+    ) -> RowReader:
+        key = (name, id(declared), is_document)
+        if key not in self._readers:
+            found = self._new_reader(name, declared)
+            if is_document:
+                # A type that depends on other documents would make two identifiers of one.
+                found = found.without_reader(DOCUMENT_ID)
+            self._readers[key] = found
+        return self._readers[key]
+
+    def _new_reader(self, name: SchemaName, declared: Mapping[str, FieldType]) -> RowReader:
+        """Return a reader; where nobody told the schema, what is declared needs no guess at all."""
+        told = self._decoding.schemas.get(name[1])
+        if told is not None:
+            return row_reader(told, declared, json_reader)
+        if self._inferred is None:
+            self._inferred = inferred_fields(self._blocks, self._decoding)
+        guessed = self._inferred[name]
+        return row_reader(
+            tuple((column, declared.get(column, field)) for column, field in guessed), {}, json_reader
+        )
+
+
+def _fault(error: ValueError, line: bytes, found: Parsed, position: int) -> FaultyEvent:
+    try:
+        event = {} if isinstance(found, EventFaulty) else event_of(line)
+    except EventFaulty:
+        event = {}
+    return faulty_event(str(error), line.decode(errors="backslashreplace"), position, event)
+
+
+_NO_ROW: Final = RowReader((), ())

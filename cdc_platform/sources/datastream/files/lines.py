@@ -1,0 +1,116 @@
+"""Lines of text files, plain or gzip; a damaged gzip gives what is before its damage."""
+
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+CHUNK_BYTES: Final = 1 << 18
+_SHOWN_BYTES: Final = 200
+_GZIP_WBITS: Final = zlib.MAX_WBITS | 16
+
+
+class FileDamaged(ValueError):
+    """The file cannot be read to its end; the reason says why."""
+
+
+def read_blocks(
+    stream: BinaryIO, most_line_bytes: int = DEFAULT_BOUNDS.most_block_bytes
+) -> Iterator[list[bytes]]:
+    """Yield the lines of a stream that have anything but space, without the ends of lines, many at a time.
+
+    Of a line that goes on in another chunk, and has more bytes than the bound, there is the beginning, behind
+    words that say so.
+
+    Raises:
+        FileDamaged: A gzip ends too early or is no gzip from some place on.
+    """
+    rest, size_bytes = _Line(most_line_bytes), 0
+    gathered: list[bytes] = []
+    damage: FileDamaged | None = None
+    try:
+        # Of a gzip with many members each chunk may be a line.
+        for chunk in read_chunks(stream):
+            first, *others = chunk.split(b"\n")
+            rest.add(first)
+            if others:
+                gathered += _told([rest.take(), *others[:-1]])
+                rest.add(others[-1])
+            size_bytes += len(chunk)
+            if size_bytes >= CHUNK_BYTES:
+                yield gathered
+                gathered, size_bytes = [], 0
+    except FileDamaged as error:
+        damage = error
+    yield gathered if damage is not None else [*gathered, *_told([rest.take()])]
+    if damage is not None:
+        raise damage
+
+
+class _Line:
+    """A line whose parts come one after the other."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes, self._parts, self._size_bytes = most_bytes, list[bytes](), 0
+
+    def add(self, part: bytes) -> None:
+        """Take the next part; nothing is kept of a line that is too long but its beginning."""
+        self._size_bytes += len(part)
+        if self._size_bytes <= self._most_bytes:
+            self._parts.append(part)
+        else:
+            self._parts = [b"".join([*self._parts[:1], part])[:_SHOWN_BYTES]]
+
+    def take(self) -> bytes:
+        """Return the line, and begin the next one."""
+        line, size_bytes = b"".join(self._parts), self._size_bytes
+        self._parts, self._size_bytes = [], 0
+        if size_bytes <= self._most_bytes:
+            return line
+        problem = f"{size_bytes} bytes, more than `most_block_bytes`, {self._most_bytes}: "
+        return problem.encode() + line
+
+
+def _told(lines: list[bytes]) -> list[bytes]:
+    return [line.removesuffix(b"\r") for line in lines if line.strip()]
+
+
+def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the text of a stream in pieces, without compression and byte order mark.
+
+    Raises:
+        FileDamaged: A gzip ends too early or is no gzip from some place on.
+    """
+    first = stream.read(CHUNK_BYTES)
+    chunks = _decompressed(stream, first) if first.startswith(GZIP_MAGIC) else _plain(stream, first)
+    yield next(chunks, b"").removeprefix(BYTE_ORDER_MARK)
+    yield from chunks
+
+
+def _plain(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+    while chunk:
+        yield chunk
+        chunk = stream.read(CHUNK_BYTES)
+
+
+def _decompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+    """Yield the text of a gzip, which may have several members."""
+    member = zlib.decompressobj(_GZIP_WBITS)
+    is_begun = True
+    while chunk:
+        try:
+            text = member.decompress(chunk, CHUNK_BYTES)
+        except zlib.error as error:
+            raise FileDamaged(f"It is no gzip from some place on ({error})") from error
+        if text:
+            yield text
+        chunk = member.unconsumed_tail or member.unused_data or stream.read(CHUNK_BYTES)
+        is_begun = not member.eof
+        if member.eof and chunk:
+            member = zlib.decompressobj(_GZIP_WBITS)
+            is_begun = True
+    if is_begun:
+        raise FileDamaged("The gzip ends too early")

@@ -1,0 +1,97 @@
+"""Schemas that JSON files borrow: from a schema file, or from an Avro file, of the same `schema_key`.
+
+Datastream begins the names of its files with the key: `KEY_READMETHOD_N_N_N.EXTENSION`.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from io import BytesIO
+from typing import Final
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.sources.datastream.files.avro_files import schema_of_avro
+from cdc_platform.sources.datastream.files.avro_schemas import fields_of_schema
+from cdc_platform.sources.datastream.files.container import MAGIC
+from cdc_platform.sources.datastream.settings.bounds import Bounds
+from cdc_platform.sources.datastream.values.types import Fields
+from cdc_platform.sources.file_store import FileStore
+
+SCHEMA_SUFFIXES: Final = (".avsc", ".schema")
+AVRO_SUFFIX: Final = ".avro"
+MOST_OFFERS: Final = 3
+"""Avro files of a key that are looked at for its schema: one without events, or cut in half, tells none."""
+
+Offers = Mapping[str, tuple[SourceFile, ...]]
+"""Files that may tell the columns of a `schema_key`, the best one first."""
+
+
+def key_of_name(path: str) -> str:
+    """Return the `schema_key` that the name of a file begins with."""
+    return path.rpartition("/")[2].partition("_")[0].partition(".")[0]
+
+
+def is_schema(file: SourceFile) -> bool:
+    """Whether a file holds a schema, and no events."""
+    return file.path.endswith(SCHEMA_SUFFIXES)
+
+
+def offered_schemas(listed: Iterable[SourceFile], read: Iterable[SourceFile]) -> Offers:
+    """Return the files that provide schemas for the files to be read, which may be JSON.
+
+    Args:
+        listed: all files that there are.
+        read: those that are to be read.
+    """
+    wanted = {key_of_name(file.path) for file in read}
+    found: dict[str, list[SourceFile]] = {}
+    for file in listed:
+        if file.path.endswith((*SCHEMA_SUFFIXES, AVRO_SUFFIX)) and key_of_name(file.path) in wanted:
+            found.setdefault(key_of_name(file.path), []).append(file)
+    return {key: tuple(sorted(files, key=_merit)[:MOST_OFFERS]) for key, files in found.items()}
+
+
+def _merit(file: SourceFile) -> tuple[bool, str]:
+    return not is_schema(file), file.path
+
+
+def borrowed_schemas(
+    location: str, file: SourceFile, offers: Offers, data: bytes, bounds: Bounds
+) -> Mapping[str, Fields]:
+    """Return the columns by `schema_key` that others tell of a file's events; none where nobody does.
+
+    Args:
+        location: the stream's folder.
+        file: the file.
+        offers: of the files that are read.
+        data: the file's bytes; an Avro file has its own schema.
+        bounds: of the schemas.
+
+    Raises:
+        RecordUnreadable: there is a schema file, but it holds no schema.
+        SourceError: it cannot be read.
+    """
+    if data.startswith(MAGIC):
+        return {}
+    key = key_of_name(file.path)
+    for offer in offers.get(key, ()):
+        fields = _fields_of(location, key, offer, bounds)
+        if fields is not None:
+            return {key: fields}
+    return {}
+
+
+# A worker's process outlives its tasks; the files of a key share their schema.
+@lru_cache(maxsize=1024)
+def _fields_of(location: str, key: str, offer: SourceFile, bounds: Bounds) -> Fields | None:
+    data = FileStore(location, ()).read(offer.path)
+    if not is_schema(offer):
+        told = schema_of_avro(BytesIO(data), bounds)
+        return told[1] if told is not None and told[0] == key else None
+    try:
+        return fields_of_schema(data.decode(), bounds)
+    except ValueError as error:
+        raise RecordUnreadable(
+            f"The schema file does not say what its events have, so they are not read; mend it, or take it "
+            f"away: {offer.path} ({error})"
+        ) from error

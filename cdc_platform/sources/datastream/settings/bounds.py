@@ -1,0 +1,23 @@
+"""What the reading of a file may ask for: few bytes can stand for endless depth, digits, values or text."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds of one file; whatever is beyond them is a fault.
+
+    Args:
+        most_depth: of an Avro schema, how deep its lists and objects lie in each other; of a value, how deep
+            arrays do.
+        most_digits: digits of a decimal, before and after the point.
+        most_block_bytes: bytes of a line of JSON, and of a block of Avro once it is decompressed.
+    """
+
+    most_depth: int = 64
+    most_digits: int = 1_000
+    most_block_bytes: int = 256 * 1024**2
+
+
+DEFAULT_BOUNDS: Final = Bounds()

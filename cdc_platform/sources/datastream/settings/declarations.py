@@ -1,0 +1,106 @@
+"""Types that the user declares for columns, where a source's own say too little or another is wanted."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cdc_platform.errors import SettingError
+from cdc_platform.sources.datastream.values.types import FieldType, Kind
+
+Declarations = Mapping[str, Mapping[str, FieldType]]
+"""Types by the source's table, such as `public.orders`, and by column."""
+
+SETTING: Final = "source.columns"
+ALL_TABLES: Final = "*"
+"""Instead of a table's name in a setting: every table that the setting does not name."""
+_MAX_DIGITS: Final = 10_000
+_DECIMAL: Final = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
+_BYTES: Final = re.compile(r"BYTES\s*\(\s*(HEX|BASE64)\s*\)")
+_ARRAY: Final = re.compile(r"ARRAY\s*<(.*)>")
+_WORDS: Final = {
+    "BOOL": FieldType(Kind.BOOLEAN),
+    "INT64": FieldType(Kind.LONG),
+    "FLOAT32": FieldType(Kind.FLOAT),
+    "FLOAT64": FieldType(Kind.DOUBLE),
+    "NUMERIC": FieldType(Kind.DECIMAL, 38, 9),
+    "NUMBER": FieldType(Kind.NUMBER),
+    "STRING": FieldType(Kind.STRING),
+    "JSON": FieldType(Kind.JSON),
+    "BYTES": FieldType(Kind.BYTES),
+    "DATE": FieldType(Kind.DATE),
+    "DATETIME": FieldType(Kind.DATETIME),
+    "TIMESTAMP": FieldType(Kind.TIMESTAMP),
+    "TIME": FieldType(Kind.TIME),
+    "INTERVAL": FieldType(Kind.INTERVAL),
+    "TIME_INTERVAL": FieldType(Kind.TIME_INTERVAL),
+}
+_KNOWN: Final = (
+    "BOOL, INT64, FLOAT32, FLOAT64, NUMERIC, NUMBER, DECIMAL(p,s), STRING, JSON, BYTES, BYTES(hex), "
+    "BYTES(base64), DATE, DATETIME, TIMESTAMP, TIME, INTERVAL, TIME_INTERVAL or ARRAY<one of these>"
+)
+
+
+def declarations(tables: Mapping[str, Mapping[str, str]]) -> Declarations:
+    """Return the declared types of the setting's texts.
+
+    Raises:
+        SettingError: A text names no type.
+    """
+    return {
+        table: {
+            column: declared_type(text, f"{SETTING}.{table}.{column}") for column, text in columns.items()
+        }
+        for table, columns in tables.items()
+    }
+
+
+def declared_type(text: str, setting: str = SETTING) -> FieldType:
+    """Return the type of a text such as `DECIMAL(38,10)`.
+
+    Raises:
+        SettingError: The text names no type.
+    """
+    word = text.strip().upper()
+    if not word:
+        raise SettingError(setting, f"is empty; write the column's type, {_KNOWN}")
+    if word in _WORDS:
+        return _WORDS[word]
+    if found := _DECIMAL.fullmatch(word):
+        return _decimal(int(found[1]), int(found[2] or 0), setting)
+    if found := _BYTES.fullmatch(word):
+        return FieldType(Kind.BYTES, encoding=found[1].lower())
+    if found := _ARRAY.fullmatch(word):
+        element = declared_type(found[1], setting)
+        if element.kind is not Kind.ARRAY:
+            return FieldType(Kind.ARRAY, element=element)
+    raise SettingError(setting, f"is no type: {text!r}; a type is {_KNOWN}")
+
+
+def _decimal(precision: int, scale: int, setting: str) -> FieldType:
+    if not 0 < precision <= _MAX_DIGITS or scale > precision:
+        raise SettingError(setting, f"has {scale} digits after the point of {precision} in all")
+    return FieldType(Kind.DECIMAL, precision, scale)
+
+
+def names_of_table(object_name: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names by which settings may call an event's table, the source's own first."""
+    outer = metadata.get("schema") or metadata.get("database")
+    inner = inner_name(metadata)
+    own = [f"{outer}.{inner}" if outer and inner else inner] if inner else []
+    return tuple(map(str, [*own, object_name]))
+
+
+def full_name(object_name: str, metadata: Mapping[str, Any]) -> str:
+    """Return the unique name of an event's table at the source: database, schema and table."""
+    parts = (metadata.get("database"), metadata.get("schema"), inner_name(metadata))
+    return ".".join(str(part) for part in parts if part) or object_name
+
+
+def event_identity(event_id: str, object_name: str, metadata: Mapping[str, Any]) -> str:
+    """Return the identity of an event; it includes the table, because two tables may share a uuid."""
+    return f"{full_name(object_name, metadata)}/{event_id}"
+
+
+def inner_name(metadata: Mapping[str, Any]) -> Any:
+    """Return the name that an event's table has within its schema or database."""
+    return metadata.get("table") or metadata.get("collection") or metadata.get("object_name")

@@ -1,0 +1,72 @@
+"""The table that an event belongs to."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.sources.datastream.settings.kinds import SourceKind
+
+_TEMPLATES: Final[Mapping[SourceKind, str]] = {
+    SourceKind.MYSQL: "{database}.{table}",
+    SourceKind.ORACLE: "{schema}.{table}",
+    SourceKind.POSTGRESQL: "{schema}.{table}",
+    SourceKind.SQLSERVER: "{schema}.{table}",
+    SourceKind.SALESFORCE: "{table}",
+    SourceKind.MONGODB: "{database}.{table}",
+}
+_TABLE_FIELDS: Final[Mapping[SourceKind, str]] = {
+    SourceKind.SALESFORCE: "object_name",
+    SourceKind.MONGODB: "collection",
+}
+_MOST_PARTS: Final = 3
+_AMBIGUOUS: Final = re.compile(r'[."]')
+
+
+def table_name(kind: SourceKind, metadata: Mapping[str, Any], template: str | None = None) -> str:
+    """Return the name of the table that an event belongs to.
+
+    It is made of `source_metadata`, since `object` joins its parts by a character that they may have. A part
+    with a dot or a quote in it is quoted, so that no two tables get one name.
+
+    Args:
+        kind: where the event comes from.
+        metadata: the event's `source_metadata`.
+        template: made of {database}, {schema} and {table}; None: as the source has it.
+
+    Raises:
+        RecordUnreadable: the metadata lacks a part of the name.
+    """
+    text = template or _TEMPLATES[kind]
+    fields = {"database": "database", "schema": "schema", "table": _TABLE_FIELDS.get(kind, "table")}
+    parts = {
+        part: _part(field, metadata.get(field)) for part, field in fields.items() if f"{{{part}}}" in text
+    }
+    return text.format(**parts)
+
+
+def name_by_template(template: str | None, *parts: str) -> str | None:
+    """Return what a template makes of a table whose name has these parts; None where it needs others.
+
+    Args:
+        template: as in `table_name`.
+        parts: the table, and before it what it lies in: a database, a schema, or both in this order.
+    """
+    if template is None or not 0 < len(parts) <= _MOST_PARTS:
+        return None
+    fields = {"table": parts[-1]}
+    if len(parts) > 1:
+        fields |= {"database": parts[0], "schema": parts[-2]}
+    try:
+        return template.format(**fields)
+    except KeyError:
+        return None
+
+
+def _part(field: str, value: object) -> str:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
+    if not text:
+        raise RecordUnreadable(f"`source_metadata` does not tell the event's table: `{field}` says {value!r}")
+    return '"' + text.replace('"', '""') + '"' if _AMBIGUOUS.search(text) else text

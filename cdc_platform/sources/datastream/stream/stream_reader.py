@@ -1,0 +1,198 @@
+"""Reading a stream's status from Datastream's API, with deadlines and retries of our own.
+
+The contract is https://cloud.google.com/datastream/docs/reference/rpc/google.cloud.datastream.v1.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, Final, TypeVar
+
+from cdc_platform.errors import AccessDenied, LibraryMissing, SourceError, SourceUnreachable
+from cdc_platform.sources.attempts import Attempts
+from cdc_platform.sources.channels import keep_out_of_forks
+from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
+from cdc_platform.sources.datastream.stream.stream_failures import to_stream_error
+from cdc_platform.sources.datastream.stream.stream_state import (
+    BackfillState,
+    StreamError,
+    StreamObject,
+    StreamState,
+    StreamStatus,
+)
+
+State = TypeVar("State", StreamState, BackfillState)
+
+PAGE_SIZE: Final = 1000
+"""Most objects that Datastream gives in one answer."""
+
+_LOCAL_CHANNEL_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", -1),
+    # An emulator is on this machine or beside it; a proxy of the environment is not meant for it.
+    ("grpc.enable_http_proxy", 0),
+    # One channel a client: shared ones keep the back-off of a server that was down before.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+def read_stream(settings: StreamSettings) -> StreamStatus:
+    """Return the state, the errors and all objects of a stream.
+
+    Raises:
+        LibraryMissing: google-cloud-datastream is not installed.
+        AccessDenied: There are no credentials, or they may not see the stream.
+        SourceNotFound: There is no such stream.
+        SourceUnreachable: No answer came in time.
+        SourceError: Datastream refused otherwise.
+    """
+    require_library()
+    with closing(_Client(settings)) as client:
+        stream = client.stream()
+        objects = sorted((_object(found) for found in client.objects()), key=lambda found: found.name)
+    state = _named(StreamState, stream, "state")
+    return StreamStatus(stream.name, stream.display_name, state, _errors(stream.errors), tuple(objects))
+
+
+def require_library() -> None:
+    """Do nothing if a stream's state can be read.
+
+    Raises:
+        LibraryMissing: google-cloud-datastream is not installed.
+    """
+    keep_out_of_forks()
+    try:
+        from google.cloud.datastream_v1 import DatastreamClient  # noqa: F401 - whether it can be imported
+    except ImportError as error:
+        raise LibraryMissing(
+            "The state of a stream needs `google-cloud-datastream`: pip install 'cdc_platform[datastream]'; "
+            f"or leave the setting `stream` out. Python said: {error}"
+        ) from error
+
+
+class _Client:
+    """One read of one stream: it ends when the settings' deadline does."""
+
+    def __init__(self, settings: StreamSettings) -> None:
+        self._settings = settings
+        self._end_s = time.monotonic() + settings.deadline_s
+        self._attempts = Attempts(
+            settings.max_attempts, settings.backoff_initial_s, settings.backoff_max_s, self._sleep
+        )
+        self._api: Any = None
+
+    def stream(self) -> Any:
+        """Return the stream as a protobuf message."""
+        return self._retried(lambda api: api.get_stream, {"name": self._settings.stream})
+
+    def objects(self) -> Iterator[Any]:
+        """Yield the stream's objects as protobuf messages, page after page."""
+        token = ""
+        while True:
+            request = {"parent": self._settings.stream, "page_size": PAGE_SIZE, "page_token": token}
+            # The library's pager would ask for further pages with a deadline that we cannot see.
+            page = self._retried(lambda api: _one_page(api.list_stream_objects), request)
+            yield from page.stream_objects
+            token = page.next_page_token
+            if not token:
+                return
+
+    def close(self) -> None:
+        """Close the channel."""
+        if self._api is not None:
+            self._api.transport.close()
+
+    def _retried(self, method: Callable[[Any], Callable[..., Any]], request: dict[str, Any]) -> Any:
+        while True:
+            try:
+                answer = self._once(method, request)
+            except SourceUnreachable as error:
+                self._attempts.failed(error)
+                if time.monotonic() >= self._end_s:
+                    raise
+            else:
+                self._attempts.progressed()
+                return type(answer).pb(answer)
+
+    def _once(self, method: Callable[[Any], Callable[..., Any]], request: dict[str, Any]) -> Any:
+        try:
+            if self._api is None:
+                self._api = _generated_client(self._settings.datastream_host)
+            return method(self._api)(request=request, retry=None, timeout=self._timeout_s())
+        except Exception as error:
+            raise self._translated(error) from error
+
+    def _timeout_s(self) -> float:
+        # A deadline that has passed still makes a call, which then fails as any late one does.
+        return max(0.001, min(self._settings.call_deadline_s, self._end_s - time.monotonic()))
+
+    def _sleep(self, pause_s: float) -> None:
+        time.sleep(max(0.0, min(pause_s, self._end_s - time.monotonic())))
+
+    def _translated(self, error: Exception) -> SourceError:
+        from google.api_core.exceptions import GoogleAPICallError
+        from google.auth.exceptions import GoogleAuthError, TransportError
+
+        title = self._settings.title
+        if isinstance(error, TransportError):
+            return to_stream_error(self._settings, "UNAVAILABLE", str(error))
+        if isinstance(error, GoogleAuthError):
+            advice = "Provide application default credentials, or set `datastream_host`"
+            return AccessDenied(f"No credentials for {title}. {advice}. Google said: {error}")
+        if not isinstance(error, GoogleAPICallError):
+            return SourceError(f"Cannot read the state of {title}: {type(error).__name__}: {error}")
+        code = error.grpc_status_code.name if error.grpc_status_code else "UNKNOWN"
+        return to_stream_error(self._settings, code, str(error.message))
+
+
+def _one_page(list_method: Callable[..., Any]) -> Callable[..., Any]:
+    def first_page(**arguments: Any) -> Any:
+        return next(iter(list_method(**arguments).pages))
+
+    return first_page
+
+
+def _generated_client(host: str | None) -> Any:
+    from google.cloud.datastream_v1 import DatastreamClient
+
+    if host is None:
+        return DatastreamClient()
+    import grpc  # type: ignore[import-untyped] # ships no types
+    from google.cloud.datastream_v1.services.datastream.transports import DatastreamGrpcTransport
+
+    channel = grpc.insecure_channel(host, options=list(_LOCAL_CHANNEL_OPTIONS))
+    return DatastreamClient(transport=DatastreamGrpcTransport(channel=channel))
+
+
+def _object(found: Any) -> StreamObject:
+    job = found.backfill_job
+    errors = (*_errors(found.errors), *_errors(job.errors))
+    return StreamObject(_object_name(found), _named(BackfillState, job, "state"), errors)
+
+
+def _object_name(found: Any) -> str:
+    """Return the source's name of an object: the parts of its identifier, whichever source it is of."""
+    identifier = found.source_object
+    kind = identifier.WhichOneof("source_identifier")
+    parts = [value for _, value in getattr(identifier, kind).ListFields()] if kind else []
+    return ".".join(parts) or found.display_name or found.name
+
+
+def _errors(errors: Any) -> tuple[StreamError, ...]:
+    return tuple(
+        StreamError(
+            error.reason,
+            error.message,
+            error.error_uuid,
+            error.error_time.ToMicroseconds() if error.HasField("error_time") else None,
+            tuple(sorted(error.details.items())),
+        )
+        for error in errors
+    )
+
+
+def _named(kind: type[State], message: Any, field: str) -> State:
+    """Return the member with the name that an enumeration of the API has, UNKNOWN for a new one."""
+    values = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
+    number = getattr(message, field)
+    name = values[number].name if number in values else ""
+    return kind.__members__.get(name, kind.UNKNOWN)

@@ -1,0 +1,53 @@
+"""Rows that have the same columns, a column at a time."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from cdc_platform.model.schema.table_schema import MAX_INT64, MAX_PLAIN_INTEGER
+
+
+class WideInteger(int):
+    """Stands for integers of 64 bits that readers of JSON could round."""
+
+
+class HugeInteger(int):
+    """Stands for integers of more than 64 bits."""
+
+
+class RowBatch:
+    """Rows of one schema which name the same columns in the same order.
+
+    Args:
+        schema: what the rows share besides.
+        names: their columns.
+    """
+
+    def __init__(self, schema: tuple[str, str], names: tuple[str, ...]) -> None:
+        self.schema, self.names = schema, names
+        self.rows: list[dict[str, Any]] = []
+
+    @cached_property
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """The values of each column; asked for before a row is changed."""
+        return dict(zip(self.names, zip(*map(dict.values, self.rows), strict=True), strict=True))
+
+    @cached_property
+    def types(self) -> Mapping[str, frozenset[type]]:
+        """The types of each column's values; those of integers tell how large they are."""
+        return {name: types_of(values) for name, values in self.columns.items()}
+
+
+def types_of(values: Sequence[Any]) -> frozenset[type]:
+    """Return the types of values; large integers have types of their own."""
+    types = set(map(type, values))
+    if int in types:
+        integers = values if len(types) == 1 else [value for value in values if type(value) is int]
+        types |= _sizes(min(integers), max(integers))
+    return frozenset(types)
+
+
+def _sizes(least: int, most: int) -> set[type]:
+    if least >= -MAX_PLAIN_INTEGER and most <= MAX_PLAIN_INTEGER:
+        return set()
+    return {WideInteger} if least >= -MAX_INT64 - 1 and most <= MAX_INT64 else {WideInteger, HugeInteger}

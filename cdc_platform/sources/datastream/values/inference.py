@@ -1,0 +1,89 @@
+"""Types of columns in JSON files without a schema, from all values that a file has.
+
+Nothing that would lose a digit is guessed: a number with a point may be a decimal as well as a float, so it
+is a NUMBER, which is text; a text stays one, whatever it looks like. What a file cannot tell is to be
+declared.
+
+Types are joined as the lake joins those of several files, and the text of a value depends only on the value,
+so tables do not depend on how rows are distributed over files.
+"""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import reduce
+from typing import Any, Final
+
+from cdc_platform.model.schema.table_schema import MAX_INT64
+from cdc_platform.sources.datastream.values.columns import HugeInteger, RowBatch, WideInteger
+from cdc_platform.sources.datastream.values.json_text import NON_FINITE, JsonNumber
+from cdc_platform.sources.datastream.values.types import Fields, FieldType, Kind
+
+_UNKNOWN: Final = FieldType(Kind.UNKNOWN)
+_TEXT: Final = FieldType(Kind.STRING)
+_JSON: Final = FieldType(Kind.JSON)
+_LONG: Final = FieldType(Kind.LONG)
+_NUMBER: Final = FieldType(Kind.NUMBER)
+_BY_PYTHON: Final[Mapping[type, FieldType]] = {
+    bool: FieldType(Kind.BOOLEAN),
+    int: _LONG,
+    WideInteger: _LONG,
+    HugeInteger: _NUMBER,
+    str: _TEXT,
+    JsonNumber: _NUMBER,
+    dict: _JSON,
+    list: _JSON,
+    type(None): _UNKNOWN,
+}
+_DOCUMENTS: Final = frozenset({dict, list})
+
+
+def type_of_value(value: Any) -> FieldType:
+    """Return the type of one JSON value."""
+    if type(value) is int:
+        return _LONG if -MAX_INT64 - 1 <= value <= MAX_INT64 else _NUMBER
+    if isinstance(value, JsonNumber) and value in NON_FINITE:
+        return FieldType(Kind.DOUBLE)
+    return _BY_PYTHON[type(value)]
+
+
+def joined(one: FieldType, other: FieldType) -> FieldType:
+    """Return the type that has room for the values of both."""
+    if other in (one, _UNKNOWN):
+        return one
+    if one == _UNKNOWN:
+        return other
+    if {one.kind, other.kind} <= {Kind.LONG, Kind.NUMBER, Kind.DOUBLE}:
+        return _NUMBER
+    return _TEXT
+
+
+def type_of_column(values: Sequence[Any], types: AbstractSet[type]) -> FieldType:
+    """Return the type that has room for all values of a column.
+
+    Args:
+        values: the values.
+        types: their types, as `types_of` tells them.
+    """
+    # With an object or an array among them any number is text, and these cannot be looked for.
+    if JsonNumber in types and types.isdisjoint(_DOCUMENTS) and not NON_FINITE.isdisjoint(values):
+        return reduce(joined, map(type_of_value, values), _UNKNOWN)
+    return reduce(joined, (_BY_PYTHON[each] for each in types), _UNKNOWN)
+
+
+class Inference:
+    """Gathers the types of the columns of one table and schema."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, FieldType] = {}
+
+    def add(self, batch: RowBatch) -> None:
+        """Take the values of some rows into account."""
+        types = self._types
+        for name, values in batch.columns.items():
+            found = type_of_column(values, batch.types[name])
+            types[name] = joined(types.get(name, _UNKNOWN), found)
+
+    @property
+    def fields(self) -> Fields:
+        """The columns, in the order in which they came up."""
+        return tuple(self._types.items())

@@ -1,0 +1,124 @@
+"""Rows of one table and schema: their columns, and what reads each of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+from cdc_platform.model.schema.table_schema import ColumnType
+from cdc_platform.sources.datastream.values.types import Fields, FieldType, Kind
+from cdc_platform.sources.datastream.values.values import Reader, declared_reader, is_wide, plain_types
+
+Columns = tuple[tuple[str, ColumnType], ...]
+NativeReader = Callable[..., Reader | None]
+"""Either `avro_reader` or `json_reader`."""
+
+TROUBLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError)
+"""What a value of another shape than its type's may raise."""
+
+
+_NONE: Final[frozenset[type]] = frozenset()
+_NESTED: Final[frozenset[type]] = frozenset({dict, list})
+_DOCUMENTS: Final[Mapping[Kind, frozenset[type]]] = {
+    **dict.fromkeys((Kind.STRING, Kind.UNKNOWN), _NESTED),
+    **dict.fromkeys((Kind.JSON, Kind.OTHER), _NESTED | {int}),
+}
+"""Types of JSON values that a column keeps as text; an integer is one of them for the sign of a zero."""
+
+
+class ColumnFaulty(ValueError):
+    """The value of a column cannot be read as its type."""
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads the payloads of one table and schema.
+
+    Args:
+        columns: name and type of each column.
+        readers: what reads a column, for those whose values are not what they must be already.
+        unknown: columns of the payloads that the schema has not.
+        documents: columns that keep the raw JSON of values of some types, and these types.
+    """
+
+    columns: Columns
+    readers: tuple[tuple[str, Reader], ...]
+    unknown: str = ""
+    documents: tuple[tuple[str, frozenset[type]], ...] = ()
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Names of the columns."""
+        return frozenset(name for name, _ in self.columns)
+
+    def without_reader(self, name: str) -> "RowReader":
+        """Return the same, but a column's values stay as they are."""
+        readers = tuple(pair for pair in self.readers if pair[0] != name)
+        return replace(
+            self, readers=readers, documents=tuple(pair for pair in self.documents if pair[0] != name)
+        )
+
+    def fitted(self, types: Mapping[str, frozenset[type]]) -> "RowReader":
+        """Return what reads rows of these columns the same, if it is one of these types that each value has.
+
+        Args:
+            types: by the rows' columns, as `types_of` tells them.
+        """
+        names = self.names
+        needed = tuple(
+            (name, reader)
+            for name, reader in self.readers
+            if not types.get(name, _NONE) <= plain_types(reader)
+        )
+        unknown = ", ".join(f"`{name}`" for name in types if name not in names)
+        documents = tuple(
+            pair for pair in self.documents if not pair[1].isdisjoint(types.get(pair[0], _NONE))
+        )
+        return replace(self, readers=needed, unknown=unknown, documents=documents)
+
+    def read(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Turn the values of a payload into texts of `SourceEvent`, in place, and return it.
+
+        Raises:
+            ColumnFaulty: A value is not of its column's type, or a column not of the schema; the reason names
+                them.
+        """
+        if self.unknown:
+            raise ColumnFaulty(f"The schema of the event's `schema_key` has no column {self.unknown}")
+        name = ""
+        try:
+            for name, reader in self.readers:
+                value = payload.get(name)
+                if value is not None:
+                    payload[name] = reader(value)
+        except TROUBLE as error:
+            raise ColumnFaulty(f"Column `{name}`: {error}") from error
+        return payload
+
+
+def row_reader(fields: Fields, declared: Mapping[str, FieldType], native: NativeReader) -> RowReader:
+    """Return the reader of rows whose columns have the types found, but for those that are declared."""
+    columns = tuple((name, (declared.get(name) or field).column_type) for name, field in fields)
+    readers = ((name, column_reader(field, declared.get(name), native)) for name, field in fields)
+    documents = ((name, _DOCUMENTS[field.kind]) for name, field in fields if field.kind in _DOCUMENTS)
+    found = tuple((name, reader) for name, reader in readers if reader is not None)
+    return RowReader(columns, found, documents=tuple(documents))
+
+
+def column_reader(field: FieldType, declared: FieldType | None, native: NativeReader) -> Reader | None:
+    """Return what reads a column's values; None where they are what they must be."""
+    if declared is not None and declared.kind is field.kind is Kind.BYTES:
+        # How texts stand for bytes is declared; bytes of Avro are no texts.
+        return native(declared, is_wide=False)
+    read = native(field, is_wide=is_wide(declared))
+    if declared is None:
+        return read
+    cast = declared_reader(field, declared)
+    if read is None:
+        return cast
+
+    def both(value: Any) -> Any:
+        plain = read(value)
+        return None if plain is None else cast(plain)
+
+    return both

@@ -1,0 +1,322 @@
+"""Values of columns as JSON writes them, turned into the texts of `SourceEvent`.
+
+The same readers make a declared type of what another reader returned: a declaration counts in both formats.
+"""
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
+from typing import Any, Final
+
+import numpy as np
+
+from cdc_platform.model.base.number_texts import decimal_number, float_number, hex_bytes, number_text
+from cdc_platform.model.schema.table_schema import MAX_INT64, MAX_PLAIN_INTEGER
+from cdc_platform.sources.datastream.values import moments
+from cdc_platform.sources.datastream.values.json_text import NON_FINITE, JsonNumber, compact, normal
+from cdc_platform.sources.datastream.values.types import FieldType, Kind
+
+Reader = Callable[[Any], Any]
+"""Makes one value, never NULL; raises ValueError or TypeError where it cannot."""
+
+_EXACT: Final = Context(prec=20_000, Emax=19_999, Emin=-19_999, traps=[Inexact, InvalidOperation, Overflow])
+_BOOLEANS: Final = {"true": True, "false": False, "1": True, "0": False}
+_NAN: Final = "NaN"
+_NO_OFFSET: Final = ("+00:00", "-00:00")
+_JUDGES_ALL: Final = (Kind.STRING, Kind.JSON, Kind.DATE, Kind.DATETIME)
+
+
+def json_reader(field: FieldType, *, is_wide: bool = False) -> Reader:
+    """Return what reads a JSON value of a type.
+
+    Args:
+        field: the type.
+        is_wide: whether the result becomes text, so that it may go beyond what the lake's type holds.
+    """
+    if field.kind is Kind.DECIMAL:
+        return lambda value: decimal_text(value, field.precision, field.scale)
+    if field.kind is Kind.BYTES:
+        return lambda value: _base64(value, field.encoding)
+    if field.kind is Kind.ARRAY and field.element is not None:
+        return array_reader(json_reader(field.element, is_wide=is_wide), is_wide=is_wide)
+    return (_WIDE.get(field.kind) if is_wide else None) or _READERS[field.kind]
+
+
+def declared_reader(found: FieldType, declared: FieldType) -> Reader:
+    """Return what makes a declared type of a value that was read as the type that was found."""
+    if declared.kind is Kind.JSON and found.kind in (Kind.STRING, Kind.VARCHAR, Kind.JSON, Kind.OTHER):
+        return normal
+    return json_reader(declared)
+
+
+def is_wide(declared: FieldType | None) -> bool:
+    """Whether a declared type has room for anything that a value may be, or judges its offset itself."""
+    return declared is not None and declared.kind in _JUDGES_ALL
+
+
+def plain_integer(value: int) -> int | str:
+    """Return an integer of 64 bits as a number, or as text where readers of JSON could round it."""
+    return value if -MAX_PLAIN_INTEGER <= value <= MAX_PLAIN_INTEGER else str(value)
+
+
+def double(value: float) -> float | str:
+    """Return a float as JSON can have it: NaN and the infinities are texts."""
+    if math.isfinite(value):
+        return value
+    return _NAN if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def single(value: float) -> float | str:
+    """Return a float of 32 bits as the double that it is: columns of both types read one number from it."""
+    if not math.isfinite(value):
+        return double(value)
+    with np.errstate(over="ignore"):
+        rounded = np.float32(value)
+    if not np.isfinite(rounded):
+        raise ValueError(f"{value} is beyond a float of 32 bits")
+    return float(rounded)
+
+
+def decimal_text(value: Any, precision: int, scale: int) -> str:
+    """Return a decimal with exactly the digits after the point that its type has.
+
+    Raises:
+        ValueError: It is no number, or has more digits than its type.
+    """
+    try:
+        number = _EXACT.quantize(decimal_number(value), Decimal((0, (1,), -scale)))
+    except (Inexact, InvalidOperation, Overflow):
+        raise ValueError(
+            f"{value!r} is no decimal of {precision} digits, {scale} of them after the point"
+        ) from None
+    if not number.is_finite() or (number and number.adjusted() + 1 > precision - scale):
+        raise ValueError(f"{value!r} has more digits than a decimal of {precision}, {scale} after the point")
+    return format(number or abs(number), "f")
+
+
+def utc_moment(micros: int) -> str:
+    """Return the text of a TIMESTAMP."""
+    return f"{moments.moment_text(micros)}Z"
+
+
+def wide_utc_moment(micros: int) -> str:
+    """Return the text of any moment; infinities are words."""
+    text = moments.far_moment_text(micros)
+    return text if text.endswith(moments.INFINITY) else f"{text}Z"
+
+
+def wide_offset_moment(micros: int, offset: str) -> str:
+    """Return the text of any moment as its own clock shows it, with the clock's offset."""
+    minutes = int(offset[1:3]) * 60 + int(offset[4:6])
+    shift = (-minutes if offset[0] == "-" else minutes) * 60 * moments.MICROS_PER_SECOND
+    text = moments.far_moment_text(micros + shift)
+    return text if text.endswith(moments.INFINITY) else f"{text}{offset}"
+
+
+def array_reader(element: Reader, *, is_wide: bool) -> Reader:
+    """Return what reads an array, be it plain or in Datastream's records of elements and nested arrays."""
+
+    def read(value: Any) -> list[Any]:
+        return [item(each) for each in _elements(value)]
+
+    def item(value: Any) -> Any:
+        nested = isinstance(value, list) or (
+            isinstance(value, Mapping) and value.get("nestedArray") is not None
+        )
+        if nested and not is_wide:
+            raise ValueError("it is an array of arrays; declare the column as JSON to keep it")
+        if nested:
+            return read(value)
+        plain = value["elementValue"] if _is_element(value) else value
+        return None if plain is None else element(plain)
+
+    return read
+
+
+def _is_element(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"nestedArray", "elementValue"}
+
+
+def _elements(value: Any) -> list[Any]:
+    if isinstance(value, Mapping) and "nestedArray" in value:
+        return value["nestedArray"] or []
+    if not isinstance(value, list):
+        raise TypeError(f"{_shown(value)} is no array")
+    return value
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    found = _BOOLEANS.get(str(value).lower())
+    if found is None:
+        raise ValueError(f"{_shown(value)} is neither true nor false")
+    return found
+
+
+def _integer(value: Any) -> int | str:
+    if type(value) is not int:
+        value = _whole(value)
+    if not -MAX_INT64 - 1 <= value <= MAX_INT64:
+        raise ValueError(f"{value} is beyond an integer of 64 bits")
+    return plain_integer(value)
+
+
+def _whole(value: Any) -> int:
+    """Return a whole number that was written as text, as a boolean, or with a point."""
+    if isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, str | float):
+        raise TypeError(f"{_shown(value)} is no integer")
+    return int(decimal_text(value, 40, 0))
+
+
+def _float(value: Any) -> float:
+    number = float_number(value)
+    if math.isinf(number) and "inf" not in str(value).lower():
+        raise ValueError(f"{value} is beyond a float of 64 bits")
+    return number
+
+
+def _number(value: Any) -> str:
+    if type(value) is JsonNumber:
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError(f"{_shown(value)} is no number")
+    return number_text(str(value))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    return compact(value)
+
+
+def _varchar(value: Any) -> str | None:
+    return value.get("value") if isinstance(value, Mapping) else _text(value)
+
+
+def _required_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{_shown(value)} is no text")
+    return value
+
+
+def _base64(value: Any, encoding: str) -> str:
+    r"""Return bytes in base64; without a declared encoding `\x` says that they are hex digits."""
+    text = _required_text(value)
+    if encoding == "hex" or (not encoding and text.startswith("\\x")):
+        return b64encode(hex_bytes(text.removeprefix("\\x").removeprefix("0x"))).decode()
+    try:
+        return b64encode(b64decode(text, validate=True)).decode()
+    except ValueError:
+        raise ValueError(
+            f"{_shown(value)} is not base64; declare the column as BYTES(hex) or STRING"
+        ) from None
+
+
+def _wall_clock(value: Any, kind: Kind) -> int:
+    """Return the microseconds of a text without a UTC offset other than zero."""
+    text = _required_text(value)
+    if moments.offset_text(text) not in _NO_OFFSET:
+        raise ValueError(
+            f"{text!r} has an offset from UTC, which a {kind} cannot keep; declare the column as TIMESTAMP, "
+            "which keeps the moment in UTC, or as STRING"
+        )
+    return moments.moment_micros(text)
+
+
+def _day(value: Any) -> str:
+    text = moments.moment_text(_wall_clock(value, Kind.DATE))
+    if text[10:] != moments.MIDNIGHT and text != moments.LAST_MOMENT:
+        raise ValueError(f"{value!r} has a time of day, which a DATE would lose")
+    return text[:10]
+
+
+def _wide_day(value: Any) -> str:
+    return moments.far_moment_text(moments.moment_micros(_required_text(value))).partition("T")[0]
+
+
+def _wide_offset(value: Any) -> str:
+    text = _required_text(value)
+    return wide_offset_moment(moments.moment_micros(text), moments.offset_text(text))
+
+
+def _wide_moment(value: Any) -> str:
+    """Return any moment in UTC; an offset stays where there is one, for a declared type that refuses it."""
+    text = _required_text(value)
+    if moments.offset_text(text) in _NO_OFFSET:
+        return wide_utc_moment(moments.moment_micros(text))
+    return _wide_offset(text)
+
+
+def _time_of_day(value: Any) -> str:
+    micros, offset = moments.time_micros(_required_text(value))
+    if offset not in (None, *_NO_OFFSET):
+        raise ValueError(
+            f"{value!r} has an offset from UTC, which a TIME cannot keep; declare the column as STRING"
+        )
+    return moments.time_text(micros)
+
+
+def _time_with_offset(value: Any) -> str:
+    micros, offset = moments.time_micros(_required_text(value))
+    return f"{moments.time_text(micros)}{offset or '+00:00'}"
+
+
+def _time_interval(value: Any) -> str:
+    return moments.time_text(value) if type(value) is int else _time_of_day(value)
+
+
+def _interval(value: Any) -> str:
+    """Return an interval as ISO 8601; one that came as a time interval stays a time."""
+    text = _required_text(value)
+    return moments.interval_text(*moments.interval_parts(text)) if "P" in text else _time_of_day(text)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as messages show it."""
+    text = compact(value) if not isinstance(value, JsonNumber) or value in NON_FINITE else str(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."  # noqa: PLR2004 - as much as fits a line
+
+
+_READERS: Final[Mapping[Kind, Reader]] = {
+    Kind.BOOLEAN: _boolean,
+    Kind.INTEGER: _integer,
+    Kind.LONG: _integer,
+    Kind.FLOAT: lambda value: single(_float(value)),
+    Kind.DOUBLE: lambda value: double(_float(value)),
+    Kind.NUMBER: _number,
+    Kind.STRING: _text,
+    Kind.VARCHAR: _varchar,
+    Kind.DATE: _day,
+    Kind.DATETIME: lambda value: moments.moment_text(_wall_clock(value, Kind.DATETIME)),
+    Kind.TIMESTAMP: lambda value: utc_moment(moments.moment_micros(_required_text(value))),
+    Kind.TIMESTAMP_WITH_TIMEZONE: lambda value: utc_moment(moments.moment_micros(_required_text(value))),
+    Kind.TIME: _time_of_day,
+    Kind.TIME_WITH_TIMEZONE: _time_with_offset,
+    Kind.TIME_INTERVAL: _time_interval,
+    Kind.INTERVAL: _interval,
+    Kind.JSON: compact,
+    Kind.OTHER: compact,
+    Kind.UNKNOWN: _text,
+}
+_WIDE: Final[Mapping[Kind, Reader]] = {
+    Kind.DATE: _wide_day,
+    Kind.DATETIME: lambda value: moments.far_moment_text(_wall_clock(value, Kind.DATETIME)),
+    Kind.TIMESTAMP: _wide_moment,
+    Kind.TIMESTAMP_WITH_TIMEZONE: _wide_offset,
+}
+_PLAIN: Final[Mapping[Reader, frozenset[type]]] = {
+    _boolean: frozenset({bool}),
+    _integer: frozenset({int}),
+    _text: frozenset({str}),
+    _varchar: frozenset({str}),
+}
+_NULL: Final = frozenset({type(None)})
+
+
+def plain_types(reader: Reader) -> frozenset[type]:
+    """Return the types, as `types_of` tells them, whose values a reader returns as they are."""
+    return _PLAIN.get(reader, _NULL) | _NULL

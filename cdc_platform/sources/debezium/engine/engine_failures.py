@@ -1,0 +1,118 @@
+"""What the engine's errors mean: Java's chains of exceptions become the platform's errors."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cdc_platform.errors import (
+    AccessDenied,
+    CaptureStopped,
+    CdcError,
+    ReplicationRefused,
+    SlotInUse,
+    SlotOutrun,
+    SourceError,
+    SourceNotFound,
+    SourceUnreachable,
+)
+from cdc_platform.sources.debezium.engine.engine_source import place_of
+from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What an exception means.
+
+    Args:
+        pattern: regular expression, found in the text of any exception of the chain.
+        kind: the platform's error.
+        advice: what to do.
+    """
+
+    pattern: str
+    kind: type[SourceError]
+    advice: str
+
+
+MEANINGS: Final = (
+    Meaning(
+        r"no longer available on the server|slot is ahead|ahead of the",
+        SlotOutrun,
+        "The slot is gone, or was made anew: the changes between are lost to it. Begin with a new spool and "
+        "a new lake, or set `snapshot` to `when_needed`, which reads all rows again.",
+    ),
+    Meaning(r"slot \S+ is active", SlotInUse, "Another engine or connector reads the slot: stop it."),
+    Meaning(
+        r"wal_level|logical decoding requires",
+        ReplicationRefused,
+        "Set `wal_level = logical` in the server's configuration and restart it.",
+    ),
+    Meaning(
+        r"replication role|start (WAL|wal) ?sender|permission denied to (create|use) replication",
+        ReplicationRefused,
+        "The role needs the right to replicate: `ALTER ROLE ... REPLICATION`, or what the provider has for "
+        "it.",
+    ),
+    Meaning(
+        r"all replication slots are in use|max_wal_senders",
+        ReplicationRefused,
+        "The server has no replication slot left: drop one that is not used, or raise "
+        "`max_replication_slots` and `max_wal_senders`.",
+    ),
+    Meaning(
+        r"No table filters found",
+        SourceNotFound,
+        "No table of the database is one of `tables`: check their names, `SCHEMA.TABLE`.",
+    ),
+    Meaning(
+        r"[Pp]ublication",
+        ReplicationRefused,
+        "The publication cannot be made or used: let the owner of the tables create it (`CREATE PUBLICATION "
+        "... FOR TABLE ...`), and set the property `publication.autocreate.mode` to `disabled`.",
+    ),
+    Meaning(r"password authentication|no pg_hba\.conf entry", AccessDenied, "Check `user` and `password`."),
+    Meaning(
+        r"permission denied",
+        AccessDenied,
+        "Grant the role USAGE on the schemas and SELECT on the tables.",
+    ),
+    Meaning(
+        r"Failed to properly convert|null used for required field",
+        CaptureStopped,
+        "The engine cannot tell the value of a column that an update left alone, since its type has no "
+        "marker: exclude the column with `column.exclude.list`, or, where it may be null, set "
+        "`event.converting.failure.handling.mode` to `warn`. `ALTER TABLE ... REPLICA IDENTITY FULL` keeps "
+        "it from happening again.",
+    ),
+    Meaning(
+        r"configuration is not valid", CaptureStopped, "The engine refuses a property: check `properties`."
+    ),
+    Meaning(
+        r"terminating connection|[Cc]onnection.*refused|connection attempt failed|I/O error|EOFException"
+        r"|Connection reset|closed",
+        SourceUnreachable,
+        "The connection broke and could not be made again.",
+    ),
+)
+LONGEST_CHAIN: Final = 20
+
+
+def failure_of(failure: Any, settings: EngineSettings) -> CdcError:
+    """Return the platform's error for what has ended the engine."""
+    if isinstance(failure, CdcError):
+        return failure
+    chain = list(dict.fromkeys(texts_of(failure)))
+    for meaning in MEANINGS:
+        if any(re.search(meaning.pattern, text) for text in chain):
+            return meaning.kind(f"{meaning.advice} Source: {place_of(settings)}: {chain[-1]}")
+    return CaptureStopped(f"The engine has stopped. Source: {place_of(settings)}: {' / '.join(chain)}")
+
+
+def texts_of(failure: Any) -> Iterator[str]:
+    """Yield the texts of an exception and of its causes, Java's or Python's."""
+    for _ in range(LONGEST_CHAIN):
+        if failure is None:
+            return
+        yield str(failure).strip()
+        failure = failure.getCause() if hasattr(failure, "getCause") else failure.__cause__

@@ -1,0 +1,145 @@
+"""The embedded engine as a child process: started, asked to end, and heard why it has failed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from cdc_platform import errors
+from cdc_platform.errors import (
+    CaptureStopped,
+    CdcError,
+    SettingError,
+    SetupError,
+    SourceError,
+    SourceUnreachable,
+)
+from cdc_platform.sources.debezium.engine.engine import Order
+from cdc_platform.sources.debezium.engine.spool import Spool, told_as_unusable
+from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
+
+PROGRAM: Final = "cdc_platform.sources.debezium.engine.engine"
+STOP_WITHIN_S: Final = 60.0
+TAIL_LINES: Final = 15
+
+
+class EngineProcess:
+    """A running engine, which ends with the context and with the process that has started it."""
+
+    def __init__(self, settings: EngineSettings, *, until_caught_up: bool = False) -> None:
+        self.spool = Spool(settings.folder())
+        with told_as_unusable(self.spool.folder):
+            self.spool.make_folder()
+            self.spool.failure.unlink(missing_ok=True)
+            self._said = self.spool.folder / "engine.err"
+            with self._said.open("wb") as said:
+                self._process = subprocess.Popen(  # noqa: S603  our own program
+                    [sys.executable, "-m", PROGRAM],
+                    stdin=subprocess.PIPE,
+                    stdout=said,
+                    stderr=said,
+                    # A signal to the terminal's group is for whoever started us; the engine ends after it.
+                    start_new_session=True,
+                    umask=0o077,
+                )
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(Order(settings, until_caught_up).to_json().encode() + b"\n")
+            self._process.stdin.flush()
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        """Return whether the engine has not ended."""
+        return self._process.poll() is None
+
+    def was_killed(self) -> bool:
+        """Return whether a signal has ended the engine before it could tell anything."""
+        code = self._process.poll()
+        return code is not None and code < 0 and not self.spool.failure.exists()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until the engine has ended.
+
+        Raises:
+            CdcError: why it failed; what the spool has is whole, and a new start goes on.
+            SourceUnreachable: it has not ended in time; it runs on.
+        """
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise SourceUnreachable(
+                f"The engine has not caught up within {timeout_s:g} s; it goes on from there when it is "
+                f"started again. Log: {self.spool.log}"
+            ) from error
+        if code != 0:
+            raise self._failure(code)
+
+    def stop(self) -> None:
+        """Ask the engine to end and wait until it has; what it has not acknowledged comes again.
+
+        Raises:
+            CdcError: it had failed before.
+        """
+        self._process.terminate()
+        try:
+            self.wait(STOP_WITHIN_S)
+        except SourceUnreachable:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.is_running():
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                os.kill(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+
+    def _failure(self, code: int) -> CdcError:
+        if self.spool.failure.exists():
+            return read_failure(self.spool.failure)
+        said = self._said.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+        return CaptureStopped(
+            f"The engine's process has ended ({code}) and not told why; it goes on from there when it is "
+            f"started again. Log: {self.spool.log}\n" + "\n".join(said)
+        )
+
+
+def read_failure(path: Path) -> CdcError:
+    """Return why an engine has ended, from its spool's `failure.json`."""
+    told = json.loads(path.read_text(encoding="utf-8"))
+    kind = getattr(errors, told["error"], None)
+    if kind is SettingError:
+        return SettingError(told["setting"], told["problem"])
+    if isinstance(kind, type) and issubclass(kind, SetupError | SourceError):
+        return kind(told["message"])
+    return CaptureStopped(told["message"])
+
+
+def capture_until_caught_up(settings: EngineSettings, timeout_s: float | None = None) -> None:
+    """Capture everything that has committed before the call, and end.
+
+    Raises:
+        CdcError: why the engine has failed.
+        SourceUnreachable: it has not caught up in time.
+    """
+    with EngineProcess(settings, until_caught_up=True) as engine:
+        engine.wait(timeout_s)

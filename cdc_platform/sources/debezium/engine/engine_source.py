@@ -1,0 +1,164 @@
+"""The engine's own look at the source, through Java's driver: what is wrong is told before it starts."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from cdc_platform.errors import (
+    AccessDenied,
+    CaptureStopped,
+    ReplicationRefused,
+    SettingError,
+    SlotInUse,
+    SlotOutrun,
+    SourceError,
+    SourceNotFound,
+    SourceUnreachable,
+)
+from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX, EngineSettings
+
+OLDEST_WITH_MARKERS: Final = 14
+"""PostgreSQL hands out logical messages from this version on."""
+
+SLOT_FREE_WITHIN_S: Final = 5.0
+"""The server needs a moment to notice that an engine was killed."""
+
+CONNECTION_PROPERTIES: Final = ("sslmode", "sslcert", "sslkey", "sslpassword", "sslrootcert", "sslfactory")
+
+STATES: Final[tuple[tuple[str, type[SourceError], str], ...]] = (
+    # beginning of the SQL state: what it is, what to do
+    ("28", AccessDenied, "Check `user` and `password`, and that pg_hba.conf lets the role in."),
+    ("3D", SourceNotFound, "Check `database`: the server has none of this name."),
+    ("08", SourceUnreachable, "Check `host` and `port`, and that the server runs and may be reached."),
+    ("57P", SourceUnreachable, "The server is starting or stopping."),
+    ("53", SourceUnreachable, "The server has no connection left."),
+)
+
+
+def place_of(settings: EngineSettings) -> str:
+    """Return the words for the database of an engine."""
+    return f"{settings.host}:{settings.port}, database `{settings.database}`, slot `{settings.slot}`"
+
+
+def check_source(settings: EngineSettings) -> None:
+    """Look whether the source can be captured, as far as a look can tell.
+
+    Raises:
+        SourceError: it cannot, and why.
+        SettingError: the slot belongs to something else.
+    """
+    with _connected(settings) as connection:
+        if _one(connection, "SELECT current_setting('wal_level')") != ("logical",):
+            raise ReplicationRefused(
+                "The server does not write what is needed to hand out changes: set `wal_level = logical` in "
+                f"its configuration and restart it. Source: {place_of(settings)}"
+            )
+        _check_publication(connection, settings)
+        _check_slot(connection, settings)
+
+
+def emit_marker(settings: EngineSettings, marker: str) -> None:
+    """Write a message into the source's log, behind everything that has committed.
+
+    It is a transaction of its own: at a restart the engine looks for a commit before it hands out anything,
+    and skips messages outside of transactions on the way.
+
+    Raises:
+        SourceError: the server does not take it, or would not hand it out.
+    """
+    with _connected(settings) as connection:
+        about = connection.getMetaData()
+        if int(about.getDatabaseMajorVersion()) < OLDEST_WITH_MARKERS:
+            raise ReplicationRefused(
+                "The engine can only tell that it has caught up where the server hands out logical messages, "
+                f"from version {OLDEST_WITH_MARKERS} on: let it run on instead. Version: "
+                f"{about.getDatabaseProductVersion()}"
+            )
+        _one(connection, "SELECT pg_logical_emit_message(true, ?, '')", f"{MARKER_PREFIX}.{marker}")
+
+
+def _check_publication(connection: Any, settings: EngineSettings) -> None:
+    if settings.properties.get("publication.autocreate.mode") != "disabled":
+        return
+    if _one(connection, "SELECT 1 FROM pg_publication WHERE pubname = ?", settings.publication) is None:
+        raise ReplicationRefused(
+            "The publication does not exist, and `publication.autocreate.mode` is `disabled`: create it with "
+            f"`CREATE PUBLICATION {settings.publication} FOR TABLE ...`. Source: {place_of(settings)}"
+        )
+
+
+def _check_slot(connection: Any, settings: EngineSettings) -> None:
+    """Look whether the slot is ours and free; one that is missing is the engine's to make."""
+    look = "SELECT plugin, database, active, wal_status FROM pg_replication_slots WHERE slot_name = ?"
+    deadline = time.monotonic() + SLOT_FREE_WITHIN_S
+    while (slot := _one(connection, look, settings.slot)) is not None:
+        plugin, database, is_active, wal_status = slot
+        if (plugin, database) != ("pgoutput", settings.database):
+            raise SettingError(
+                "engine.slot",
+                f"names a slot of something else, of the plugin `{plugin}` and the database `{database}`: "
+                f"take another name. Source: {place_of(settings)}",
+            )
+        if wal_status == "lost":
+            raise SlotOutrun(
+                "The slot has lost changes: the server has removed log that it needed "
+                "(`max_slot_wal_keep_size`). Drop the slot, and set `snapshot` to `when_needed`, which reads "
+                "all rows again, or begin with a new spool and a new lake. "
+                f"Source: {place_of(settings)}"
+            )
+        if is_active != "t":
+            return
+        if time.monotonic() > deadline:
+            raise SlotInUse(
+                "Another engine or connector reads the slot: stop it, or take another `slot` with a spool of "
+                f"its own. Source: {place_of(settings)}"
+            )
+        time.sleep(0.2)
+
+
+@contextmanager
+def _connected(settings: EngineSettings) -> Iterator[Any]:
+    import jpype
+
+    properties = jpype.JClass("java.util.Properties")()
+    given = {"user": settings.user, "password": settings.password, "loginTimeout": "30"} | {
+        name: settings.properties[f"database.{name}"]
+        for name in CONNECTION_PROPERTIES
+        if f"database.{name}" in settings.properties
+    }
+    for name, value in given.items():
+        properties.setProperty(name, value)
+    address = f"jdbc:postgresql://{settings.host}:{settings.port}/{settings.database}"
+    try:
+        connection = jpype.JClass("org.postgresql.Driver")().connect(address, properties)
+        try:
+            yield connection
+        finally:
+            connection.close()
+    except jpype.JClass("java.sql.SQLException") as error:
+        raise _meaning(error, settings) from error
+
+
+def _meaning(error: Any, settings: EngineSettings) -> SourceError:
+    state, said = str(error.getSQLState()), str(error.getMessage())
+    for beginning, kind, advice in STATES:
+        if state.startswith(beginning):
+            return kind(f"{advice} Source: {place_of(settings)}: {said}")
+    return CaptureStopped(f"The source refuses a query of the engine. Source: {place_of(settings)}: {said}")
+
+
+def _one(connection: Any, query: str, *values: str) -> tuple[str | None, ...] | None:
+    """Return the first row of an answer, as texts."""
+    statement = connection.prepareStatement(query)
+    try:
+        for number, value in enumerate(values, 1):
+            statement.setString(number, value)
+        rows = statement.executeQuery()
+        if not rows.next():
+            return None
+        count = int(rows.getMetaData().getColumnCount())
+        found = [rows.getString(number) for number in range(1, count + 1)]
+        return tuple(None if text is None else str(text) for text in found)
+    finally:
+        statement.close()

@@ -1,0 +1,243 @@
+"""The spool: a folder of JSON-line files between the embedded engine, which writes, and a reader.
+
+Files are named by the offset of their first line, as the segments of a Kafka partition are, and appear
+whole: each is written under another name, forced to disk and renamed. Offsets only grow, also when everything
+that has been read is deleted. A line is an object with topic, key, value, headers, partition, offset and
+timestamp.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from cdc_platform.errors import SettingError, SlotInUse, SpoolUnusable
+
+FORMAT_VERSION: Final = 1
+SUFFIX: Final = ".jsonl"
+PART: Final = ".part"
+DIGITS: Final = 20
+
+
+@dataclass(frozen=True, order=True)
+class SpoolFile:
+    """A complete file of the spool.
+
+    Args:
+        first_offset: offset of its first line.
+        path: where it is.
+    """
+
+    first_offset: int
+    path: Path
+
+    def lines(self) -> Iterator[str]:
+        """Yield the events, a line each."""
+        with self.path.open(encoding="utf-8") as file:
+            for line in file:
+                yield line.removesuffix("\n")
+
+
+@dataclass(frozen=True)
+class Spool:
+    """A spool's folder."""
+
+    folder: Path
+
+    @property
+    def offsets(self) -> Path:
+        """The file in which the engine keeps the position in the source up to which the spool is complete."""
+        return self.folder / "offsets.dat"
+
+    @property
+    def offsets_copy(self) -> Path:
+        """Copy of the former, always whole: the engine may die while it writes its own."""
+        return self.folder / "offsets.copy"
+
+    @property
+    def log(self) -> Path:
+        """The engine's own log."""
+        return self.folder / "engine.log"
+
+    @property
+    def failure(self) -> Path:
+        """Why the engine has ended, while it has not been started again."""
+        return self.folder / "failure.json"
+
+    def make_folder(self) -> None:
+        """Make the folder, if need be; it holds rows, so it is for its owner alone."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+
+    def files(self, from_offset: int = 0) -> list[SpoolFile]:
+        """Return the complete files that have events at or after an offset, in order."""
+        found = sorted(
+            SpoolFile(int(path.stem), path)
+            for path in self.folder.glob(f"*{SUFFIX}")
+            if path.stem.isdigit() and len(path.stem) == DIGITS
+        )
+        ended = sum(1 for after in found[1:] if after.first_offset <= from_offset)
+        return found[ended:]
+
+    def delete_before(self, offset_exclusive: int) -> int:
+        """Delete the files whose events all lie before an offset; return how many those are.
+
+        The caller says by it that the lake has these events.
+        """
+        found = self.files()
+        ends = [file.first_offset for file in found[1:]] + [self.next_offset()]
+        done = [file for file, end in zip(found, ends, strict=True) if end <= offset_exclusive]
+        if done:
+            end = ends[len(done) - 1]
+            write_whole(self.folder / "deleted.json", json.dumps({"end_offset_exclusive": end}))
+        for file in done:
+            file.path.unlink()
+        return len(done)
+
+    def delete_read(self, lines: Mapping[str, int], written_before_s: float) -> int:
+        """Delete the oldest files that have been read to their ends; return how many those are.
+
+        The newest one stays, by which offsets go on.
+
+        Args:
+            lines: how many lines the lake has of each file, by its name.
+            written_before_s: files that were written later stay, in seconds since 1970.
+        """
+        found = self.files()
+        end = None
+        for file, after in pairwise(found):
+            is_whole = lines.get(file.path.name, 0) >= after.first_offset - file.first_offset
+            if not is_whole or file.path.stat().st_mtime >= written_before_s:
+                break
+            end = after.first_offset
+        return self.delete_before(end) if end is not None else 0
+
+    def next_offset(self) -> int:
+        """Return the offset that the next event will have."""
+        found = self.files()
+        if found:
+            return found[-1].first_offset + sum(1 for _ in found[-1].lines())
+        deleted = self.folder / "deleted.json"
+        return int(json.loads(deleted.read_text())["end_offset_exclusive"]) if deleted.exists() else 0
+
+    @contextmanager
+    def opened(self, identity: Mapping[str, str]) -> Iterator["SpoolWriter"]:
+        """Yield the only writer of the spool.
+
+        Args:
+            identity: what the spool's events come from; it must be what it was when the spool was made.
+
+        Raises:
+            SpoolUnusable: the folder cannot be written, or another version wrote it.
+            SlotInUse: another engine writes into it.
+            SettingError: its events come from elsewhere.
+        """
+        with told_as_unusable(self.folder):
+            self.make_folder()
+            lock = (self.folder / "engine.lock").open("a")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise SlotInUse(
+                    "Another engine writes into the spool: stop it, or give this one a spool and a slot of "
+                    f"its own. Folder: {self.folder}"
+                ) from error
+            with told_as_unusable(self.folder):
+                self._check_identity(identity)
+                # Only of its own: a reader may be writing down what it has deleted.
+                for leftover in self.folder.glob(f"*{SUFFIX}{PART}"):
+                    leftover.unlink()
+                self.failure.unlink(missing_ok=True)
+                writer = SpoolWriter(self, identity, self.next_offset())
+            yield writer
+
+    def _check_identity(self, identity: Mapping[str, str]) -> None:
+        path = self.folder / "spool.json"
+        if not path.exists():
+            return
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if known.get("format_version") != FORMAT_VERSION:
+            raise SpoolUnusable(
+                f"The spool was written by a newer version, with the format {known.get('format_version')}: "
+                f"install that version. Folder: {self.folder}"
+            )
+        for name, value in identity.items():
+            if known.get(name) != value:
+                raise SettingError(
+                    "engine.spool",
+                    f"is the spool of another source: its {name} is `{known.get(name)}`, not `{value}`. "
+                    f"Take another folder, and begin a new lake or pipeline for it: {self.folder}",
+                )
+
+
+class SpoolWriter:
+    """Writes events into a spool, a whole file for each batch."""
+
+    def __init__(self, spool: Spool, identity: Mapping[str, str], next_offset: int) -> None:
+        self._spool, self._identity, self.next_offset = spool, identity, next_offset
+
+    def write(self, events: Sequence[str], timestamp_millis: int) -> Path:
+        """Write a batch of events as one file, and return it once the disk has it.
+
+        Args:
+            events: members of each event's JSON object, without braces, but for offset and timestamp.
+            timestamp_millis: when the events were captured.
+
+        Raises:
+            SpoolUnusable: the disk is full, or the folder is gone.
+        """
+        path = self._spool.folder / f"{self.next_offset:0{DIGITS}d}{SUFFIX}"
+        lines = [
+            f'{{{event},"partition":0,"offset":{offset},"timestamp":{timestamp_millis}}}\n'
+            for offset, event in enumerate(events, self.next_offset)
+        ]
+        with told_as_unusable(self._spool.folder):
+            self._keep_identity()
+            write_whole(path, "".join(lines))
+        self.next_offset += len(events)
+        return path
+
+    def _keep_identity(self) -> None:
+        """Write down where the events come from, once there are any: a first start may be a mistake."""
+        path = self._spool.folder / "spool.json"
+        if not path.exists():
+            write_whole(path, json.dumps({"format_version": FORMAT_VERSION, **self._identity}))
+
+    def keep_offsets(self) -> None:
+        """Copy the engine's file of offsets, which it has just written."""
+        with told_as_unusable(self._spool.folder):
+            if self._spool.offsets.exists():
+                write_whole(self._spool.offsets_copy, self._spool.offsets.read_bytes())
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file that is there whole or not at all, also when the power fails."""
+    part = path.with_name(path.name + PART)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def told_as_unusable(folder: Path) -> Iterator[None]:
+    """Turn what the file system refuses into the platform's error."""
+    try:
+        yield
+    except OSError as error:
+        raise SpoolUnusable(
+            f"The spool cannot be written ({error.strerror or error}). No event is lost: the source keeps "
+            f"them. Make room or give the right to write, and start again: {folder}"
+        ) from error

@@ -1,0 +1,134 @@
+"""Files of Debezium's events as a data source of Spark: one task, since a stream has one order."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from cdc_platform.errors import SourceError
+from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+from cdc_platform.model.stream.files import SourceFile, files_from_json
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
+from cdc_platform.sources.debezium.transactions.arrivals import Arrival, Passed, PassedUntil
+from cdc_platform.sources.debezium.transactions.finalise import settled
+from cdc_platform.sources.debezium.transactions.given_out import Reading, give_out
+from cdc_platform.sources.debezium.transactions.progress import PASSED, FileProgress
+from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionGate
+from cdc_platform.sources.debezium.wire.lines import FileDamaged, whole_lines
+from cdc_platform.sources.event_batches import EventBatches
+from cdc_platform.sources.workers import prepare_worker
+
+FORMAT_NAME: Final = "debezium_files"
+SETTINGS_OPTION: Final = "settings"
+TICK_OPTION: Final = "tick"
+SLICE_OPTION: Final = "slice"
+INPUTS_OPTION: Final = "inputs"
+MOST_BYTES: Final = 256 * 1024**2
+"""So much is read by one tick, and more only where a transaction is larger."""
+
+
+class DebeziumDataSource(DataSource):
+    """Format `debezium_files`; options are `settings`, `tick`, `slice` and `inputs`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT_NAME
+
+    def schema(self) -> StructType:
+        """Return the schema of the raw records."""
+        prepare_worker()
+        return from_arrow_schema(RAW_EVENT_RECORDS)
+
+    def reader(self, schema: StructType) -> "DebeziumReader":  # noqa: ARG002 - Spark's signature
+        """Return the reader of the files that the options name."""
+        prepare_worker()
+        return DebeziumReader(dict(self.options))
+
+
+class DebeziumReader(DataSourceReader):
+    """Reads files in a worker."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the only partition."""
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - there is one
+        """Yield the events of the files that may enter the log, and what reports on files and stream."""
+        prepare_worker()
+        settings = DebeziumSettings.from_options(self._options[SETTINGS_OPTION])
+        piece = Slice(**json.loads(self._options[SLICE_OPTION]))
+        inputs = json.loads(self._options[INPUTS_OPTION])
+        batches = EventBatches(int(self._options[TICK_OPTION]))
+        yield from _Reading(settings, inputs).run(batches, piece)
+
+
+class _Reading:
+    """One tick's reading: files in the order of their names, until there is enough that may pass."""
+
+    def __init__(self, settings: DebeziumSettings, inputs: Mapping[str, Any]) -> None:
+        self.store = event_files(settings)
+        self.decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
+        self.gate = TransactionGate(is_one_stream=True, passed_until=PassedUntil.of(inputs.get("passed")))
+        self.has_gate = settings.tells_transactions
+        self.unread = files_from_json(inputs["files"])
+        self.begun: Mapping[str, int] = inputs["lines"]
+        self.ends: dict[str, int] = {}
+        self.failed: dict[str, str] = {}
+
+    def run(self, batches: EventBatches, piece: Slice) -> Iterator[pa.RecordBatch]:
+        """Read, and yield what may pass."""
+        total_bytes = 0
+        for file in self.unread:
+            if total_bytes > MOST_BYTES and self.gate.has_whole:
+                break
+            self._read_file(file)
+            if self.failed:
+                break  # what comes later must not enter the log before it
+            total_bytes += file.size_bytes
+        passed = self._open_up()
+        yield from give_out(passed, self._reading(passed), batches, piece)
+
+    def _read_file(self, file: SourceFile) -> None:
+        begun = self.begun[file.path]
+        try:
+            lines = whole_lines(self.store.read(file.path), self.decoder.settings.most_unpacked_bytes)
+        except (SourceError, FileDamaged) as error:
+            self.failed[file.path] = f"{type(error).__name__}: {error}"
+            return
+        if len(lines) < begun:
+            self.failed[file.path] = (
+                f"It has {len(lines)} lines, and had {begun} when they were read: it was cut, or written "
+                "anew. Files may grow only; give what is in it now another name."
+            )
+            return
+        position = begun
+        for position, line in enumerate(lines[begun:], start=begun):
+            if line.strip():
+                told = self.decoder.decode_lines([line], position)
+                self.gate.take(Arrival(one, file.path, position) for one in told)
+        self.ends[file.path] = len(lines)
+
+    def _open_up(self) -> Passed:
+        return settled(self.gate.open_up() if self.has_gate else self.gate.let_pass(), self.decoder)
+
+    def _reading(self, passed: Passed) -> Reading:
+        files = {file.path: file for file in self.unread}
+        progress = {
+            path: FileProgress(files[path].version, read, is_held=read < end).to_text()
+            for path, end in self.ends.items()
+            for read in [min(end, passed.resume.get(path, end))]
+        }
+        further = {PASSED: passed.until.to_text()}
+        return Reading(files, progress, self.decoder.state, self.failed, further)

@@ -1,0 +1,165 @@
+"""Debezium's events in files, as the pipeline sees them."""
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cdc_platform.errors import SourceError
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.files import SourceFile, files_to_json
+from cdc_platform.model.stream.lineage import Lineage, plan_slices
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
+from cdc_platform.sources.arrival import SourceOfArrivals
+from cdc_platform.sources.debezium.engine.capture import Capture
+from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.files.event_files import event_files
+from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, EngineInput
+from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
+from cdc_platform.sources.debezium.wire.lines import FileDamaged, whole_lines
+from cdc_platform.sources.event_tables import storable, table_of
+from cdc_platform.sources.file_store import FileStore
+
+if TYPE_CHECKING:
+    from cdc_platform.sources.debezium.files.reader import DebeziumDataSource
+
+DESCRIBED_MESSAGES: Final = 10_000
+"""So many messages of each file tell which tables there are, before anything has been read."""
+
+
+@dataclass(frozen=True)
+class EventsDescription:
+    """The tables that the beginnings of files tell of."""
+
+    tables: tuple[TableSchema, ...]
+
+    @classmethod
+    def of(cls, told: Iterable[Decoded]) -> "EventsDescription":
+        """Return the tables that messages tell of, each as the first of its events has it."""
+        found: dict[str, TableSchema] = {}
+        for event in storable(told):
+            if event.table not in found:
+                found[event.table] = table_of(event)
+        return cls(tuple(found[name] for name in sorted(found)))
+
+
+class DebeziumSource(SourceOfArrivals):
+    """Lists files of events, and sets up Spark's reads of those that are new or have grown.
+
+    Its clock is this machine's: an event belongs to the tick that reads it.
+    """
+
+    def __init__(self, settings: DebeziumSettings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def store(self) -> FileStore:
+        """The folder with the files."""
+        return event_files(self.settings)
+
+    @cached_property
+    def capture(self) -> Capture | None:
+        """What fills the folder, where that is our own engine."""
+        found = self.settings.input
+        if not isinstance(found, EngineInput) or not self.settings.captures:
+            return None
+        return Capture(found.engine_settings())
+
+    def describe(self) -> EventsDescription:
+        """Return the tables that the beginnings of the files tell of."""
+        return EventsDescription.of(self._beginnings())
+
+    def _beginnings(self) -> Iterator[Decoded]:
+        decoder = Decoder(self.settings)
+        for file in self._files():
+            # What a tick cannot read it reports; what others say is described.
+            with suppress(SourceError, FileDamaged):
+                lines = whole_lines(self.store.read(file.path), self.settings.most_unpacked_bytes)
+                yield from decoder.decode_lines(lines[:DESCRIBED_MESSAGES])
+
+    def _files(self) -> list[SourceFile]:
+        found = self.settings.input
+        if isinstance(found, EngineInput) and not Path(found.spool).is_dir():
+            # The engine makes it when it starts, which is after the first look at what is there.
+            return []
+        return sorted(self.store.list_files(), key=lambda file: file.path)
+
+    def plan(
+        self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
+    ) -> ReadPlan:
+        """Return one slice for the whole stream, with the files that are new or have grown; or none.
+
+        They are read in the order of their names, which is the order of arrival.
+        """
+        if self.capture is not None:
+            self.capture.keep_going()
+        known = ledger()
+        self._clear_spool(known)
+        progress = {file: FileProgress.of(known.get(file.path)) for file in self._files()}
+        is_new = any(read.lacks(file) for file, read in progress.items())
+        is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
+        # Only the engine knows whether the database has something new.
+        may_capture = isinstance(self.settings.input, EngineInput) and self.capture is None
+        if not (is_new or is_unread or may_capture or request.has_replay):
+            return ReadPlan(())
+        # What was held back is read again with whatever has come since, in the order of the names.
+        unread = [file for file, read in progress.items() if read.is_held or read.lacks(file)]
+        slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
+        lines = {file.path: progress[file].lines for file in unread}
+        told = {"state": known.get(STATE), "passed": known.get(PASSED)}
+        inputs = {"files": files_to_json(unread), "lines": lines, **told}
+        return ReadPlan(slices, json.dumps(inputs))
+
+    def readable(self, _origins: Collection[str]) -> frozenset[str]:
+        """Return none: a stream is read once, in its order, and the texts of its events are enough."""
+        return frozenset()
+
+    def decode_again(
+        self, _origin: str, text: str, position: int | None
+    ) -> Iterator[SourceEvent | FaultyEvent]:
+        """Yield what the text of a faulty event tells by the present settings, and of no event before it."""
+        for told in Decoder(self.settings).decode_lines([text], position or 0):
+            if isinstance(told, SourceEvent | FaultyEvent):
+                yield told
+
+    def _clear_spool(self, known: Mapping[str, str]) -> None:
+        """Delete what the lake has had for long; whoever only looks deletes nothing."""
+        found = self.settings.input
+        if self.capture is None or not isinstance(found, EngineInput):
+            return
+        lines = {
+            Path(path).name: FileProgress.of(text).lines
+            for path, text in known.items()
+            if path not in (STATE, PASSED)
+        }
+        Spool(Path(found.spool)).delete_read(lines, time.time() - found.keep_spool_s)
+
+    def spark_format(self) -> "type[DebeziumDataSource]":
+        """Return the data source to register with a Spark session."""
+        from cdc_platform.sources.debezium.files.reader import DebeziumDataSource
+
+        return DebeziumDataSource
+
+    def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:  # noqa: ARG002  a stream has one order
+        """Return the options with which one task reads the files of a plan."""
+        from cdc_platform.sources.debezium.files import reader
+
+        return {
+            reader.SETTINGS_OPTION: self.settings.without_password().to_options(),
+            reader.TICK_OPTION: str(tick),
+            reader.SLICE_OPTION: json.dumps(asdict(plan.slices[0])),
+            reader.INPUTS_OPTION: plan.inputs,
+        }
+
+    def close(self) -> None:
+        """Forget the connection, and end the engine."""
+        capture = self.__dict__.pop("capture", None)
+        if capture is not None:
+            capture.stop()
+        self.__dict__.pop("store", None)

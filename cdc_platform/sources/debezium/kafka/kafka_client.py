@@ -1,0 +1,247 @@
+"""The platform's own client of Kafka, librdkafka: topics, the ends of their partitions, and few messages.
+
+Spark reads what is too much for one process.
+"""
+
+import logging
+import time
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from cdc_platform.errors import LibraryMissing, SettingError, SourceError
+from cdc_platform.sources.debezium.kafka.kafka_failures import refusal, silence
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, check_offsets
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.wire.messages import RawMessage
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+LOGGER: Final = logging.getLogger(__name__)
+GROUP: Final = "cdc_platform"
+"""No offsets are committed under it: the lake has them."""
+_DENIED: Final = frozenset(
+    {
+        *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"),
+        *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "_SSL"),
+    }
+)
+_MOVING: Final = frozenset(
+    {
+        *("UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"),
+        *("OFFSET_NOT_AVAILABLE", "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_OR_PART"),
+    }
+)
+"""Partitions have another broker for leader than was known; they are asked again."""
+MOVED_S: Final = 0.2
+_LOST: Final = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"})
+"""Errors of a partition that no longer has the offset that comes next."""
+_CONSUMER: Final = {
+    "group.id": GROUP,
+    "enable.auto.commit": False,
+    # What is gone is an error, never skipped.
+    "auto.offset.reset": "error",
+    # A range may end with markers of transactions or with offsets that compaction removed.
+    "enable.partition.eof": True,
+    # All that is read exists already: a broker that has no more need not wait for more.
+    "fetch.wait.max.ms": 10,
+    # Our errors say what goes wrong; its log would repeat it with every try.
+    "log_level": 2,
+    # Bounds what is fetched ahead of this process.
+    "queued.max.messages.kbytes": 16 * 1024,
+}
+
+
+class KafkaClient:
+    """Looks at the topics of a setting, and reads few of their messages.
+
+    Raises:
+        LibraryMissing: the client's library is not installed.
+        SettingError: the library refuses a property.
+    """
+
+    def __init__(self, settings: KafkaInput) -> None:
+        self._settings, self._timeout_s = settings, settings.timeout_s
+        self._last_problem: tuple[str, str] | None = None
+        self._admin: AdminClient = self._open("AdminClient", {})
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions of all topics that match, by topic and number.
+
+        Raises:
+            SourceUnreachable: no broker answers.
+            AccessDenied: they do not let us in, or not to a topic.
+        """
+        from confluent_kafka import KafkaException
+
+        give_up_at = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self._with_offsets(self._places())
+            except KafkaException as error:
+                if _name_of(error) not in _MOVING or time.monotonic() > give_up_at:
+                    raise self._meaning(error) from error
+            time.sleep(MOVED_S)
+
+    def _places(self) -> list[tuple[str, int, str]]:
+        from confluent_kafka import TopicCollection
+
+        names = self._admin.list_topics(timeout=self._timeout_s).topics
+        topics = sorted(name for name in names if self._settings.matches(name))
+        if not topics:
+            return []
+        told = self._admin.describe_topics(TopicCollection(topics), request_timeout=self._timeout_s)
+        described = [told[name].result() for name in topics]
+        return sorted((topic.name, one.id, _id_of(topic)) for topic in described for one in topic.partitions)
+
+    def _with_offsets(self, places: list[tuple[str, int, str]]) -> list[TopicPartition]:
+        from confluent_kafka.admin import OffsetSpec
+
+        # The ends first: a message that is deleted meanwhile must not make a partition end before it begins.
+        ends = self._offsets(places, OffsetSpec.latest())
+        beginnings = self._offsets(places, OffsetSpec.earliest())
+        return [
+            TopicPartition(topic, number, topic_id, beginnings[topic, number], ends[topic, number])
+            for topic, number, topic_id in places
+        ]
+
+    def _offsets(self, places: list[tuple[str, int, str]], spec: Any) -> dict[tuple[str, int], int]:
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka import TopicPartition as Asked
+
+        isolation = IsolationLevel[self._settings.isolation.upper()]
+        asked = {Asked(topic, number): spec for topic, number, _ in places}
+        if not asked:
+            return {}
+        told = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self._timeout_s)
+        return {(one.topic, one.partition): int(found.result().offset) for one, found in told.items()}
+
+    def beginnings(self, most: int) -> Generator[RawMessage, None, None]:
+        """Yield the first messages of each partition, about so many of all together.
+
+        Raises:
+            SourceUnreachable: no broker answers.
+            AccessDenied: they do not let us in, or not to a topic.
+        """
+        found = [one for one in self.partitions() if one.end_exclusive > one.earliest]
+        share = max(1, most // max(1, len(found)))
+        yield from self.messages(one.first(share) for one in found)
+
+    def messages(self, ranges: Iterable[TopicRange]) -> Generator[RawMessage, None, None]:
+        """Yield the messages of ranges: those of one partition by offset, partitions in any order.
+
+        Raises:
+            OffsetsLost: messages of a range are gone.
+            SourceUnreachable: no broker sends a message in time.
+            AccessDenied: they do not let us in, or not to a topic.
+        """
+        from confluent_kafka import TopicPartition as Place
+
+        left = {(one.topic, one.partition): one for one in ranges if one.start < one.end_exclusive}
+        if not left:
+            return
+        self._last_problem = None
+        properties = {**_CONSUMER, "isolation.level": self._settings.isolation}
+        with closing(self._open("Consumer", properties)) as consumer:
+            consumer.assign([Place(*place, one.start) for place, one in left.items()])
+            while left:
+                message = self._next(consumer, left)
+                place, is_end = (message.topic(), message.partition()), message.error() is not None
+                one = replace(left[place], start=message.offset() + (not is_end))
+                if not is_end and message.offset() < one.end_exclusive:
+                    yield _raw(message)
+                left[place] = one
+                if one.start >= one.end_exclusive:
+                    del left[place]
+                    consumer.incremental_unassign([Place(*place)])
+
+    def _next(self, consumer: Any, left: Mapping[tuple[str, int], TopicRange]) -> Any:
+        """Return the next message, or end of a partition, of ranges."""
+        from confluent_kafka import KafkaException
+
+        give_up_at = time.monotonic() + self._timeout_s
+        while True:
+            message = consumer.poll(max(0.0, give_up_at - time.monotonic()))
+            if message is None:
+                raise self._meaning(TimeoutError("no message came"))
+            error, one = message.error(), left.get((message.topic(), message.partition()))
+            # The group, which brokers may refuse, is not needed: only what concerns these ranges counts.
+            if one is None:
+                continue
+            if error is None or error.name() == "_PARTITION_EOF":
+                return message
+            self._remember(error)
+            if error.name() in _LOST:
+                self._check_lost(consumer, one)
+            if error.name() not in _MOVING:
+                raise self._meaning(KafkaException(error))
+
+    def _check_lost(self, consumer: Any, one: TopicRange) -> None:
+        """Raise OffsetsLost where a partition lacks what comes next of a range."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka import TopicPartition as Place
+
+        try:
+            ends = consumer.get_watermark_offsets(Place(one.topic, one.partition), timeout=self._timeout_s)
+        except KafkaException as error:
+            raise self._meaning(error) from error
+        check_offsets(TopicPartition(one.topic, one.partition, one.topic_id, *ends), one.start)
+
+    def _open(self, kind: str, properties: dict[str, object]) -> Any:
+        try:
+            import confluent_kafka
+            from confluent_kafka import admin
+        except ImportError as error:
+            raise LibraryMissing(
+                "Topics of Kafka need a library that is not installed: run "
+                f"`pip install 'cdc_platform[kafka]'` ({error})."
+            ) from error
+        given = {**self._settings.client_properties(), **properties, "error_cb": self._remember}
+        try:
+            # Its own log goes to the error output; what matters of it, our errors say.
+            made = {"AdminClient": admin.AdminClient, "Consumer": confluent_kafka.Consumer}[kind]
+            return made(given, logger=LOGGER)
+        except confluent_kafka.KafkaException as error:
+            raise SettingError(
+                "input.kafka.client",
+                f"has what librdkafka refuses; it names some properties otherwise than Java: {error}",
+            ) from error
+
+    def _remember(self, error: Any) -> None:
+        # While a broker is away librdkafka tries on; what it met says more than that time was up.
+        self._last_problem = error.name(), error.str()
+
+    def _meaning(self, error: Exception) -> SourceError:
+        names = {_name_of(error), (self._last_problem or ("", ""))[0]}
+        said = "; ".join(text for text in (str(error), (self._last_problem or ("", ""))[1]) if text)
+        meaning = refusal if names & _DENIED else silence
+        return meaning(self._settings.bootstrap_servers, said)
+
+
+def _name_of(error: Exception) -> str:
+    """Return what Kafka calls an error; empty for others."""
+    told: Any = error.args[0] if error.args else None
+    return str(told.name()) if hasattr(told, "name") else ""
+
+
+def _id_of(topic: Any) -> str:
+    """Return the topic's id; brokers before 2.8 have none, and give the same for all."""
+    found = topic.topic_id
+    most, least = found.get_most_significant_bits(), found.get_least_significant_bits()
+    return f"{most % 2**64:016x}{least % 2**64:016x}"
+
+
+def _raw(message: Any) -> RawMessage:
+    headers = message.headers()
+    return RawMessage(
+        message.topic(),
+        message.key(),
+        message.value(),
+        None if headers is None else dict(headers),
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1] * 1000,
+        message.offset(),
+    )

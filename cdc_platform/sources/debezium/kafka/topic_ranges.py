@@ -1,0 +1,204 @@
+"""Which messages of topics a tick reads, and how far they have been read, as the ledger has it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cdc_platform.errors import OffsetsLost, SourceNotFound
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+
+_OTHER_WAY: Final = (
+    "Nothing was skipped. To get the rows back, let the connector take a new snapshot of its tables; to read "
+    "on without what is lost, say from where on in `input.kafka.start_offsets`"
+)
+
+
+@dataclass(frozen=True)
+class TopicPartition:
+    """A partition as the brokers have it.
+
+    Args:
+        topic: its topic.
+        partition: its number.
+        topic_id: what tells the topic from another one of the same name, before or after it.
+        earliest: offset of the first message that there is.
+        end_exclusive: offset behind the last message that there is.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    earliest: int
+    end_exclusive: int
+
+    @property
+    def origin(self) -> str:
+        """What the ledger calls it."""
+        return f"{self.topic}/{self.partition}"
+
+    def first(self, most: int) -> "TopicRange":
+        """Return the range of its first messages, at most so many."""
+        end_exclusive = min(self.end_exclusive, self.earliest + most)
+        found = self.topic, self.partition, self.topic_id
+        return TopicRange(*found, self.earliest, self.earliest, end_exclusive)
+
+
+@dataclass(frozen=True)
+class TopicProgress:
+    """How far a partition has been read.
+
+    Args:
+        topic_id: of the topic that was read.
+        next_offset: messages before it have entered the log.
+        seen_exclusive: messages before it have been read; those from `next_offset` on belong to transactions
+            that were not whole yet, and are read again with what is new.
+    """
+
+    topic_id: str
+    next_offset: int
+    seen_exclusive: int
+
+    @classmethod
+    def of(cls, text: str) -> "TopicProgress":
+        """Return the progress of a text of the ledger."""
+        topic_id, next_offset, seen = text.rsplit("#", 2)
+        return cls(topic_id, int(next_offset), int(seen))
+
+    def to_text(self) -> str:
+        """Return the text that `of` reads."""
+        return f"{self.topic_id}#{self.next_offset}#{self.seen_exclusive}"
+
+
+@dataclass(frozen=True)
+class TopicRange:
+    """Messages of a partition, from `start` on, those before `seen` for another time."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    start: int
+    seen: int
+    end_exclusive: int
+
+    @property
+    def origin(self) -> str:
+        """What the ledger calls the partition."""
+        return f"{self.topic}/{self.partition}"
+
+    @property
+    def has_news(self) -> bool:
+        """Whether some of them have not been read yet."""
+        return self.end_exclusive > self.seen
+
+    @property
+    def as_file(self) -> SourceFile:
+        """The partition in the form in which reports name what was read."""
+        return SourceFile(self.origin, self.topic, 0, 0, self.topic_id)
+
+
+def plan_ranges(
+    found: Sequence[TopicPartition], ledger: Mapping[str, str], settings: KafkaInput
+) -> tuple[TopicRange, ...]:
+    """Return what the next tick reads; without news that is nothing.
+
+    Each partition advances by a share of what is new in it, so that all reach their ends with the same tick.
+
+    Raises:
+        SourceNotFound: no topic is called as the settings say.
+        OffsetsLost: messages that come next are gone, or a topic is.
+    """
+    known = _known(ledger, settings)
+    _check_topics(found, known, settings)
+    read_topics = {origin.rpartition("/")[0] for origin in known}
+    begun = [_begin(one, known.get(one.origin), settings, one.topic in read_topics) for one in found]
+    new_messages = sum(one.end_exclusive - one.seen for one in begun)
+    if new_messages <= settings.most_messages:
+        shared = begun
+    else:
+        shared = [_share(one, settings.most_messages / new_messages) for one in begun]
+    if not any(one.has_news for one in shared):
+        return ()
+    return tuple(one for one in shared if one.start < one.end_exclusive)
+
+
+def _known(ledger: Mapping[str, str], settings: KafkaInput) -> dict[str, TopicProgress]:
+    """Return the progress of the partitions among what the ledger has."""
+    places = {origin: origin.rpartition("/") for origin in ledger}
+    return {
+        origin: TopicProgress.of(ledger[origin])
+        for origin, (topic, _, partition) in places.items()
+        if partition.isdecimal() and settings.matches(topic)
+    }
+
+
+def _check_topics(found: Iterable[TopicPartition], known: Iterable[str], settings: KafkaInput) -> None:
+    there = {one.origin for one in found}
+    if not there:
+        raise SourceNotFound(
+            "No topic is called as the setting `input.kafka.topics_pattern` says, which has to match whole "
+            f"names: {settings.topics_pattern}"
+        )
+    gone = sorted(set(known) - there)
+    if gone:
+        raise OffsetsLost(
+            f"The partition {gone[0]} is gone, and with it what was written after the last tick. If its "
+            "topic was deleted on purpose, take it out of `input.kafka.topics_pattern`, for instance by "
+            f"`(?!TOPIC$).*`. Gone: {', '.join(gone)}"
+        )
+
+
+def _begin(
+    one: TopicPartition, progress: TopicProgress | None, settings: KafkaInput, is_topic_known: bool
+) -> TopicRange:
+    """Return all that there is to read of a partition.
+
+    Raises:
+        OffsetsLost: what comes next is gone.
+    """
+    wanted = settings.start_offsets.get(one.origin)
+    if progress is None:
+        # Of a topic that is being read, a partition that is new has to be read from its beginning.
+        start = seen = 0 if is_topic_known else one.earliest
+    elif wanted is not None and (
+        progress.topic_id != one.topic_id or wanted <= one.end_exclusive < progress.next_offset
+    ):
+        start = seen = wanted
+    elif progress.topic_id != one.topic_id:
+        raise OffsetsLost(
+            f"The topic {one.topic} is another one than before: it was deleted and made anew. The lake has "
+            f"the old one's messages before offset {progress.next_offset} of partition {one.partition}; the "
+            f"new one's begin at {one.earliest}. {_OTHER_WAY}, such as `{one.origin}: {one.earliest}`."
+        )
+    else:
+        start, seen = progress.next_offset, progress.seen_exclusive
+    start = max(start, wanted or 0)
+    check_offsets(one, start)
+    return TopicRange(one.topic, one.partition, one.topic_id, start, max(seen, start), one.end_exclusive)
+
+
+def check_offsets(one: TopicPartition, start: int) -> None:
+    """Check that a partition has what comes next of it.
+
+    Raises:
+        OffsetsLost: messages from `start` on are gone.
+    """
+    if start < one.earliest:
+        raise OffsetsLost(
+            f"Messages of the topic {one.topic}, partition {one.partition}, were deleted before they were "
+            f"read: the next one has offset {start}, the first that is left {one.earliest}, so that "
+            f"{one.earliest - start} offsets are lost; look at the topic's retention. {_OTHER_WAY}, such as "
+            f"`{one.origin}: {one.earliest}`."
+        )
+    if start > one.end_exclusive:
+        raise OffsetsLost(
+            f"The topic {one.topic}, partition {one.partition}, ends at offset {one.end_exclusive}, before "
+            f"the next message to read, {start}: a broker has lost messages that had been read, see "
+            f"`unclean.leader.election.enable`. {_OTHER_WAY}, such as `{one.origin}: {one.end_exclusive}`."
+        )
+
+
+def _share(one: TopicRange, share: float) -> TopicRange:
+    new = one.end_exclusive - one.seen
+    end_exclusive = one.seen + min(new, max(1, int(new * share)))
+    return TopicRange(one.topic, one.partition, one.topic_id, one.start, one.seen, end_exclusive)

@@ -1,0 +1,68 @@
+"""Few messages of topics, polled by the process that runs the cycle and put into the order of arrival."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from operator import itemgetter
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange
+from cdc_platform.sources.debezium.kafka.topics_reader import MESSAGES
+from cdc_platform.sources.debezium.wire.messages import RawMessage
+
+MOST_OFFSETS: Final = 20_000
+"""Ranges that cover more are left to Spark."""
+MOST_BYTES: Final = 16 * 1024**2
+"""Most bytes of keys, values and headers that this process holds; beyond them Spark reads."""
+
+
+def poll_messages(client: KafkaClient, ranges: Sequence[TopicRange]) -> pa.Table | None:
+    """Return the messages of ranges as `read_messages` of `topics_frame` orders them; None if they are large.
+
+    Raises:
+        OffsetsLost: messages of a range are gone.
+        SourceUnreachable: no broker sends a message in time.
+        AccessDenied: they do not let us in, or not to a topic.
+    """
+    if sum(one.end_exclusive - one.start for one in ranges) > MOST_OFFSETS:
+        return None
+    found: list[RawMessage] = []
+    held_bytes = 0
+    with closing(client.messages(ranges)) as messages:
+        for message in messages:
+            held_bytes += _bytes_of(message)
+            if held_bytes > MOST_BYTES:
+                return None
+            found.append(message)
+    return pa.Table.from_pylist(_in_order(found), MESSAGES)
+
+
+def _bytes_of(message: RawMessage) -> int:
+    headers = (message.headers or {}).items()
+    parts = [message.key, message.value, *(part for header in headers for part in header)]
+    return sum(len(part) for part in parts if part is not None)
+
+
+def _in_order(messages: Iterable[RawMessage]) -> list[dict[str, Any]]:
+    """Return messages in about the order in which they were sent; those of a partition keep their order."""
+    rows: list[tuple[tuple[int, str, int, int], dict[str, Any]]] = []
+    latest: dict[tuple[str, int], int] = {}
+    for one in messages:
+        place, micros, offset = (one.topic, one.partition), one.timestamp_micros or 0, one.position
+        latest[place] = max(micros, latest.get(place, micros))
+        rows.append(((latest[place], *place, offset), _row_of(one)))
+    return [row for _, row in sorted(rows, key=itemgetter(0))]
+
+
+def _row_of(one: RawMessage) -> dict[str, Any]:
+    headers = None if one.headers is None else [{"key": key, "value": it} for key, it in one.headers.items()]
+    place = {"topic": one.topic, "partition": one.partition, "offset": one.offset}
+    return {
+        **place,
+        "micros": one.timestamp_micros,
+        "key": one.key,
+        "value": one.value,
+        "headers": headers,
+    }

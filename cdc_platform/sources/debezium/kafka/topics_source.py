@@ -1,0 +1,120 @@
+"""Debezium's events in topics of Kafka, as the pipeline sees them."""
+
+import json
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cdc_platform.model.stream.lineage import Lineage, plan_slices
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
+from cdc_platform.sources.debezium.files.source import DESCRIBED_MESSAGES, DebeziumSource, EventsDescription
+from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
+from cdc_platform.sources.debezium.kafka.kafka_failures import broker_failures
+from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange, plan_ranges
+from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
+from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
+
+
+class TopicsSource(DebeziumSource):
+    """Asks brokers how far topics go, reads few new messages itself, and sets up Spark's reads of many.
+
+    The lake alone has the offsets, with the records that were read up to them: nothing is committed to Kafka.
+    """
+
+    def __init__(self, settings: DebeziumSettings, kafka: KafkaInput) -> None:
+        super().__init__(settings)
+        self.kafka = kafka
+
+    @cached_property
+    def client(self) -> KafkaClient:
+        """The connection of this process; Spark has its own."""
+        return KafkaClient(self.kafka)
+
+    def describe(self) -> EventsDescription:
+        """Return the tables that the beginnings of the topics tell of."""
+        beginnings = self.client.beginnings(DESCRIBED_MESSAGES)
+        return EventsDescription.of(Decoder(self.settings).decode_raw(beginnings))
+
+    def plan(
+        self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
+    ) -> ReadPlan:
+        """Return one slice for the whole stream, with the messages that are new; or none.
+
+        Raises:
+            SourceNotFound: no topic is called as the settings say.
+            OffsetsLost: messages that come next are gone.
+        """
+        known = ledger()
+        ranges = plan_ranges(self.client.partitions(), known, self.kafka)
+        is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
+        if not (ranges or is_unread or request.has_replay):
+            return ReadPlan(())
+        slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
+        inputs = {
+            "ranges": [asdict(one) for one in ranges],
+            "state": known.get(STATE),
+            "passed": known.get(PASSED),
+        }
+        return ReadPlan(slices, json.dumps(inputs))
+
+    def read_here(
+        self, tick: int, plan: ReadPlan, most_s: float
+    ) -> "Generator[pa.RecordBatch, None, None] | None":
+        """Yield the raw records of the messages of a plan; None where they are many, or large.
+
+        Raises:
+            OffsetsLost: messages of the plan are gone.
+            SourceUnreachable: no broker sends a message in time.
+            AccessDenied: they do not let us in, or not to a topic.
+        """
+        if not most_s:
+            return None
+        from cdc_platform.sources.debezium.kafka.topics_here import poll_messages
+
+        messages = poll_messages(self.client, _ranges_of(plan))
+        return None if messages is None else self._reading(tick, plan)(messages.to_batches())
+
+    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
+        """Return the raw records of the messages of a plan."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
+        from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
+
+        schema = from_arrow_schema(RAW_EVENT_RECORDS)
+        messages = read_messages(spark, self.kafka, _ranges_of(plan))
+        return messages.mapInArrow(self._reading(tick, plan), schema)
+
+    def _reading(self, tick: int, plan: ReadPlan) -> "TopicsReading":
+        from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
+
+        return TopicsReading(
+            self.settings.without_password().to_options(),
+            tick,
+            plan.slices[0],
+            plan.inputs,
+            int(self.kafka.transaction_patience_s * 1_000_000),
+        )
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a context that raises what brokers do to Spark's tasks as errors of the source."""
+        return broker_failures(self.kafka.bootstrap_servers)
+
+    def close(self) -> None:
+        """Forget the connection."""
+        self.__dict__.pop("client", None)
+        super().close()
+
+
+def _ranges_of(plan: ReadPlan) -> list[TopicRange]:
+    return [TopicRange(**fields) for fields in json.loads(plan.inputs)["ranges"]]

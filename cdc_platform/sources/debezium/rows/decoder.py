@@ -1,0 +1,291 @@
+"""From messages to events: one decoder reads the messages of a stream in their order of arrival."""
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cdc_platform.model.rows.keyless import is_keyless
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
+from cdc_platform.sources.debezium.rows.identity import ADVICE as IDENTITY_ADVICE
+from cdc_platform.sources.debezium.rows.identity import check_key, learn_identity, names_key_alone
+from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of, key_text
+from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, check_masks
+from cdc_platform.sources.debezium.rows.rows import RowDecoder
+from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.connector import BinaryMode
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, SnapshotPolicy
+from cdc_platform.sources.debezium.wire.envelope import (
+    DataEvent,
+    Heartbeat,
+    LogicalMessage,
+    Notification,
+    Op,
+    Signal,
+    Told,
+    Tombstone,
+    TransactionBegin,
+    TransactionEnd,
+    Unreadable,
+    read_envelope,
+)
+from cdc_platform.sources.debezium.wire.event_faults import BAD, fault_of
+from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
+from cdc_platform.sources.debezium.wire.flattened import read_flattened
+from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
+from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, order_key
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A logical message: a marker at which a cut may be asked for.
+
+    ``content`` is as the connector sends it, base64 unless its binary mode says otherwise.
+    """
+
+    prefix: str
+    content: str
+    order_key: str
+    transaction_id: str
+    is_transactional: bool
+    lsn: int | None
+    micros: int | None
+    position: int
+    binary: BinaryMode = BinaryMode.BYTES
+
+    def as_message(self) -> SourceMessage:
+        """Return the message as the lake keeps it."""
+        try:
+            content = _DECODERS[self.binary](self.content).decode()
+        except ValueError:
+            content = self.content
+        identity = json.dumps([self.transaction_id, self.lsn, self.prefix, self.content], ensure_ascii=False)
+        return SourceMessage(
+            self.prefix,
+            content,
+            self.order_key,
+            identity,
+            self.transaction_id if self.is_transactional else "",
+            self.lsn,
+            self.micros,
+            self.position,
+        )
+
+
+_DECODERS: Final[Mapping[BinaryMode, Callable[[str], bytes]]] = {
+    BinaryMode.BYTES: base64.b64decode,
+    BinaryMode.BASE64: base64.b64decode,
+    BinaryMode.BASE64_URL_SAFE: base64.urlsafe_b64decode,
+    BinaryMode.HEX: bytes.fromhex,
+}
+
+
+Control = Tombstone | TransactionBegin | TransactionEnd | Checkpoint | Heartbeat | Signal | Notification
+Decoded = SourceEvent | FaultyEvent | Control
+
+
+class Decoder:
+    """Reads messages; what it has to know of earlier ones is its state, which later decoders go on with.
+
+    Raises:
+        SettingError: the settings describe a marker in a way that is not known.
+    """
+
+    def __init__(self, settings: DebeziumSettings, state: DecoderState | None = None) -> None:
+        check_masks(settings)
+        self.settings = settings
+        self.state = state or DecoderState()
+        self.rows = RowDecoder(settings, Planner(settings), self.state)
+        self._names: dict[tuple[str, str, str], str] = {}
+        self._bare: set[Identity | None] = set()
+        self._partitions = [(re.compile(pattern), target) for pattern, target in settings.partitions.items()]
+
+    def decode_lines(self, lines: Iterable[str], first_position: int = 0) -> Iterator[Decoded]:
+        """Yield what the lines of a file tell; a line is one message, and empty ones have no position."""
+        filled = (line for line in lines if line.strip())
+        for position, line in enumerate(filled, start=first_position):
+            yield from self.decode(parse_line(line, position))
+
+    def decode_raw(self, messages: Iterable[RawMessage]) -> Iterator[Decoded]:
+        """Yield what messages of Kafka or of the engine tell."""
+        for raw in messages:
+            yield from self.decode(parse_raw(raw))
+
+    def decode(self, message: Message | FaultyEvent) -> list[Decoded]:
+        """Return what a message tells: most tell one thing, an update of a row without a key two."""
+        if isinstance(message, FaultyEvent):
+            return [message]
+        try:
+            told = read_envelope(message) or read_flattened(message)
+        except BAD as error:
+            return [fault_of(message, error)]
+        try:
+            return self._decode_told(told, message)
+        except BAD as error:
+            return [self._fault_of(message, error, told)]
+
+    def _fault_of(self, message: Message, error: Exception, told: Told) -> FaultyEvent:
+        if not isinstance(told, DataEvent):
+            return fault_of(message, error)
+        with suppress(Unreadable):
+            floor = self.state.floors.get(told.source.server, 0)
+            return fault_of(message, error, told, order_key(told, floor))
+        return fault_of(message, error, told)
+
+    def _decode_told(self, told: Told, message: Message) -> list[Decoded]:
+        if isinstance(told, DataEvent):
+            return self._decode_data(told)
+        if isinstance(told, LogicalMessage):
+            return [self._checkpoint(told)]
+        if isinstance(told, Tombstone):
+            return [self._checked_tombstone(told, message)]
+        if isinstance(told, Notification):
+            self._take_note(told)
+        return [told]
+
+    def _take_note(self, told: Notification) -> None:
+        """Remember which table a snapshot has found empty; a partition is not the table."""
+        replaces = self.settings.snapshots == SnapshotPolicy.REPLACE
+        if told.emptied is not None and replaces and self._target(told.emptied) == told.emptied:
+            for name, owner in self.state.owners.items():
+                if owner.replace('"', "") == told.emptied:
+                    self.state.snapshots.find_empty(told, name)
+
+    def _decode_data(self, event: DataEvent) -> list[Decoded]:
+        if event.source.name == self.settings.signal_table:
+            return [self._signal(event)]
+        if is_snapshot(event.source) and event.source.lsn is not None:
+            floor = self.state.floors.get(event.source.server, 0)
+            self.state.floors[event.source.server] = max(floor, event.source.lsn)
+        if event.is_flat:
+            is_delete = event.op is Op.DELETE and event.key is not None
+            self.state.flat_deletes[event.message.topic] = key_text(event.key or {}) if is_delete else ""
+        table = self._table(event)
+        event = self._with_key(event, table)
+        self._check_identity(event, table)
+        self.state.pairer.remember(event)
+        changes = list(self.rows.decode(event, table, self._is_full(event, table)))
+        check_key(self.state.keys, event, table)
+        is_replaced = self.settings.snapshots == SnapshotPolicy.REPLACE or any(
+            is_keyless(change.keys) for change in changes
+        )
+        is_held = self.settings.tells_transactions
+        watch, position = self.state.snapshots, event.message.position
+        return [*watch.take(event.source, changes, position, replaces=is_replaced, is_held=is_held)]
+
+    def _signal(self, event: DataEvent) -> Signal:
+        if is_snapshot(event.source) or not event.transaction_id:
+            return Signal(event.message.position)
+        order = order_key(event, self.state.floors.get(event.source.server, 0))
+        identity = event_id(event, event.source.name)
+        return Signal(event.message.position, event.transaction_id, order, identity)
+
+    def _table(self, event: DataEvent) -> str:
+        """Return the table's name in the lake, which that of a partition is not.
+
+        Raises:
+            Unreadable: a partition alone was truncated.
+        """
+        source = event.source
+        target = self._target(source.name) if self._partitions else source.name
+        if event.op is Op.TRUNCATE and target != source.name:
+            raise Unreadable(
+                f"The partition `{source.name}` of `{target}` was truncated, and nothing tells which rows it "
+                "had. Take a new snapshot of the table; to keep partitions apart, take the pattern out of "
+                "`partitions`."
+            )
+        schema, table = target.split(".", 1) if target != source.name else (source.schema, source.table)
+        name, told = self._named(source.database, schema, table), _quoted(schema, table)
+        owner = self.state.owners.setdefault(name, told)
+        if owner != told:
+            raise Unreadable(
+                f"The tables `{owner}` and `{told}` would both be `{name}` in the lake, which is the first "
+                "one by now. Name them apart in `table_name`, such as {schema}__{table}; where the second is "
+                f"the first by another name, send it there in `partitions`: {target}: {owner}."
+            )
+        return name
+
+    def _with_key(self, event: DataEvent, table: str) -> DataEvent:
+        """Return an event that is stored without its key with the one that its row has."""
+        names = self.settings.keys.get(table)
+        if event.key is not None or not names or event.op is Op.TRUNCATE:
+            return event
+        row = (event.before if event.op is Op.DELETE else event.after) or {}
+        return replace(event, key={name: row.get(name) for name in names})
+
+    def _target(self, name: str) -> str:
+        return next((target for pattern, target in self._partitions if pattern.fullmatch(name)), name)
+
+    def _named(self, database: str, schema: str, table: str) -> str:
+        parts = (database, schema, table)
+        name = self._names.get(parts)
+        if name is None:
+            template = self.settings.table_name
+            name = self._names[parts] = template.format(database=database, schema=schema, table=table)
+        return name
+
+    def _is_full(self, event: DataEvent, table: str) -> bool:
+        """Return whether an event was sent under FULL: by the settings, earlier events or its other half."""
+        if table in self.settings.full_identity:
+            return True
+        is_bare = event.op is Op.CREATE and identity_of(event) in self._bare
+        return event.source.name in self.state.full and not is_bare
+
+    def _check_identity(self, event: DataEvent, table: str) -> None:
+        """Learn the replica identity of the event's table.
+
+        Raises:
+            Unreadable: it is one that nothing can be done with, or nothing tells the type of a column.
+        """
+        name = event.source.name
+
+        def columns() -> Mapping[str, ColumnPlan]:
+            return self.rows.planner.plan(event, table).columns
+
+        learn_identity(self.state, event, columns)
+        if name in self.state.full and event.op is Op.DELETE and names_key_alone(event, columns()):
+            self._bare.add(identity_of(event))
+        if name in self.state.full or self._names_full(event):
+            return
+        if name in self.state.unusable and event.op is not Op.TRUNCATE:
+            raise Unreadable(
+                f"{IDENTITY_ADVICE}. Where the table really has the key, and FULL, name it in "
+                "`full_identity`."
+            )
+
+    def _names_full(self, event: DataEvent) -> bool:
+        source = event.source
+        return self._named(source.database, source.schema, source.table) in self.settings.full_identity
+
+    def _checkpoint(self, told: LogicalMessage) -> Checkpoint:
+        return Checkpoint(
+            told.prefix,
+            told.content,
+            order_key(told, self.state.floors.get(told.source.server, 0)),
+            told.transaction_id,
+            told.source.tx_id is not None,
+            told.source.lsn,
+            told.source.micros,
+            told.message.position,
+            self.settings.connector.binary,
+        )
+
+    def _checked_tombstone(self, tombstone: Tombstone, message: Message) -> Decoded:
+        """Return the tombstone, or a fault where it is all that a flattened stream tells of a delete."""
+        last = self.state.flat_deletes.get(tombstone.topic)
+        if last is None or last == key_text(tombstone.key or {}):
+            return tombstone
+        return FaultyEvent(
+            "A row was deleted, and the flattened stream does not say when: it has sent a tombstone alone. "
+            f"{FLAT_ADVICE}.",
+            message.text,
+            message.position,
+        )
+
+
+def _quoted(schema: str, table: str) -> str:
+    """Return what no other table is called: dots may be parts of names."""
+    return f'"{schema}".{table}' if "." in schema else f"{schema}.{table}"

@@ -1,0 +1,100 @@
+"""What an event's values were found to be: sent or not, and what somebody may want to know of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
+from cdc_platform.sources.debezium.values.unavailable import Verdict
+from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.positions import is_snapshot
+from cdc_platform.sources.json_codec import write
+
+NEW_KEYS: Final = "new_keys"
+"""Member of a delete's metadata: the new key of its row."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What an event's values were found to be."""
+
+    unavailable: list[str] = field(default_factory=list)
+    literal_markers: list[str] = field(default_factory=list)
+    null_or_default: list[str] = field(default_factory=list)
+    lossy_nulls: list[str] = field(default_factory=list)
+
+
+def is_unsent_under_full(column: ColumnPlan, value: Any, before: Mapping[str, Any] | None) -> bool:
+    """Return whether a value is the marker of an array, which connectors before 2.5 also send under FULL."""
+    is_same = before is not None and column.name in before and value == before[column.name]
+    return column.detector.is_marker(value) and not is_same
+
+
+def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
+    """Whether a value was not sent.
+
+    Raises:
+        Unreadable: nobody has said what null means here, or the marker is masked.
+    """
+    verdict = column.detector.judge(value)
+    if verdict is Verdict.UNDECIDED:
+        raise Unreadable(
+            f"The column `{column.name}` is null in an update. Debezium also sends null for an unchanged "
+            f"large value of the type {column.encoding.source}, under the settings of this connector, so the "
+            "value may be there. Say what null means in `null_policies` (unavailable, null or error), by "
+            "column or by type; name the PostgreSQL type in `columns` where the stream does not tell it; or "
+            "run ALTER TABLE ... REPLICA IDENTITY FULL, and name a table that has it already in "
+            "`full_identity`."
+        )
+    if verdict is Verdict.MASKED:
+        raise Unreadable(
+            f"The column `{column.name}` seems to have a marker that the connector has masked: "
+            f"{str(value)[:80]!r}. Say in `column_placeholders` what the marker becomes: the text itself, "
+            "truncate:LENGTH or hash:ALGORITHM:SALT."
+        )
+    if value is None and column.detector.null_policy is not None:
+        findings.lossy_nulls.append(column.name)
+    return verdict is Verdict.UNAVAILABLE
+
+
+def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with what was not sent of it taken from the whole row before.
+
+    Some connectors send markers of arrays although the row before has the values.
+
+    Raises:
+        Unreadable: the row before does not have a value that was not sent.
+    """
+    values = dict(row)
+    for name, column in plan.columns.items():
+        if name in row and is_unsent_under_full(column, row[name], before):
+            if name not in before:
+                raise Unreadable(f"The column `{name}` was not sent, and is not in the row before either.")
+            values[name] = before[name]
+    return values
+
+
+def gives_key_up(event: object) -> bool:
+    """Return whether an event is the delete of a key change with headers, which names the new key."""
+    return isinstance(event, SourceEvent) and f'"{NEW_KEYS}":' in (event.metadata or "")
+
+
+def metadata_of(event: DataEvent, findings: Findings, new_keys: str | None = None) -> str:
+    """Return what is known of an event beyond its row; members that say nothing are left out."""
+    source = event.source
+    members = {
+        "op": event.op.value,
+        "schema": source.schema,
+        "table": source.table,
+        "lsn": source.lsn,
+        "sequence": source.sequence,
+        "total_order": event.total_order,
+        "snapshot": source.snapshot if is_snapshot(source) else None,
+        "run_id": (event.message.headers or {}).get("__debezium.context.runId"),
+        NEW_KEYS: new_keys,
+        "literal_markers": findings.literal_markers,
+        "null_or_default": findings.null_or_default,
+        "lossy_nulls": findings.lossy_nulls,
+    }
+    return write({name: value for name, value in members.items() if value})

@@ -1,0 +1,177 @@
+"""Replica identities: what the image before a change can be trusted for, and the one that cannot be used."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from cdc_platform.sources.debezium.rows.plans import ColumnPlan
+from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op, Unreadable
+from cdc_platform.sources.debezium.wire.positions import is_snapshot
+
+ADVICE: Final = (
+    "The table's replica identity is an index beside its primary key, so that deletes and key changes name a "
+    "key that is made up (0) and rows cannot be told apart. Run ALTER TABLE ... REPLICA IDENTITY FULL (or "
+    "DEFAULT), let the connector take a new snapshot of the table, and begin the table anew"
+)
+_MISSING: Final = object()
+_WITHOUT_ORDER: Final = frozenset({"xml", "point", "line", "lseg", "path", "polygon"})
+
+Columns = Mapping[str, ColumnPlan]
+
+
+def tells_more_than_key(event: DataEvent, columns: Columns) -> bool:
+    """Whether the image before has content beyond the key, as it has under FULL and under an index."""
+    return any(name not in (event.key or {}) for name in _names_with_content(event, columns))
+
+
+def _names_with_content(event: DataEvent, columns: Columns) -> list[str]:
+    if event.before is None or event.is_flat:
+        return []
+    return [name for name, value in event.before.items() if _has_content(columns, name, value)]
+
+
+def _has_content(columns: Columns, name: str, value: Any) -> bool:
+    return name in columns and columns[name].has_content(value)
+
+
+def check_key(known: dict[str, list[str]], event: DataEvent, table: str) -> None:
+    """Learn which columns are a table's key.
+
+    Args:
+        known: key columns of each table of the lake.
+        event: an event.
+        table: the event's table in the lake.
+
+    Raises:
+        Unreadable: they are others than before.
+    """
+    if event.op is Op.TRUNCATE:
+        return
+    key = sorted(event.key or ())
+    before = known.setdefault(table, key)
+    if key != before:
+        raise Unreadable(
+            f"The key of `{table}` is ({_listed(key)}) now, and was ({_listed(before)}): rows of both cannot "
+            "be told apart in one table. Let the connector take a new snapshot of it, and read it in a new "
+            "pipeline."
+        )
+
+
+def check_key_types(known: dict[str, dict[str, str]], types: Mapping[str, str], table: str) -> None:
+    """Learn which types the columns of a table's key have.
+
+    Args:
+        known: types in the lake of the key columns of each table of the lake.
+        types: those of an event.
+        table: the event's table in the lake.
+
+    Raises:
+        Unreadable: some have another type than before.
+    """
+    before = known.setdefault(table, dict(types))
+    if before == types:
+        return
+    name = next((name for name in types if types[name] != before.get(name, types[name])), None)
+    if name is not None:
+        raise Unreadable(
+            f"The key's column `{name}` of `{table}` is {types[name]} now, and was {before[name]}: the rows "
+            "that are there would lose their keys. Let the connector take a new snapshot of the table, and "
+            "read it in a new pipeline; a type that holds the values of both, declared there in `columns`, "
+            "outlives such a change."
+        )
+
+
+def _listed(key: Sequence[str]) -> str:
+    return ", ".join(key) or "none"
+
+
+def shows_full(event: DataEvent, columns: Columns) -> bool:
+    """Whether only FULL gives such an event: an update with the row before it, under the same key.
+
+    An index over the key and more gives one, too, with null or zeros for all columns that are not its own.
+    Every delete has a row before it; a value in a nullable column cannot come from an index.
+    """
+    if event.before is None or event.is_flat:
+        return False
+    if event.op is Op.DELETE:
+        return any(columns[name].is_nullable for name in _names_with_content(event, columns))
+    if event.op is not Op.UPDATE:
+        return False
+    if not event.key:
+        return True
+    before = event.before
+    if any(name not in before or before[name] != value for name, value in event.key.items()):
+        return False
+    told = _names_with_content(event, columns)
+    is_whole = set(told).issuperset(name for name in before if name in columns)
+    return is_whole or any(_is_in_no_index(columns[name], event) for name in told if name not in event.key)
+
+
+def shows_index(event: DataEvent, columns: Columns) -> bool:
+    """Whether an event looks as under an index over the key and more: it is told when one of these changes.
+
+    Then all other columns seem to have had nothing before; one of them has something after the update.
+    """
+    if event.op is not Op.UPDATE or event.before is None or event.is_flat or shows_full(event, columns):
+        return False
+    before, after, told = event.before, event.after or {}, _names_with_content(event, columns)
+    is_changed = any(name in after and after[name] != before[name] for name in told)
+    others = (name for name in before if name not in told)
+    return is_changed and any(_has_content(columns, name, after.get(name)) for name in others)
+
+
+def _is_in_no_index(column: ColumnPlan, event: DataEvent) -> bool:
+    """Whether a column cannot be one of a replica identity's index: these are NOT NULL, and have an order."""
+    is_null = (event.after or {}).get(column.name, _MISSING) is None
+    return is_null or column.is_nullable or column.encoding.source in _WITHOUT_ORDER
+
+
+def names_key_alone(event: DataEvent, columns: Columns) -> bool:
+    """Return whether a delete names its row by the key alone, as under DEFAULT."""
+    is_delete = event.op is Op.DELETE and event.before is not None and not event.is_flat
+    return is_delete and not tells_more_than_key(event, columns)
+
+
+def shows_key(event: DataEvent, columns: Columns) -> bool:
+    """Whether a deleted row is named by a key that is not made up."""
+    key = event.key or {}
+    is_told = event.op is Op.DELETE and bool(key) and not event.is_flat
+    return is_told and all(_has_content(columns, name, value) for name, value in key.items())
+
+
+def shows_unusable(event: DataEvent, columns: Columns) -> bool:
+    """Whether the event is one that only an index beside the key gives: content before, but no key."""
+    if event.op is not Op.DELETE or not event.key:
+        return False
+    has_key = any(_has_content(columns, name, value) for name, value in event.key.items())
+    return not has_key and tells_more_than_key(event, columns)
+
+
+def learn_identity(state: DecoderState, event: DataEvent, columns: Callable[[], Columns]) -> None:
+    """Learn what an event shows of its table's replica identity.
+
+    Args:
+        state: what is known.
+        event: the event.
+        columns: gives the plans of its columns, which few events need.
+    """
+    name = event.source.name
+    if is_snapshot(event.source):  # the advice was taken; if not, the next deletion tells
+        state.unusable.discard(name)
+    elif event.before is None:
+        if event.op is Op.UPDATE and event.key:
+            state.full.discard(name)
+    elif name not in state.full:
+        _learn_from_before(state, event, columns())
+    elif shows_index(event, columns()):
+        state.full.discard(name)
+
+
+def _learn_from_before(state: DecoderState, event: DataEvent, columns: Columns) -> None:
+    name = event.source.name
+    if shows_full(event, columns):
+        state.full.add(name)
+    if name in state.full or shows_key(event, columns):
+        state.unusable.discard(name)
+    elif shows_unusable(event, columns):
+        state.unusable.add(name)

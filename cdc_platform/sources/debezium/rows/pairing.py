@@ -1,0 +1,91 @@
+"""Key changes where the headers that name the other key were not kept: both halves have one position."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op
+from cdc_platform.sources.debezium.wire.positions import is_snapshot
+
+_REMEMBERED: Final = 1000
+"""So many deletes are known to the next tick; between halves of one sender come a few messages at most."""
+
+_PREFIX: Final = "__debezium."
+
+Identity = tuple[str, str, int, int]
+
+
+@dataclass(slots=True)
+class Pairer:
+    """Remembers rows that were deleted of late; a row inserted by the same record of the log is such a row.
+
+    An UPDATE that changes a key is one record of the database's log, and nothing else writes a delete and
+    an insert of one table at one position. The delete is the event before the insert in their transaction,
+    but in another partition, so that either may be read first.
+    """
+
+    _deleted: dict[Identity, Mapping[str, Any]] = field(default_factory=dict)
+    _orders: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+
+    def remember(self, event: DataEvent) -> None:
+        """Take note of an event, and of the row that it deletes."""
+        identity = identity_of(event)
+        if identity is None or _has_headers(event):
+            return
+        if event.total_order is not None:
+            self._orders.setdefault((identity[0], identity[2]), set()).add(event.total_order)
+        if event.op is Op.DELETE and event.key is not None:
+            self._deleted.pop(identity, None)
+            self._deleted[identity] = event.key
+
+    def old_key(self, event: DataEvent) -> Mapping[str, Any] | None:
+        """Return the key that an inserted row had before; None where none is known."""
+        if event.op is not Op.CREATE:
+            return None
+        if event.old_key is not None:
+            return event.old_key
+        identity = identity_of(event)
+        found = None if identity is None else self.deleted_at(identity)
+        return None if found == event.key else found
+
+    def deleted_at(self, identity: Identity) -> Mapping[str, Any] | None:
+        """Return the key of the row that was deleted at a position; None where none is known."""
+        return self._deleted.get(identity)
+
+    def is_new(self, event: DataEvent) -> bool:
+        """Whether it is certain that an inserted row had no other key: the event before it is another one."""
+        if _has_headers(event):
+            return event.old_key is None
+        identity, order = identity_of(event), event.total_order
+        if identity is None or order is None or self.deleted_at(identity) is not None:
+            return False
+        return order == 1 or order - 1 in self._orders.get((identity[0], identity[2]), ())
+
+    def to_fields(self) -> list[Any]:
+        """Return what is remembered, as JSON values."""
+        newest = list(self._deleted.items())[-_REMEMBERED:]
+        return [[*identity, dict(key)] for identity, key in newest]
+
+    @classmethod
+    def from_fields(cls, fields: Iterable[Any]) -> "Pairer":
+        """Return the pairer that `to_fields` told of."""
+        return cls({(server, table, tx_id, lsn): key for server, table, tx_id, lsn, key in fields})
+
+
+def _has_headers(event: DataEvent) -> bool:
+    """Whether the connector's headers were kept, among which a key change would have one."""
+    return any(name.startswith(_PREFIX) for name in event.message.headers or ())
+
+
+def identity_of(event: DataEvent) -> Identity | None:
+    """Return what the halves of a key change share; None where the event does not tell it."""
+    source = event.source
+    if source.tx_id is None or source.lsn is None or is_snapshot(source):
+        return None
+    return source.server, source.name, source.tx_id, source.lsn
+
+
+def key_text(key: Mapping[str, Any]) -> str:
+    """Return a key as a text that equal keys share."""
+    return json.dumps(key, sort_keys=True, default=str)

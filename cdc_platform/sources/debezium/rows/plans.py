@@ -1,0 +1,248 @@
+"""Plans of tables: how each column of an event is read, made once for all events of one form."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from cdc_platform.model.base.names import case_key, is_reserved_column
+from cdc_platform.model.rows.keyless import keyless_columns
+from cdc_platform.model.schema.table_schema import ColumnType, spark_type
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, NullPolicy
+from cdc_platform.sources.debezium.values.encodings import (
+    Encoding,
+    agreed_encoding,
+    declared_encoding,
+    told_encoding,
+    told_type,
+)
+from cdc_platform.sources.debezium.values.evidence import evidence_of
+from cdc_platform.sources.debezium.values.placeholder_zeros import is_zero
+from cdc_platform.sources.debezium.values.postgres_types import PostgresType
+from cdc_platform.sources.debezium.values.unavailable import Detector, detector_of, masked_markers, version_of
+from cdc_platform.sources.debezium.values.values import Read, reader_of
+from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
+
+_MAX_PLANS: Final = 10_000
+_ANY: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """How one column is read.
+
+    ``default`` and ``is_nullable`` are as a schema block tells them; ``scale`` is that of a decimal of the
+    lake.
+    """
+
+    name: str
+    encoding: Encoding
+    read: Read
+    detector: Detector
+    default: Any = None
+    is_nullable: bool = False
+    scale: int | None = None
+
+    def may_be_null(self, value: Any) -> bool:
+        """Whether the converter may have put the value in the place of NULL."""
+        return self.is_nullable and value is not None and bool(value == self.default)
+
+    def has_content(self, value: Any) -> bool:
+        """Whether a value of the row before a change says something: what was left out is null or made up."""
+        return not (value is None or value == self.default or is_zero(self.encoding, value))
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """How all columns of a table are read; ``column_types`` is JSON as in `SourceEvent`."""
+
+    keys: tuple[str, ...]
+    columns: Mapping[str, ColumnPlan]
+    column_types: str
+
+    @cached_property
+    def key_types(self) -> Mapping[str, str]:
+        """The types that the columns of the key have in the lake, by name."""
+        return {name: spark_type(self.columns[name].encoding.column_type) for name in sorted(self.keys)}
+
+
+@dataclass(slots=True)
+class Planner:
+    """Makes plans, and keeps them."""
+
+    settings: DebeziumSettings
+    _plans: dict[Any, TablePlan] = field(default_factory=dict)
+
+    def plan(self, event: DataEvent, table: str) -> TablePlan:
+        """Return the plan for an event of a table, by its name in the lake.
+
+        Raises:
+            Unreadable: nothing tells the type of a column.
+        """
+        row = event.after if event.after is not None else event.before or event.key or {}
+        keys = self._keys(event, table)
+        form = str(event.fields) if event.fields is not None else tuple(row)
+        identity = (table, event.source.version, keys, form, str(event.key_fields))
+        plan = self._plans.get(identity)
+        if plan is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[identity] = self._make(event, table, keys, row)
+        return plan
+
+    def _keys(self, event: DataEvent, table: str) -> tuple[str, ...]:
+        if event.key is not None:
+            return tuple(event.key)
+        declared = self.settings.keys.get(table)
+        if declared is not None:
+            return declared
+        if not event.message.has_key:
+            raise Unreadable(
+                f"The event of `{table}` is stored without its key. Set the key columns, "
+                f"`keys: {{{table}: [COLUMN, ...]}}`, or `keys: {{{table}: []}}` if the table has no key."
+            )
+        return ()
+
+    def _make(self, event: DataEvent, table: str, keys: tuple[str, ...], row: Mapping[str, Any]) -> TablePlan:
+        told = {item["field"]: item for item in (*(event.key_fields or ()), *(event.fields or ()))}
+        ignored = self.settings.ignored_columns.get(table, ())
+        names = [name for name in (*keys, *(told or row)) if name not in ignored]
+        _check_names(table, names)
+        plans = {name: self._column(event, table, name, told.get(name)) for name in dict.fromkeys(names)}
+        if not keys:
+            return TablePlan(keys, plans, _keyless_types(plans.values()))
+        return TablePlan(keys, plans, column_types(plans.values(), keys))
+
+    def _column(self, event: DataEvent, table: str, name: str, told: Mapping[str, Any] | None) -> ColumnPlan:
+        declared = self._declared(table, name, told)
+        encoding = _encoding(table, name, told, declared)
+        detector = self._detector(event, table, name, told, declared)
+        default, is_nullable = (told or {}).get("default"), (told or {}).get("optional") is True
+        scale = encoding.column_type.scale
+        return ColumnPlan(name, encoding, reader_of(encoding), detector, default, is_nullable, scale)
+
+    def _declared(self, table: str, name: str, told: Mapping[str, Any] | None) -> Encoding | None:
+        """Return the encoding of the type that is declared, or that the connector propagates."""
+        declared = self.settings.columns.get(table, {}).get(name)
+        known = PostgresType.parse(declared) if declared else told_type(told) if told else None
+        return None if known is None else declared_encoding(known, self.settings.connector)
+
+    def _detector(
+        self,
+        event: DataEvent,
+        table: str,
+        name: str,
+        told: Mapping[str, Any] | None,
+        declared: Encoding | None,
+    ) -> Detector:
+        modes = self.settings.connector
+        evidence = evidence_of(told, declared, version_of(event.source.version), modes)
+        return detector_of(
+            evidence.shapes,
+            modes.placeholder_bytes,
+            self._null_policy(table, name, *([declared.source] if declared else []), evidence.source),
+            self._mask(table, name, told),
+            is_masked=bool(told and (told.get("parameters") or {}).get("masked") == "true"),
+        )
+
+    def _mask(self, table: str, name: str, told: Mapping[str, Any] | None) -> tuple[str, ...]:
+        placeholder = self.settings.connector.placeholder_bytes
+        mask = self.settings.column_placeholders.get(table, {}).get(name)
+        if mask is not None:
+            return masked_markers(f"column_placeholders.{table}.{name}", mask, placeholder)
+        length = ((told or {}).get("parameters") or {}).get("truncateLength")
+        if length is None:
+            return ()
+        return masked_markers("column_placeholders", f"truncate:{length}", placeholder)
+
+    def _null_policy(self, table: str, name: str, *sources: str) -> NullPolicy:
+        policies = {_short_name(word): policy for word, policy in self.settings.null_policies.items()}
+        found = (policies[word] for word in (f"{table}.{name}", *sources, _ANY) if word in policies)
+        return next(found, NullPolicy.ERROR)
+
+
+def _short_name(word: str) -> str:
+    """Return a type as encodings name it; the name of a column stays."""
+    return word if "." in word else PostgresType.parse(word).name
+
+
+def _encoding(
+    table: str,
+    name: str,
+    told: Mapping[str, Any] | None,
+    declared: Encoding | None,
+) -> Encoding:
+    if told is not None:
+        encoding = told_encoding(told)
+        return encoding if declared is None else agreed_encoding(encoding, declared)
+    if declared is not None:
+        return declared
+    raise Unreadable(
+        f"The event has no schema block, and nothing says what the column `{name}` of `{table}` is: its "
+        "JSON alone may be one of several types. Set `schemas.enable=true` in the converters, "
+        f"or declare PostgreSQL's type: columns: {{{table}: {{{name}: TYPE}}}}."
+    )
+
+
+def _check_names(table: str, names: Sequence[str]) -> None:
+    """Refuse columns that are one to the lake, as those that differ in case only, and what it cannot have.
+
+    Raises:
+        Unreadable: there are such columns.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        if is_reserved_column(name):
+            raise Unreadable(
+                f"No column of a lake can have the name of the column `{name}` of `{table}`. Name it in "
+                "`ignored_columns`, or rename it at the source."
+            )
+        other = seen.setdefault(case_key(name), name)
+        if other != name:
+            raise Unreadable(
+                f"The columns `{other}` and `{name}` of `{table}` differ in case only, and are one to the "
+                "lake. Name one of them in `ignored_columns`."
+            )
+
+
+def check_masks(settings: DebeziumSettings) -> None:
+    """Check how the settings describe markers.
+
+    Raises:
+        SettingError: one is described in a way that is not known.
+    """
+    for table, masks in settings.column_placeholders.items():
+        for name, mask in masks.items():
+            masked_markers(f"column_placeholders.{table}.{name}", mask, settings.connector.placeholder_bytes)
+
+
+def column_types(columns: Any, keys: Sequence[str]) -> str:
+    """Return the JSON array that `SourceEvent.column_types` has; key columns come first, in their order."""
+    ordered = sorted(
+        enumerate(columns),
+        key=lambda pair: (keys.index(pair[1].name) if pair[1].name in keys else len(keys), pair[0]),
+    )
+    return json.dumps(
+        [
+            _column_json(column.name, column.encoding.column_type, column.name in keys, ordinal)
+            for ordinal, (_, column) in enumerate(ordered, start=1)
+        ],
+        ensure_ascii=False,
+    )
+
+
+def _keyless_types(columns: Any) -> str:
+    told = json.loads(column_types(columns, ()))
+    first = keyless_columns()
+    moved = [{**column, "ordinal_position": column["ordinal_position"] + len(first)} for column in told]
+    return json.dumps([*first, *moved], ensure_ascii=False)
+
+
+def _column_json(name: str, column_type: ColumnType, is_key: bool, ordinal: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": column_type.to_fields(),
+        "is_primary_key": is_key,
+        "ordinal_position": ordinal,
+    }

@@ -1,0 +1,284 @@
+"""Rows of events: keys, values and what was not sent, as one change each."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from cdc_platform.model.rows.keyless import keyless_keys
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.debezium.rows.findings import (
+    Findings,
+    completed,
+    is_unavailable,
+    is_unsent_under_full,
+    metadata_of,
+)
+from cdc_platform.sources.debezium.rows.identity import check_key_types
+from cdc_platform.sources.debezium.rows.pairing import Identity, identity_of
+from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TablePlan
+from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, read_value
+from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, Strategy
+from cdc_platform.sources.debezium.values.unavailable import Verdict
+from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op, Unreadable
+from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, order_key
+from cdc_platform.sources.json_codec import write
+
+_MOD_TYPES: Final[Mapping[Op, ModType]] = {
+    Op.CREATE: ModType.INSERT,
+    Op.UPDATE: ModType.UPDATE,
+    Op.DELETE: ModType.DELETE,
+    Op.READ: ModType.SNAPSHOT,
+    Op.TRUNCATE: ModType.TRUNCATE,
+}
+_NO_KEY: Final = "{}"
+IsUnsent = Callable[[ColumnPlan, Any], bool]
+"""Whether the value of a column was not sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """An inserted row that may have had another key, which only a message that is yet to come tells.
+
+    ``event`` is None where that key says nothing about the row's values; ``is_full`` is as for `decode`.
+    """
+
+    change: SourceEvent
+    plan: TablePlan
+    identity: Identity | None
+    event: DataEvent | None
+    is_full: bool
+
+
+@dataclass(slots=True)
+class RowDecoder:
+    """Makes changes of data events.
+
+    ``unpaired`` are the inserted rows of which it is not certain that they are new, by their identities.
+    ``befores`` has what images before a change tell, as JSON by event, where they may not be the whole row.
+    """
+
+    settings: DebeziumSettings
+    planner: Planner
+    state: DecoderState
+    unpaired: dict[str, Unpaired] = field(default_factory=dict)
+    befores: dict[str, str] = field(default_factory=dict)
+
+    def decode(self, event: DataEvent, table: str, is_full: bool) -> Iterator[SourceEvent]:
+        """Yield the changes of an event: two for an update of a row without a key, which is replaced.
+
+        Args:
+            event: the event.
+            table: its table's name in the lake.
+            is_full: whether the table's replica identity is FULL: the image before a change is the whole row,
+                and every value is sent.
+
+        Raises:
+            Unreadable: a value or the key cannot be used, or the key has another type than before.
+        """
+        if event.op is Op.TRUNCATE:
+            yield self._frame(event, table, "[]")._replace(metadata=metadata_of(event, Findings()))
+            return
+        plan = self.planner.plan(event, table)
+        check_key_types(self.state.key_types, plan.key_types, table)
+        change = self._frame(event, table, plan.column_types)
+        if not plan.keys:
+            yield from self._without_key(event, plan, change)
+            return
+        old_key = _old_key(event, plan, is_full=is_full)
+        if old_key is None:
+            yield self._with_key(event, plan, change, is_full=is_full)
+        else:
+            yield from self._moved(event, plan, change, old_key, is_full=is_full)
+
+    def settle(self, one: Unpaired) -> SourceEvent:
+        """Return the change of an inserted row by what is known of its old key now.
+
+        Raises:
+            Unreadable: it has changed its key, and nobody has said what null means in it.
+        """
+        previous = None if one.identity is None else self.state.pairer.deleted_at(one.identity)
+        if one.event is None:
+            keys = header_key(one.plan, previous)
+            return one.change if keys == one.change.keys else one.change._replace(previous_keys=keys)
+        return self._with_key(one.event, one.plan, one.change, is_full=one.is_full)
+
+    def _frame(self, event: DataEvent, table: str, column_types: str) -> SourceEvent:
+        """Return the change without its row and metadata."""
+        source = event.source
+        return SourceEvent(
+            table=table,
+            mod_type=_MOD_TYPES[event.op],
+            order_key=order_key(event, self.state.floors.get(source.server, 0)),
+            event_id=event_id(event, source.table),
+            transaction_id="" if is_snapshot(source) else event.transaction_id,
+            source_micros=source.micros,
+            column_types=column_types,
+            keys=_NO_KEY,
+            new_values=None,
+            position=event.message.position,
+        )
+
+    def _with_key(
+        self, event: DataEvent, plan: TablePlan, change: SourceEvent, *, is_full: bool
+    ) -> SourceEvent:
+        keys, findings = key_json(plan, event.key or {}), Findings()
+        before = event.before if is_full and event.before is not None and not event.is_flat else None
+        old_values = None if before is None else _values_json(plan, before)
+        if before is None and event.before is not None and not event.is_flat:
+            self._remember(change, plan, event.before)
+        if event.op is Op.DELETE:
+            metadata = metadata_of(event, findings, header_key(plan, event.new_key))
+            return change._replace(keys=keys, old_values=old_values, metadata=metadata)
+        previous = self.state.pairer.old_key(event)
+        # An update without a row before is none of FULL, whatever the settings say.
+        sends_all = is_full and (event.op is not Op.UPDATE or event.before is not None or event.is_flat)
+
+        def is_unsent(column: ColumnPlan, value: Any) -> bool:
+            if sends_all:
+                return is_unsent_under_full(column, value, before)
+            return is_unavailable(column, value, findings)
+
+        new_values = self._new_values(event, plan, previous, findings, is_unsent)
+        told = change._replace(
+            keys=keys,
+            new_values=new_values,
+            old_values=old_values,
+            previous_keys=header_key(plan, previous),
+            unavailable_columns=tuple(findings.unavailable),
+            metadata=metadata_of(event, findings),
+        )
+        if event.op is Op.CREATE and previous is None and not self.state.pairer.is_new(event):
+            self._take_note(event, plan, told, is_full=is_full)
+        return told
+
+    def _take_note(self, event: DataEvent, plan: TablePlan, told: SourceEvent, *, is_full: bool) -> None:
+        values = [(plan.columns.get(name), value) for name, value in (event.after or {}).items()]
+        is_doubtful = any(
+            column is not None and column.detector.judge(value) is not Verdict.VALUE
+            for column, value in values
+        )
+        kept = event if is_doubtful else None
+        self.unpaired[told.event_id] = Unpaired(told, plan, identity_of(event), kept, is_full)
+
+    def _remember(self, change: SourceEvent, plan: TablePlan, before: Mapping[str, Any]) -> None:
+        """Remember what tells the row before a change from others, which is nothing in most images."""
+        told = {
+            name: value for name, value in before.items() if name not in plan.keys and name in plan.columns
+        }
+        content = {name: value for name, value in told.items() if plan.columns[name].has_content(value)}
+        # What cannot be read is no reason to refuse an event that is complete without it.
+        with suppress(Unreadable):
+            if content:
+                self.befores[change.event_id] = _values_json(plan, content)
+
+    def _moved(
+        self,
+        event: DataEvent,
+        plan: TablePlan,
+        change: SourceEvent,
+        old_key: Mapping[str, Any],
+        *,
+        is_full: bool,
+    ) -> Iterator[SourceEvent]:
+        """Yield the halves of a key change that has come as one update."""
+        lost = replace(event, op=Op.DELETE, key=old_key, new_key=event.key)
+        yield self._with_key(lost, plan, change._replace(mod_type=ModType.DELETE), is_full=is_full)
+        gained = replace(event, op=Op.CREATE, old_key=old_key)
+        yield self._with_key(gained, plan, _second(change)._replace(mod_type=ModType.INSERT), is_full=is_full)
+
+    def _new_values(
+        self,
+        event: DataEvent,
+        plan: TablePlan,
+        previous: Mapping[str, Any] | None,
+        findings: Findings,
+        is_unsent: IsUnsent,
+    ) -> str:
+        """Return the row after the change; INSERT always ships all values, unless a row got another key.
+
+        Where that is not known, a marker is one, and null is NULL.
+        """
+        if event.after is None:
+            raise Unreadable(f"The event with the operation {event.op.value!r} has no `after`.")
+        may_lack = event.op is Op.UPDATE or (event.op is Op.CREATE and previous is not None)
+        may_move = event.op is Op.CREATE and bool(plan.keys) and not self.state.pairer.is_new(event)
+        values: dict[str, Any] = {}
+        for name, value in event.after.items():
+            column = plan.columns.get(name)
+            if column is None or name in plan.keys:
+                continue
+            may_be_marker = may_move and not may_lack and column.detector.is_marker(value)
+            if may_be_marker or (may_lack and is_unsent(column, value)):
+                findings.unavailable.append(name)
+                if self.settings.strategy == Strategy.VETO:
+                    values[name] = None
+                continue
+            if not may_lack and column.detector.is_marker(value):
+                findings.literal_markers.append(name)
+            if column.may_be_null(value):
+                findings.null_or_default.append(name)
+            values[name] = read_value(column, value)
+        return write(values)
+
+    def _without_key(self, event: DataEvent, plan: TablePlan, change: SourceEvent) -> Iterator[SourceEvent]:
+        """Yield the loss of one row equal to the one before, and the gain of one equal to the one after."""
+        if event.op in (Op.UPDATE, Op.DELETE):
+            if event.before is None:
+                raise Unreadable(
+                    "The row has no key, and the event does not say what the row was before. Run ALTER TABLE "
+                    "... REPLICA IDENTITY FULL, or give the table a primary key."
+                )
+            lost, metadata = _values_json(plan, event.before), metadata_of(event, Findings())
+            yield change._replace(
+                mod_type=ModType.DELETE,
+                keys=keyless_keys(json.loads(lost)),
+                old_values=lost,
+                metadata=metadata,
+            )
+        if event.op is Op.DELETE:
+            return
+        findings, after, is_update = Findings(), event.after, event.op is Op.UPDATE
+        if is_update and after is not None and event.before is not None:
+            after = completed(plan, after, event.before)
+        inserted = replace(event, op=Op.CREATE, after=after)
+        gained = self._new_values(inserted, plan, None, findings, lambda _column, _value: False)
+        told = _second(change) if is_update else change
+        yield told._replace(
+            mod_type=ModType.INSERT if is_update else change.mod_type,
+            keys=keyless_keys(json.loads(gained)),
+            new_values=gained,
+            metadata=metadata_of(event, findings),
+        )
+
+
+def _second(change: SourceEvent) -> SourceEvent:
+    """Return the second change of one event."""
+    return change._replace(order_key=f"{change.order_key} 1", event_id=f"{change.event_id}+")
+
+
+def _old_key(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str, Any] | None:
+    """Return the key that a row had before an update, where its columns are not the database's own key.
+
+    The connector tells an update of its own key as a delete and an insert; that of columns which were chosen
+    as a key, by `keys` or by `message.key.columns`, shows in the row before alone.
+    """
+    if event.op is not Op.UPDATE or event.before is None or event.is_flat or not event.key:
+        return None
+    if not is_full and event.message.key is not None:
+        return None
+    old_key = {name: event.before.get(name) for name in plan.keys}
+    is_told = all(
+        value is not None if is_full else plan.columns[name].has_content(value)
+        for name, value in old_key.items()
+    )
+    return old_key if is_told and old_key != dict(event.key) else None
+
+
+def _values_json(plan: TablePlan, row: Mapping[str, Any]) -> str:
+    """Return the values of an image before a change."""
+    names = [name for name in row if name in plan.columns and name not in plan.keys]
+    return write({name: read_value(plan.columns[name], row[name]) for name in names})

@@ -1,0 +1,203 @@
+"""Repeated snapshots: which rows are of one, where it ends, and what it does to tables that it replaces.
+
+Where transactions are whole, a snapshot that replaces a table counts as one that begins by truncating the
+table, so that no cut shows the half of it. What is told of it then does not depend on what was told before:
+messages that are held back are decoded again. Without transactions nothing is held back, and the first row
+of a table that comes truncates it.
+
+A table without rows is in no event. It is emptied where the connector's notifications say that the snapshot
+has looked at it: with the snapshot's rows, or with the first change after it where it has none at all.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cdc_platform.model.rows.keyless import is_keyless
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.debezium.wire.envelope import Notification, Source, TransactionEnd
+from cdc_platform.sources.debezium.wire.positions import INCREMENTAL, commit_of, is_snapshot, snapshot_key
+
+LAST: Final = "last"
+IN_SNAPSHOT: Final = "in_snapshot"
+"""In the metadata of changes that a snapshot may have had already."""
+_HELD: Final = "snapshot "
+_NEVER: Final = 2**63
+"""A moment later than all others, for changes that do not tell theirs."""
+_BOUNDARIES: Final = frozenset({"first", "first_in_data_collection", "last_in_data_collection", LAST})
+"""Each table that has rows has at least one row that is called so, and its first one always is."""
+
+
+@dataclass(slots=True)
+class SeenSnapshots:
+    """What a server's events have told of its snapshots: positions in its log.
+
+    Args:
+        first: the one that the stream began with, 0 where it began without.
+        newest: the newest one.
+        open: one that replaces tables and has not ended.
+        tables: newest snapshot of each table that a snapshot replaces.
+        changed: when each table was changed last, in microseconds.
+        taken: when the newest repeated snapshot of each table that one replaces was taken, in microseconds.
+        empty: tables that a snapshot has found empty, each with the identity of the notification that said
+            so, and the position at which they are emptied, 0 while none has come.
+    """
+
+    first: int
+    newest: int = 0
+    open: int | None = None
+    tables: dict[str, int] = field(default_factory=dict)
+    changed: dict[str, int] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
+    empty: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "SeenSnapshots":
+        """Return what the JSON of the fields tells."""
+        empty = {table: (identity, place) for table, (identity, place) in fields.get("empty", {}).items()}
+        return cls(**{**fields, "empty": empty})
+
+    def see(self, source: Source, *, is_held: bool) -> tuple[int, ...]:
+        """Take an event, and return the snapshots that it shows to have ended, by their positions.
+
+        ``is_held`` tells that it is of a table that its snapshot replaces; others are nothing to end.
+        """
+        ended = []
+        lsn = position_of(source)
+        if self.open is not None and (lsn is None or lsn > self.open):
+            ended.append(self.open)
+            self.open = None
+        if lsn is not None:
+            self.newest = max(self.newest, lsn)
+            is_over = source.snapshot == LAST or lsn < self.newest
+            if is_over and (is_held or self.open == lsn):
+                ended.append(lsn)
+                self.open = None if self.open == lsn else self.open
+            elif is_held:
+                self.open = lsn
+        return tuple(ended)
+
+    def begins(self, table: str, lsn: int) -> bool:
+        """Take a row of a table, and return whether it is the first one that the table has of a snapshot."""
+        is_first = self.tables.get(table, 0) < lsn
+        self.tables[table] = max(self.tables.get(table, 0), lsn)
+        return is_first
+
+    def doubted(self, change: SourceEvent, source: Source) -> SourceEvent:
+        """Return a change, with a note where a snapshot may have had it already, and its row has no key.
+
+        A blocking snapshot counts at the position of its signal, and reads what is there later; the changes
+        between come after it all the same. Of a row with a key the last one counts, without one they add up.
+        """
+        if not is_keyless(change.keys) or (source.micros or _NEVER) > self.taken.get(change.table, 0):
+            return change
+        metadata = json.loads(change.metadata or "{}") | {IN_SNAPSHOT: [change.mod_type.value]}
+        return change._replace(metadata=json.dumps(metadata, ensure_ascii=False))
+
+    def emptied_at(self, source: Source) -> list[str]:
+        """Return the tables that are emptied before an event; it gives those a position that had none."""
+        place = source.lsn
+        if place is None or source.snapshot == INCREMENTAL or not self.empty:
+            return []
+        if is_snapshot(source) and source.snapshot not in _BOUNDARIES:
+            return []
+        for table, (identity, known) in self.empty.items():
+            if known == 0:
+                self.empty[table] = (identity, place)
+        if place == self.first:
+            return []  # there was nothing before
+        return [table for table, (_, known) in self.empty.items() if known == place]
+
+
+def position_of(source: Source) -> int | None:
+    """Return the position of the snapshot that an event is of; None for a change."""
+    return source.lsn if is_snapshot(source) and source.snapshot != INCREMENTAL else None
+
+
+@dataclass(slots=True)
+class SnapshotWatch:
+    """Follows the snapshots of all servers; ``seen`` is what it goes on with in the next tick."""
+
+    seen: dict[str, SeenSnapshots] = field(default_factory=dict)
+
+    def find_empty(self, told: Notification, table: str) -> None:
+        """Take a notification of a table without rows, unless the table has newer changes."""
+        known = self.seen.get(told.server)
+        if known is None or known.empty.get(table, ("", 0))[0] == told.identity:
+            return
+        if told.micros is not None and known.changed.get(table, 0) <= told.micros:
+            known.empty[table] = (told.identity, 0)
+
+    def take(
+        self,
+        source: Source,
+        changes: Sequence[SourceEvent],
+        position: int,
+        *,
+        replaces: bool,
+        is_held: bool = True,
+    ) -> list[SourceEvent | TransactionEnd]:
+        """Return an event's changes, with what a repeated snapshot that replaces the table adds to them.
+
+        Args:
+            source: of the event.
+            changes: the event's.
+            position: the message's.
+            replaces: whether a repeated snapshot is to replace the table.
+            is_held: whether a snapshot is held back until it is whole.
+        """
+        lsn = position_of(source)
+        known = self.seen.get(source.server)
+        if known is None:
+            known = self.seen[source.server] = SeenSnapshots(lsn or 0)
+        for change in changes if lsn is None else ():
+            known.changed[change.table] = max(known.changed.get(change.table, 0), source.micros or _NEVER)
+        if lsn is None:
+            changes = [known.doubted(change, source) for change in changes]
+        is_replaced = replaces and lsn not in (None, known.first)
+        ended = known.see(source, is_held=is_replaced)
+        empty = [_emptied(source, changes[0], table) for table in known.emptied_at(source) if changes]
+        told: list[SourceEvent | TransactionEnd] = [*empty, *changes]
+        if is_replaced and lsn is not None:
+            is_first = [known.begins(change.table, lsn) for change in changes]
+            known.taken |= {change.table: source.micros or 0 for change in changes}
+            truncates = source.snapshot in _BOUNDARIES if is_held else any(is_first)
+            emptied = [_truncate(source, change, lsn) for change in changes[:1] if truncates]
+            told = [change._replace(transaction_id=_name(lsn)) for change in [*empty, *emptied, *changes]]
+        return [*told, *(TransactionEnd(_name(one), 0, {}, source.micros, position) for one in ended)]
+
+
+def is_held_snapshot(transaction_id: str) -> bool:
+    """Whether what looks like a transaction is a snapshot that replaces tables."""
+    return transaction_id.startswith(_HELD)
+
+
+def _name(lsn: int) -> str:
+    return f"{_HELD}{lsn}"
+
+
+def _truncate(source: Source, change: SourceEvent, lsn: int) -> SourceEvent:
+    """Return what empties the table before all rows of the snapshot; it may be told several times."""
+    identity = [source.server, "snapshot", lsn, source.schema, source.table]
+    return change._replace(
+        mod_type=ModType.TRUNCATE,
+        order_key=snapshot_key(lsn),
+        event_id=json.dumps(identity, ensure_ascii=False),
+        column_types="[]",
+        keys="{}",
+        new_values=None,
+        old_values=None,
+        previous_keys=None,
+        unavailable_columns=(),
+        metadata=json.dumps({"op": "t", "snapshot": LAST, "lsn": lsn}),
+    )
+
+
+def _emptied(source: Source, change: SourceEvent, table: str) -> SourceEvent:
+    """Return what empties a table of which a snapshot has no row, before an event that comes after it."""
+    commit = commit_of(change.order_key)
+    identity = [source.server, "snapshot", source.lsn, "", table]
+    told = _truncate(source, change, commit)
+    return told._replace(table=table, transaction_id="", event_id=json.dumps(identity, ensure_ascii=False))

@@ -1,0 +1,68 @@
+"""What a decoder has to know of the messages before, from one tick to the next."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from cdc_platform.sources.debezium.rows.pairing import Pairer
+from cdc_platform.sources.debezium.rows.snapshots import SeenSnapshots, SnapshotWatch
+
+
+@dataclass(slots=True)
+class DecoderState:
+    """What earlier messages have told.
+
+    Args:
+        floors: position of the last snapshot, by server.
+        pairer: rows that were deleted of late.
+        full: tables whose replica identity was seen to be FULL, by `SCHEMA.TABLE`.
+        unusable: tables whose replica identity was seen to be an index beside the key.
+        snapshots: the snapshots of each server.
+        owners: the table of the database, `SCHEMA.TABLE`, that each table of the lake is.
+        keys: key columns of each table of the lake, sorted.
+        key_types: types in the lake of the key columns of each table of the lake.
+        flat_deletes: last key that a flattened topic told to be deleted, by topic; empty for none.
+    """
+
+    floors: dict[str, int] = field(default_factory=dict)
+    pairer: Pairer = field(default_factory=Pairer)
+    full: set[str] = field(default_factory=set)
+    unusable: set[str] = field(default_factory=set)
+    flat_deletes: dict[str, str] = field(default_factory=dict)
+    snapshots: SnapshotWatch = field(default_factory=SnapshotWatch)
+    owners: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, list[str]] = field(default_factory=dict)
+    key_types: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the state as text, equal for equal states."""
+        fields: dict[str, Any] = {
+            "floors": self.floors,
+            "deleted": self.pairer.to_fields(),
+            "full": sorted(self.full),
+            "unusable": sorted(self.unusable),
+            "flat_deletes": self.flat_deletes,
+            "owners": self.owners,
+            "keys": self.keys,
+            "key_types": self.key_types,
+            "snapshots": {server: asdict(seen) for server, seen in self.snapshots.seen.items()},
+        }
+        return json.dumps(fields, sort_keys=True, default=str)
+
+    @classmethod
+    def from_json(cls, text: str | None) -> "DecoderState":
+        """Return the state of a text that `to_json` made; None is that of a beginning."""
+        if text is None:
+            return cls()
+        fields = json.loads(text)
+        return cls(
+            fields["floors"],
+            Pairer.from_fields(fields["deleted"]),
+            set(fields["full"]),
+            set(fields["unusable"]),
+            fields["flat_deletes"],
+            SnapshotWatch({name: SeenSnapshots.of(seen) for name, seen in fields["snapshots"].items()}),
+            fields.get("owners", {}),
+            fields.get("keys", {}),
+            fields.get("key_types", {}),
+        )

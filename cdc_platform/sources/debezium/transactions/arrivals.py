@@ -1,0 +1,83 @@
+"""What comes to the gate, and what it lets pass."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cdc_platform.model.stream.events import SourceMessage
+from cdc_platform.sources.debezium.rows.decoder import Decoded
+from cdc_platform.sources.event_batches import Released
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What one message tells, and where the message lies: which file or partition, and how far in it.
+
+    ``micros`` is when it was sent, where messages of several partitions come in one stream.
+    """
+
+    told: Decoded
+    origin: str
+    position: int
+    micros: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PassedUntil:
+    """The last transaction that has passed: order key of its last event, and position of its commit.
+
+    ``truncated`` has the order key of the last truncate that has passed of each table that has had one.
+    ``committed_ms`` is when the newest of those that have passed was committed; 0 where nothing tells.
+    """
+
+    order_key: str = ""
+    commit_lsn: int = -1
+    truncated: Mapping[str, str] = field(default_factory=dict)
+    committed_ms: int = 0
+
+    def to_text(self) -> str:
+        """Return the text that `of` reads."""
+        truncated = json.dumps(dict(self.truncated), sort_keys=True)
+        return f"{self.commit_lsn}@{self.committed_ms}#{self.order_key}#{truncated}"
+
+    @classmethod
+    def of(cls, text: str | None) -> "PassedUntil":
+        """Return what `to_text` made a text of; None is the beginning."""
+        if text is None:
+            return cls()
+        commit, order_key, *rest = text.split("#", 2)
+        commit_lsn, _, committed_ms = commit.partition("@")
+        truncated = json.loads(rest[0]) if rest else {}
+        return cls(order_key, int(commit_lsn), truncated, int(committed_ms or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A transaction of which more is to come: ``seen`` of ``expected`` events, None where nothing tells.
+
+    ``since_micros`` is when it committed, None where nothing tells.
+    """
+
+    transaction_id: str
+    since_micros: int | None
+    seen: int
+    expected: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What may enter the log, each with its origin.
+
+    ``resume`` tells per origin from which position on it must be read again; the others have been read.
+    ``until`` is how far transactions have passed, ever.
+    ``waiting`` are the transactions that hold back what comes after them.
+    ``again_since_micros`` is when the first was committed of those that, by their positions, have passed
+    before; None where there are none.
+    """
+
+    events: tuple[tuple[Released, str], ...]
+    resume: Mapping[str, int]
+    until: PassedUntil
+    messages: tuple[tuple[SourceMessage, str], ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    again_since_micros: int | None = None

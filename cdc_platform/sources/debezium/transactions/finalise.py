@@ -1,0 +1,45 @@
+"""Changes that turn out to be others once all of a tick has been read: halves come in any order."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.rows.rows import RowDecoder, Unpaired
+from cdc_platform.sources.debezium.transactions.arrivals import Passed
+from cdc_platform.sources.debezium.transactions.key_order import in_turn
+from cdc_platform.sources.debezium.wire.event_faults import BAD, fault_of
+from cdc_platform.sources.event_batches import Released
+
+
+def settled(passed: Passed, decoder: Decoder) -> Passed:
+    """Return what passes, with inserted rows and shared keys as all messages of the tick tell them."""
+    others = dict(_others(decoder.rows))
+    if others:
+        events = tuple((_replaced(released, others), origin) for released, origin in passed.events)
+        passed = replace(passed, events=events)
+    return in_turn(passed, decoder.rows.befores)
+
+
+def _others(rows: RowDecoder) -> Iterator[tuple[str, SourceEvent | FaultyEvent]]:
+    """Yield the changes that are not as they were told, by their identities."""
+    for identity, one in list(rows.unpaired.items()):
+        told = _settled(rows, one)
+        if told != one.change:
+            yield identity, told
+
+
+def _settled(rows: RowDecoder, one: Unpaired) -> SourceEvent | FaultyEvent:
+    try:
+        return rows.settle(one)
+    except BAD as error:
+        if one.event is None:
+            raise
+        return fault_of(one.event.message, error, one.event, one.change.order_key)
+
+
+def _replaced(released: Released, others: dict[str, SourceEvent | FaultyEvent]) -> Released:
+    event = released.event
+    if not isinstance(event, SourceEvent) or event.event_id not in others:
+        return released
+    return replace(released, event=others[event.event_id])

@@ -1,0 +1,116 @@
+"""Rows that change keys which another row has taken meanwhile, in one transaction: they come before it.
+
+PostgreSQL does so where a key is DEFERRABLE: the halves of `id = id + 1` come row by row, so that the delete
+of a key may follow the insert of the row that has it from then on.
+"""
+
+import json
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from cdc_platform.model.rows.shared_keys import KeyUse, Values, parted_orders
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.debezium.transactions.arrivals import Passed
+from cdc_platform.sources.event_batches import Released
+
+_ROWS: Final = frozenset({ModType.INSERT, ModType.UPDATE, ModType.DELETE})
+
+KeyOfTable = tuple[str, str, str]
+
+
+def in_turn(passed: Passed, befores: Mapping[str, str]) -> Passed:
+    """Return what passes, with the order keys by which each key is the row's that has it in the end.
+
+    Args:
+        passed: what passes, of which transactions may be parts.
+        befores: JSON of what is known of rows before a change, by events that do not have it themselves.
+    """
+    events = [
+        released.event
+        for released, _ in passed.events
+        if isinstance(released.event, SourceEvent) and released.event.transaction_id
+    ]
+    left, taken = (
+        {_key_of(event) for event in events if event.mod_type is kind}
+        for kind in (ModType.DELETE, ModType.INSERT)
+    )
+    if left.isdisjoint(taken):
+        return passed
+    # What has come twice is one event, which neither takes a key from itself nor leaves it twice.
+    distinct = {event.event_id: event for event in events}
+    orders = parted_orders(_uses(list(distinct.values()), left & taken, befores))
+    return replace(
+        passed, events=tuple((_moved(released, orders), origin) for released, origin in passed.events)
+    )
+
+
+def _key_of(event: SourceEvent) -> KeyOfTable:
+    return event.transaction_id, event.table, event.keys
+
+
+def _uses(
+    events: Sequence[SourceEvent], shared: Collection[KeyOfTable], befores: Mapping[str, str]
+) -> Iterator[KeyUse]:
+    """Yield what is done to keys that are left and taken in one transaction, and truncates among it."""
+    transactions = {transaction for transaction, _, _ in shared}
+    theirs = [event for event in events if event.transaction_id in transactions]
+    orders: defaultdict[str, list[str]] = defaultdict(list)
+    for event in sorted(theirs, key=lambda event: event.order_key):
+        orders[event.transaction_id].append(event.order_key)
+    told = _told(theirs, befores)
+    for event in theirs:
+        if event.mod_type is ModType.TRUNCATE or (event.mod_type in _ROWS and _key_of(event) in shared):
+            yield _use(event, orders[event.transaction_id], told.get(event.event_id, {}))
+
+
+def _told(events: Sequence[SourceEvent], befores: Mapping[str, str]) -> Mapping[str, Values]:
+    """Return what is certain of the rows before changes, by event.
+
+    Where an image may not be the whole row, a value may be the default of a column that is NOT NULL. That is
+    the same in all images of a table, so that a column in which they differ tells the truth.
+    """
+    found = {event.event_id: _values(befores.get(event.event_id)) for event in events}
+    seen: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for event in events:
+        for name, value in found[event.event_id].items():
+            seen[event.transaction_id, event.table, name].add(repr(value))
+    return {
+        event.event_id: {
+            name: value
+            for name, value in found[event.event_id].items()
+            if len(seen[event.transaction_id, event.table, name]) > 1
+        }
+        for event in events
+    }
+
+
+def _use(event: SourceEvent, orders: Sequence[str], told: Values) -> KeyUse:
+    place = bisect_left(orders, event.order_key)
+    after = _values(event.new_values)
+    return KeyUse(
+        event.event_id,
+        event.table,
+        event.transaction_id,
+        event.keys,
+        event.mod_type,
+        event.order_key,
+        orders[place - 1] if place else None,
+        _values(event.old_values) or told,
+        {name: value for name, value in after.items() if name not in event.unavailable_columns},
+    )
+
+
+def _values(text: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text, parse_float=str) if text is not None else {}
+    return found
+
+
+def _moved(released: Released, orders: Mapping[str, str]) -> Released:
+    event = released.event
+    if not isinstance(event, SourceEvent) or event.event_id not in orders:
+        return released
+    return replace(released, event=event._replace(order_key=orders[event.event_id]))

@@ -1,0 +1,302 @@
+"""The gate: it lets transactions pass that have arrived whole, and everything before the first that has not.
+
+A connector emits transactions one after the other, in the order of their commits. So when one is not whole
+yet, what was committed before it may pass, and the rest is read again by the next tick.
+
+Partitions of topics are read side by side, so that the end of a transaction may be read before its events
+are: there it waits for these. It does so until it is plain that they will not come.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
+
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
+from cdc_platform.sources.debezium.rows.decoder import Checkpoint
+from cdc_platform.sources.debezium.rows.findings import gives_key_up
+from cdc_platform.sources.debezium.rows.snapshots import is_held_snapshot
+from cdc_platform.sources.debezium.transactions.arrivals import Arrival, Passed, PassedUntil, Waiting
+from cdc_platform.sources.debezium.transactions.transactions import Boundaries, Transaction
+from cdc_platform.sources.debezium.wire.envelope import Signal, TransactionBegin, TransactionEnd
+from cdc_platform.sources.event_batches import Released
+
+
+class TransactionGate:
+    """Collects what arrives in one tick.
+
+    Args:
+        is_one_stream: whether everything comes in the order in which the connector emitted it, so that what
+            a transaction lacks at its end will not come any more.
+        passed_until: what `Passed.until` was last; a transaction that is not behind it has passed before,
+            and was sent again, perhaps without its beginning.
+        patience_micros: a transaction that is not whole is given up once something was sent so long after
+            its last message; None means never.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_one_stream: bool,
+        passed_until: PassedUntil | None = None,
+        patience_micros: int | None = None,
+    ) -> None:
+        self._is_one_stream = is_one_stream
+        self._passed_until = passed_until or PassedUntil()
+        self._patience_micros = patience_micros
+        self._newest_micros = 0
+        self._transactions: dict[str, Transaction] = {}
+        self._free: list[tuple[SourceEvent | FaultyEvent, str, int]] = []
+        self._free_notes: list[tuple[SourceMessage, str, int]] = []
+        self._current = ""
+        self._taken = 0
+        self._newest: tuple[SourceEvent | FaultyEvent, str, int] | None = None
+
+    def take(self, arrivals: Iterable[Arrival]) -> None:
+        """Take what has arrived."""
+        for arrival in arrivals:
+            self._take(arrival)
+
+    def _take(self, arrival: Arrival) -> None:
+        told = arrival.told
+        self._taken += 1
+        self._newest_micros = max(self._newest_micros, arrival.micros)
+        if isinstance(told, TransactionBegin | TransactionEnd):
+            self._take_boundary(told, arrival)
+        elif isinstance(told, Checkpoint):
+            self._take_note(told, arrival)
+        elif isinstance(told, Signal):
+            self._take_signal(told, arrival)
+        elif isinstance(told, SourceEvent | FaultyEvent):
+            self._take_event(told, arrival)
+
+    def _take_boundary(self, told: TransactionBegin | TransactionEnd, arrival: Arrival) -> None:
+        bounded = self._of(told.transaction_id)
+        bounded.has_metadata = True
+        bounded.take_place(arrival, self._taken)
+        if not is_held_snapshot(told.transaction_id):
+            bounded.bounded_at = self._taken
+        if isinstance(told, TransactionBegin):
+            self._current = told.transaction_id
+            bounded.begun_at = bounded.begun_at or (arrival.origin, arrival.position)
+            bounded.since_micros = told.micros
+            return
+        bounded.expected = told.event_count
+        bounded.commit_lsn = told.lsn
+        if self._current == told.transaction_id:
+            self._current = ""
+
+    def _take_signal(self, told: Signal, arrival: Arrival) -> None:
+        if told.transaction_id:
+            self._count(told.transaction_id, arrival, told.order_key, told.event_id)
+        elif self._is_one_stream:
+            self._count(self._current, arrival)
+
+    def _take_note(self, told: Checkpoint, arrival: Arrival) -> None:
+        self._newest = None
+        note = told.as_message()
+        if not note.transaction_id:
+            self._free_notes.append((note, arrival.origin, arrival.position))
+            return
+        self._count(note.transaction_id, arrival, note.order_key, note.event_id)
+        self._of(note.transaction_id).notes.append((note, arrival.origin))
+
+    def _take_event(self, event: SourceEvent | FaultyEvent, arrival: Arrival) -> None:
+        self._newest = event, arrival.origin, arrival.position
+        if isinstance(event, SourceEvent):
+            transaction, order_key = event.transaction_id, event.order_key
+        else:
+            # What comes between its boundaries belongs to it, where everything comes in one order.
+            transaction = event.transaction_id or (self._current if self._is_one_stream else "")
+            order_key = None
+        message_id = event.message_id if isinstance(event, FaultyEvent) else None
+        if not transaction:
+            self._free.append((event, arrival.origin, arrival.position))
+            return
+        self._count(transaction, arrival, order_key, event.event_id or message_id)
+        self._of(transaction).members.append((event, arrival.origin))
+
+    def _count(
+        self, transaction: str, arrival: Arrival, order_key: str | None = None, event_id: str | None = None
+    ) -> None:
+        if not transaction:
+            return
+        found = self._of(transaction)
+        found.take_place(arrival, self._taken)
+        told = arrival.told
+        if found.since_micros is None and isinstance(told, SourceEvent):
+            found.since_micros = told.source_micros
+        found.has_metadata = found.has_metadata or order_key is None or is_held_snapshot(transaction)
+        found.messages.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
+        if order_key is not None:
+            found.take_order(order_key)
+
+    def _of(self, transaction: str) -> Transaction:
+        return self._transactions.setdefault(transaction, Transaction())
+
+    @property
+    def has_whole(self) -> bool:
+        """Whether something may pass."""
+        return bool(self._free) or any(found.is_whole for found in self._transactions.values())
+
+    def let_pass(self) -> Passed:
+        """Return everything, each event by itself, because it is unknown which transactions are complete.
+
+        In one stream the halves of a key change are consecutive; at its end the first one waits.
+        """
+        members = [member for found in self._transactions.values() for member in found.members]
+        events = [*members, *((event, origin) for event, origin, _ in self._free)]
+        resume: dict[str, int] = {}
+        if self._is_one_stream and self._newest is not None and gives_key_up(self._newest[0]):
+            newest, origin, position = self._newest
+            events, resume = [member for member in events if member[0] is not newest], {origin: position}
+        notes = [note for found in self._transactions.values() for note in found.notes]
+        notes += [(note, origin) for note, origin, _ in self._free_notes]
+        released = tuple((Released(event, "", 1), origin) for event, origin in events)
+        return Passed(released, resume, self._passed_until, tuple(notes))
+
+    def open_up(self) -> Passed:
+        """Return what may pass, in no particular order, and from where on the rest is to be read again."""
+        boundaries = Boundaries.of(self._transactions.values())
+        waiting = {
+            name: found for name, found in self._transactions.items() if self._waits(name, found, boundaries)
+        }
+        orders = [found.first_order for found in waiting.values() if found.first_order is not None]
+        limit = min(orders, default=None)
+        begun = _earliest({origin: position} for origin, position in _beginnings(waiting.values()))
+        passed: list[tuple[Released, str]] = []
+        notes: list[tuple[SourceMessage, str]] = []
+        held: list[Mapping[str, int]] = [found.places for found in waiting.values()]
+        until = self._passed_until
+        for event, origin, position in self._free:
+            if _is_held(event.order_key if isinstance(event, SourceEvent) else None, limit):
+                held.append({origin: position})
+            else:
+                passed.append((Released(event, "", 1), origin))
+        for note, origin, position in self._free_notes:
+            if _is_held(note.order_key, limit):
+                held.append({origin: position})
+            else:
+                notes.append((note, origin))
+        for name, found in self._transactions.items():
+            if name in waiting:
+                continue
+            if _is_behind(found, limit, begun):
+                held.append(found.places)
+            else:
+                fault = None if found.is_whole or not found.has_metadata else self._fault(name, found)
+                passed += _released(name, found, fault)
+                notes += found.notes
+                until = _later(until, found, committed_ms=0 if is_held_snapshot(name) else found.committed_ms)
+        again = self._again_since_micros(waiting)
+        return Passed(tuple(passed), _earliest(held), until, tuple(notes), _told(waiting), again)
+
+    def _again_since_micros(self, waiting: Container[str]) -> int | None:
+        """Return when the first was committed of the transactions that seem to have passed before."""
+        repeated = (
+            found.since_micros or 0
+            for name, found in self._transactions.items()
+            if name not in waiting and self._is_repeated(name, found)
+        )
+        return min(repeated, default=None)
+
+    def _waits(self, name: str, found: Transaction, boundaries: Boundaries) -> bool:
+        """Whether more of a transaction is to come."""
+        if not found.has_metadata or self._is_given_up(found):
+            return False
+        if self._is_one_stream:
+            has_ended = not is_held_snapshot(name) and boundaries.show_end_of(found)
+            return found.expected is None and not has_ended
+        return not self._is_repeated(name, found) and not found.is_whole
+
+    def _is_repeated(self, name: str, found: Transaction) -> bool:
+        """Whether a transaction has passed before: it is not behind the last one, nor committed later.
+
+        One that is committed later and stands before it is of a server whose positions have begun anew.
+        """
+        newest_ms = self._passed_until.committed_ms
+        if newest_ms and not is_held_snapshot(name) and found.committed_ms > newest_ms:
+            return False
+        if found.commit_lsn is not None:
+            return found.commit_lsn <= self._passed_until.commit_lsn
+        return "" < found.last_order <= self._passed_until.order_key
+
+    def _fault(self, name: str, found: Transaction) -> str | None:
+        """Return why a transaction that is not whole must not enter the log; None where it has entered."""
+        is_repeated = self._is_repeated(name, found)
+        if is_repeated and is_held_snapshot(name):
+            return None  # rows that lag behind its end
+        announced = "an unknown number of" if found.expected is None else str(found.expected)
+        if is_repeated and (found.begun_at is None or not self._is_one_stream):
+            # What the log has of these is left out there; the rest came too late to be recognised, or lies
+            # in quarantine with the transaction.
+            return (
+                f"It comes again with a part of its transaction {name}, which has passed before: "
+                f"{len(found.messages)} of {announced} events have come"
+            )
+        lost = "; its END is missing" if found.expected is None else ""
+        return (
+            f"Its transaction {name} has {announced} events by the connector's word, of which "
+            f"{len(found.messages)} have come{lost}"
+        )
+
+    def _is_given_up(self, found: Transaction) -> bool:
+        if self._patience_micros is None:
+            return False
+        return self._newest_micros - found.last_micros > self._patience_micros
+
+
+def _later(until: PassedUntil, found: Transaction, committed_ms: int) -> PassedUntil:
+    return replace(
+        until,
+        order_key=max(until.order_key, found.last_order),
+        commit_lsn=max(until.commit_lsn, found.commit_lsn or -1),
+        committed_ms=max(until.committed_ms, committed_ms),
+    )
+
+
+def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:
+    """Return where the transactions begin, as far as their BEGIN has arrived."""
+    return [found.begun_at for found in waiting if found.begun_at is not None]
+
+
+def _is_behind(found: Transaction, limit: str | None, begun: Mapping[str, int]) -> bool:
+    """Return whether a transaction was committed after one that waits.
+
+    One without a readable event, such as an empty one, has no order key; its BEGIN shows it.
+    """
+    if _is_held(found.first_order, limit):
+        return True
+    origin, position = found.begun_at or ("", 0)
+    return origin in begun and position > begun[origin]
+
+
+def _is_held(order_key: str | None, limit: str | None) -> bool:
+    return order_key is not None and limit is not None and order_key >= limit
+
+
+def _told(waiting: Mapping[str, Transaction]) -> tuple[Waiting, ...]:
+    return tuple(
+        Waiting(name, found.since_micros, len(found.messages), found.expected)
+        for name, found in waiting.items()
+    )
+
+
+def _message_of(event_id: str | None) -> str | None:
+    """Return what the events of one message share of their identities."""
+    return event_id.removesuffix("+") if event_id is not None else None
+
+
+def _released(name: str, found: Transaction, fault: str | None) -> list[tuple[Released, str]]:
+    distinct = {event.event_id: (event, origin) for event, origin in found.members if event.event_id}
+    nameless = [(event, origin) for event, origin in found.members if not event.event_id]
+    members = [*distinct.values(), *nameless]
+    if not found.has_metadata:
+        return [(Released(event, "", 1), origin) for event, origin in members]
+    return [(Released(event, name, len(members), fault), origin) for event, origin in members]
+
+
+def _earliest(held: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    resume: dict[str, int] = {}
+    for places in held:
+        for origin, position in places.items():
+            resume[origin] = min(position, resume.get(origin, position))
+    return resume

@@ -1,0 +1,46 @@
+"""Truncates among partitions that are read side by side: rows from before one may come after it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from cdc_platform.model.stream.events import SourceEvent
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.sources.debezium.transactions.arrivals import Passed
+from cdc_platform.sources.event_batches import Released
+
+GONE: Final = "Its table was truncated after it, and the truncate was read first: the row is gone"
+
+
+def refuse_truncated(passed: Passed) -> Passed:
+    """Return what passes, with a fault for rows that truncates of former ticks have taken away.
+
+    Rows of a snapshot belong to no transaction, so none of them keeps a truncate in another partition
+    waiting, as those of transactions do.
+    """
+    before = passed.until.truncated
+    newest = dict(before)
+    for table, order_key in _truncates(passed):
+        newest[table] = max(order_key, newest.get(table, ""))
+    events = tuple((_judged(released, before), origin) for released, origin in passed.events)
+    return replace(passed, events=events, until=replace(passed.until, truncated=newest))
+
+
+def _truncates(passed: Passed) -> Iterator[tuple[str, str]]:
+    """Yield table and order key of truncates that enter the log, which one beside a faulty event does not."""
+    faulty = {
+        released.transaction_id
+        for released, _ in passed.events
+        if released.transaction_id and (released.fault or not isinstance(released.event, SourceEvent))
+    }
+    for released, _ in passed.events:
+        event, enters = released.event, released.fault is None and released.transaction_id not in faulty
+        if enters and isinstance(event, SourceEvent) and event.mod_type is ModType.TRUNCATE:
+            yield event.table, event.order_key
+
+
+def _judged(released: Released, truncated: Mapping[str, str]) -> Released:
+    event = released.event
+    if released.fault is not None or not isinstance(event, SourceEvent):
+        return released
+    return replace(released, fault=GONE) if event.order_key < truncated.get(event.table, "") else released

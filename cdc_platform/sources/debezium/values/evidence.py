@@ -1,0 +1,88 @@
+"""Shapes of a column's unavailable values, by what is known of its type: the name, or what a block tells."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from cdc_platform.sources.debezium.settings.connector import (
+    BinaryMode,
+    ConnectorModes,
+    DecimalMode,
+    HstoreMode,
+    TimeMode,
+)
+from cdc_platform.sources.debezium.values.encodings import Encoding, Kind, told_encoding
+from cdc_platform.sources.debezium.values.postgres_types import TEXT
+from cdc_platform.sources.debezium.values.unavailable import Shape, Version, is_known, shapes_of
+
+_TIMES: Final[Mapping[str, TimeMode]] = {
+    # logical name: a mode that has it
+    "io.debezium.time.Date": TimeMode.ADAPTIVE,
+    "io.debezium.time.IsoDate": TimeMode.ISOSTRING,
+    "org.apache.kafka.connect.data.Date": TimeMode.CONNECT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a column's unavailable values may look like.
+
+    Args:
+        source: the type that tells it, by its name or as a schema block tells it.
+        shapes: the shapes; none for a type whose values are always sent.
+    """
+
+    source: str
+    shapes: tuple[Shape, ...]
+
+
+def evidence_of(
+    field: Mapping[str, Any] | None, declared: Encoding | None, version: Version, modes: ConnectorModes
+) -> Evidence:
+    """Return what is known of a column.
+
+    Args:
+        field: of the schema block.
+        declared: encoding of the type that is declared or propagated.
+        version: of the connector.
+        modes: of the connector, as the settings have them.
+    """
+    if field is None:
+        source = declared.source if declared is not None else ""
+        return Evidence(source, shapes_of(source, version, modes))
+    told, told_modes = told_encoding(field), _modes_told(field, modes)
+    if declared is not None and _is_of(told, declared):
+        return Evidence(declared.source, shapes_of(declared.source, version, told_modes))
+    shapes = shapes_of(told.source, version, told_modes)
+    may_be_null = _may_be_another(told.source, declared, version, modes) and Shape.NULL not in shapes
+    return Evidence(told.source, (*shapes, Shape.NULL) if may_be_null else shapes)
+
+
+def _is_of(told: Encoding, declared: Encoding) -> bool:
+    """Whether the declared type is the column's own, and not a text that keeps what another type has."""
+    return is_known(declared.source) and (declared.kind is not Kind.TEXT or told.kind is Kind.TEXT)
+
+
+def _may_be_another(told: str, declared: Encoding | None, version: Version, modes: ConnectorModes) -> bool:
+    """Whether a type without a marker looks like the one that the block tells.
+
+    The connector chooses the marker of arrays and of hstore by the name of the type, which is not that of a
+    domain over it; `oid[]` and `hstore[]` look like `bigint[]` and `json[]`.
+    """
+    if told == TEXT:  # octets, where the connector makes texts of them
+        return Shape.NULL in shapes_of("bytea", version, modes)
+    if told == "double precision":
+        return modes.decimals is DecimalMode.DOUBLE
+    return told.endswith("[]") or (told in {"json", "hstore"} and declared is not None)
+
+
+def _modes_told(field: Mapping[str, Any], modes: ConnectorModes) -> ConnectorModes:
+    """Return the modes under which the block tells what it tells; settings may not say them, or others."""
+    item = field["items"] if field["type"] == "array" else field
+    kind, name = item["type"], item.get("name") or ""
+    times = _TIMES.get(name, TimeMode.ISOSTRING if name.endswith("Date") else modes.times)
+    if kind == "string":
+        binary = BinaryMode.BASE64 if modes.binary is BinaryMode.BYTES else modes.binary
+        return replace(modes, times=times, binary=binary, decimals=DecimalMode.STRING, hstore=HstoreMode.JSON)
+    decimals = DecimalMode.DOUBLE if kind == "double" else DecimalMode.PRECISE
+    return replace(modes, times=times, binary=BinaryMode.BYTES, decimals=decimals, hstore=HstoreMode.MAP)

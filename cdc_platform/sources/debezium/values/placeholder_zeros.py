@@ -1,0 +1,88 @@
+"""What stands for nothing in a column that is NOT NULL, in the row before a change: zeros, by encoding."""
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from cdc_platform.sources.debezium.values.encodings import Encoding, Kind
+from cdc_platform.sources.debezium.values.unavailable import is_known
+
+_NO_UUID: Final = "00000000-0000-0000-0000-000000000000"
+_TEXTS: Final[Mapping[str, str]] = {
+    # type: its zero, where that is not the empty text; fractions of a second are cut off
+    "json": "{}",
+    "jsonb": "{}",
+    "hstore": "{}",
+    "uuid": _NO_UUID,
+    "timetz": "00:00:00Z",
+    "interval": "P0Y0M0DT0H0M0S",
+}
+_FRACTION: Final = re.compile(r"\.0+(?=[ZS]?$)", re.ASCII)
+_EMPTY_SHAPES: Final = frozenset(
+    {
+        "AQEAAAAAAAAAAAAAAAAAAAAAAAAA",  # a point at 0, 0
+        "AQcAAAAAAAAA",  # a collection of no geometries
+    },
+)
+
+
+def is_zero(encoding: Encoding, value: Any) -> bool:
+    """Whether the connector may have put a value, which is not null, in the place of none."""
+    try:
+        return _JUDGES[encoding.kind](encoding, value)
+    except (ValueError, TypeError, KeyError, AttributeError, InvalidOperation):
+        return False
+
+
+def _is_number(_encoding: Encoding, value: Any) -> bool:
+    return not isinstance(value, str) and bool(value == 0)
+
+
+def _is_empty(_encoding: Encoding, value: Any) -> bool:
+    return bool(value in ("", [], {}))
+
+
+def _is_text(encoding: Encoding, value: Any) -> bool:
+    if value == "":
+        return True
+    plain = _FRACTION.sub("", value)
+    if is_known(encoding.source):
+        return bool(plain == _TEXTS.get(encoding.source))
+    return plain in _TEXTS.values()  # a domain has the zero of what it is made of
+
+
+def _is_octets(_encoding: Encoding, value: Any) -> bool:
+    return not any(base64.b64decode(value, validate=True)) if isinstance(value, str) else bool(value == 0)
+
+
+def _is_scaled(_encoding: Encoding, value: Any) -> bool:
+    return not any(base64.b64decode(value["value"], validate=True))
+
+
+def _is_decimal(_encoding: Encoding, value: Any) -> bool:
+    return Decimal(value) == 0
+
+
+def _is_object(_encoding: Encoding, value: Any) -> bool:
+    return all(not part or part in _EMPTY_SHAPES for part in value.values())
+
+
+def _is_moment(zero: str) -> Callable[[Encoding, Any], bool]:
+    return lambda _encoding, value: bool(_FRACTION.sub("", value).removesuffix("Z") == zero)
+
+
+_JUDGES: Final[Mapping[Kind, Callable[[Encoding, Any], bool]]] = {
+    **dict.fromkeys((Kind.BOOL, Kind.INT, Kind.FLOAT, Kind.DAYS, Kind.TIME, Kind.LOCAL), _is_number),
+    Kind.DURATION: _is_number,
+    **dict.fromkeys((Kind.BASE64, Kind.BASE64_URL, Kind.HEX, Kind.LIST), _is_empty),
+    Kind.TEXT: _is_text,
+    **dict.fromkeys((Kind.UNSCALED, Kind.BITS), _is_octets),
+    Kind.SCALED: _is_scaled,
+    Kind.DECIMAL_TEXT: _is_decimal,
+    Kind.JSON: _is_object,
+    Kind.ISO_DATE: _is_moment("1970-01-01"),
+    Kind.ISO_TIME: _is_moment("00:00:00"),
+    **dict.fromkeys((Kind.ISO_LOCAL, Kind.ZONED), _is_moment("1970-01-01T00:00:00")),
+}

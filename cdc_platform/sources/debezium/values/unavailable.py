@@ -1,0 +1,289 @@
+"""The shapes of a value that was not sent: which one a column's type, connector and settings give."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+from uuid import UUID
+
+from cdc_platform.errors import SettingError
+from cdc_platform.sources.debezium.settings.connector import (
+    BinaryMode,
+    ConnectorModes,
+    DecimalMode,
+    HstoreMode,
+    TimeMode,
+)
+from cdc_platform.sources.debezium.settings.settings import NullPolicy
+from cdc_platform.sources.debezium.values.postgres_types import STRING_ARRAY
+
+Version = tuple[int, ...]
+NEWEST: Final[Version] = (9999,)
+_NUMBERS: Final = re.compile(r"\d+")
+_SHORTEST_CUT: Final = 6
+"""So many characters of the placeholder are no accident."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{32,128}", re.ASCII)
+
+
+class Shape(StrEnum):
+    """The JSON that stands for a value which was not sent."""
+
+    TEXT = "text"
+    """The placeholder."""
+    BASE64 = "base64"
+    """The placeholder in base64."""
+    TEXT_LIST = "text_list"
+    """An array of the placeholder."""
+    BASE64_LIST = "base64_list"
+    """An array of the placeholder in base64."""
+    OCTET_LIST = "octet_list"
+    """An array of the placeholder's octets, signed, which look like numbers or days."""
+    UUID_LIST = "uuid_list"
+    """An array of the UUID whose name is the placeholder."""
+    HSTORE_TEXT = "hstore_text"
+    """The text of an object whose only member and its value are the placeholder."""
+    HSTORE_MAP = "hstore_map"
+    """That object."""
+    NULL = "null"
+    """Null, as if the value were NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeRule:
+    """Which shapes some types have, from a version of the connector on, under some of its modes.
+
+    A mode of None means any.
+    """
+
+    types: frozenset[str]
+    shapes: tuple[Shape, ...]
+    since: Version
+    binary: frozenset[BinaryMode] | None = None
+    decimals: frozenset[DecimalMode] | None = None
+    times: frozenset[TimeMode] | None = None
+    hstore: frozenset[HstoreMode] | None = None
+
+    def holds(self, source: str, version: Version, modes: ConnectorModes) -> bool:
+        """Whether the rule is one for the type."""
+        return (
+            source in self.types
+            and version >= self.since
+            and (self.binary is None or modes.binary in self.binary)
+            and (self.decimals is None or modes.decimals in self.decimals)
+            and (self.times is None or modes.times in self.times)
+            and (self.hstore is None or modes.hstore in self.hstore)
+        )
+
+
+def _types(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+IN_LINE: Final = _types(
+    # These are too short to be stored apart from their row, so they are always sent.
+    *("boolean", "smallint", "integer", "bigint", "oid", "real", "double precision", "small numeric"),
+    *("date", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid", "enum", "money"),
+    *("point", "line", "lseg", "box", "circle", "inet", "cidr", "macaddr", "macaddr8", "pg_lsn"),
+    *("short bits", "isbn", "isbn13", "ismn", "ismn13", "issn", "issn13", "upc", "ean13"),
+)
+RULES: Final[tuple[ShapeRule, ...]] = (
+    # The first rule that holds counts. Versions are those of the connector's changelog.
+    ShapeRule(_types("bytea"), (Shape.BASE64,), (0, 10), binary=frozenset({BinaryMode.BYTES})),
+    ShapeRule(_types("bytea"), (Shape.TEXT,), (2, 6), binary=frozenset({BinaryMode.HEX})),
+    ShapeRule(_types("bytea[]"), (Shape.BASE64_LIST,), (2, 3), binary=frozenset({BinaryMode.BYTES})),
+    ShapeRule(_types("bpchar[]"), (Shape.TEXT_LIST,), (3, 0, 3)),
+    ShapeRule(_types("text[]", "varchar[]", "json[]", "jsonb[]"), (Shape.TEXT_LIST,), (2, 1)),
+    ShapeRule(_types(STRING_ARRAY), (Shape.TEXT_LIST, Shape.NULL), (2, 1)),
+    ShapeRule(_types("integer[]", "bigint[]"), (Shape.OCTET_LIST,), (2, 1)),
+    ShapeRule(
+        _types("date[]"),
+        (Shape.OCTET_LIST,),
+        (2, 3),
+        times=frozenset(TimeMode) - {TimeMode.ISOSTRING, TimeMode.CONNECT},
+    ),
+    ShapeRule(_types("uuid[]"), (Shape.UUID_LIST,), (2, 4)),
+    ShapeRule(_types("hstore"), (Shape.HSTORE_TEXT,), (2, 6), hstore=frozenset({HstoreMode.JSON})),
+    ShapeRule(_types("hstore"), (Shape.HSTORE_MAP,), (2, 3), hstore=frozenset({HstoreMode.MAP})),
+    ShapeRule(_types("numeric"), (Shape.TEXT,), (0, 10), decimals=frozenset({DecimalMode.STRING})),
+    # A schema block says the same of json and of hstore.
+    ShapeRule(_types("json"), (Shape.TEXT, Shape.HSTORE_TEXT), (0, 10)),
+    ShapeRule(
+        _types("numeric", "bit", "varbit", "bytea", "hstore", "struct", "geometry", "geography"),
+        (Shape.NULL,),
+        (0,),
+    ),
+)
+_FIRST: Final[Version] = (0, 10)
+"""Before, there was no placeholder."""
+_PLAIN_TEXTS: Final = _types(
+    *("text", "varchar", "bpchar", "citext", "xml", "json", "jsonb", "ltree", "tsvector", "name"),
+)
+_TEXTS: Final = (Shape.TEXT,)
+_RANGES: Final = _types("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
+_UNKNOWN: Final = (Shape.TEXT, Shape.BASE64, Shape.NULL)
+"""Of domains, which are what they are made of, and of types that the connector does not know: composites."""
+_NULLS: Final = (Shape.NULL,)
+
+
+def version_of(text: str) -> Version:
+    """Return the numbers of a version such as `3.6.3.Final`; one that is not told counts as the newest."""
+    numbers = tuple(int(number) for number in _NUMBERS.findall(text)[:3])
+    return numbers or NEWEST
+
+
+def shapes_of(source: str, version: Version, modes: ConnectorModes) -> tuple[Shape, ...]:
+    """Return the shapes of a PostgreSQL type; none for a type whose values are always sent."""
+    if source in IN_LINE:
+        return ()
+    if version < _FIRST:
+        return _NULLS
+    for rule in RULES:
+        if rule.holds(source, version, modes):
+            return rule.shapes
+    if source.endswith("[]"):  # every other array is null
+        return _NULLS
+    return _TEXTS if source in _PLAIN_TEXTS | _RANGES else _UNKNOWN
+
+
+_NAMED: Final = frozenset(IN_LINE.union(_PLAIN_TEXTS, _RANGES, *(rule.types for rule in RULES)))
+
+
+def is_known(source: str) -> bool:
+    """Whether the name of a type says how it arrives, as that of a domain or a composite does not."""
+    return source in _NAMED or source.endswith("[]")
+
+
+def marker_of(shape: Shape, placeholder: bytes) -> Any:
+    """Return the JSON value of a shape."""
+    text, encoded = placeholder.decode(errors="replace"), base64.b64encode(placeholder).decode()
+    markers: Mapping[Shape, Any] = {
+        Shape.TEXT: text,
+        Shape.BASE64: encoded,
+        Shape.TEXT_LIST: [text],
+        Shape.BASE64_LIST: [encoded],
+        Shape.OCTET_LIST: list(memoryview(placeholder).cast("b")),
+        Shape.UUID_LIST: [str(_named_uuid(placeholder))],
+        Shape.HSTORE_TEXT: json.dumps({text: text}, ensure_ascii=False, separators=(",", ":")),
+        Shape.HSTORE_MAP: {text: text},
+    }
+    return markers[shape]
+
+
+def _named_uuid(name: bytes) -> UUID:
+    """Return what Java calls the UUID of a name, which has no name space."""
+    return UUID(bytes=hashlib.md5(name, usedforsecurity=False).digest(), version=3)
+
+
+def masked_markers(setting: str, mask: str, placeholder: bytes) -> tuple[str, ...]:
+    """Return the marker as a masking of the connector makes it.
+
+    Args:
+        setting: for the error.
+        mask: the marker itself, `truncate:LENGTH`, or `hash:ALGORITHM:SALT[:LENGTH]`.
+        placeholder: the marker before the masking.
+
+    Raises:
+        SettingError: the mask is none of these.
+    """
+    kind, _, rest = mask.partition(":")
+    text = placeholder.decode(errors="replace")
+    if kind == "truncate" and rest.isdigit():
+        return (text[: int(rest)],)
+    if kind != "hash":
+        return (mask,)
+    algorithm, _, salted = rest.partition(":")
+    salt, _, length = salted.rpartition(":") if salted.rpartition(":")[2].isdigit() else (salted, "", "")
+    end = int(length) if length else None
+    # The second version hashes the text, the first one what Java makes of it when it is written out.
+    java = b"\xac\xed\x00\x05t" + len(placeholder).to_bytes(2, "big") + placeholder
+    try:
+        return tuple(_digest(algorithm, salt, octets)[:end] for octets in (placeholder, java))
+    except ValueError as error:
+        raise SettingError(setting, f"names an algorithm that is not known here: {algorithm!r}") from error
+
+
+def _digest(algorithm: str, salt: str, octets: bytes) -> str:
+    lower = algorithm.lower()
+    name = lower.replace("-", "_") if lower.startswith("sha3") else lower.replace("-", "")
+    return hashlib.new(name, salt.encode() + octets, usedforsecurity=False).hexdigest()
+
+
+class Verdict(StrEnum):
+    """What a value of an update is."""
+
+    VALUE = "value"
+    """A value, or NULL."""
+    UNAVAILABLE = "unavailable"
+    """It was not sent."""
+    UNDECIDED = "undecided"
+    """Null, of which nobody has said what it means in such a column."""
+    MASKED = "masked"
+    """It looks like a marker that the connector has masked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """Tells values of one column from markers; made once for a column, asked for each of its values.
+
+    ``null_policy`` is None where null is NULL.
+    """
+
+    markers: tuple[Any, ...]
+    null_policy: NullPolicy | None
+    placeholder: str = ""
+    is_masked: bool = False
+
+    def judge(self, value: Any) -> Verdict:
+        """Return what a value of an update is."""
+        if value is None:
+            return _OF_NULL[self.null_policy]
+        if value in self.markers:
+            return Verdict.UNAVAILABLE
+        return Verdict.MASKED if self._is_suspicious(value) else Verdict.VALUE
+
+    def is_marker(self, value: Any) -> bool:
+        """Whether a value equals a marker, whatever it is."""
+        return value is not None and value in self.markers
+
+    def _is_suspicious(self, value: Any) -> bool:
+        if not isinstance(value, str) or not self.placeholder:
+            return False
+        if self.is_masked:
+            return _DIGEST.fullmatch(value) is not None
+        return len(value) >= _SHORTEST_CUT and self.placeholder.startswith(value)
+
+
+_OF_NULL: Final = {
+    None: Verdict.VALUE,
+    NullPolicy.NULL: Verdict.VALUE,
+    NullPolicy.UNAVAILABLE: Verdict.UNAVAILABLE,
+    NullPolicy.ERROR: Verdict.UNDECIDED,
+}
+
+
+def detector_of(
+    shapes: tuple[Shape, ...],
+    placeholder: bytes,
+    null_policy: NullPolicy,
+    masks: tuple[str, ...] = (),
+    *,
+    is_masked: bool = False,
+) -> Detector:
+    """Return the detector of a column.
+
+    Args:
+        shapes: of its type.
+        placeholder: of the connector.
+        null_policy: what null means where it is one of the shapes.
+        masks: what the marker looks like after the connector has masked the column.
+        is_masked: whether the connector hashes the column, and nobody has said how.
+    """
+    markers = [marker_of(shape, placeholder) for shape in shapes if shape is not Shape.NULL]
+    has_text = Shape.TEXT in shapes
+    text = placeholder.decode(errors="replace") if has_text and not masks else ""
+    policy = null_policy if Shape.NULL in shapes else None
+    return Detector((*markers, *masks), policy, text, is_masked and not masks)

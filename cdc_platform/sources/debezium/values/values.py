@@ -1,0 +1,310 @@
+"""Values of events, from every encoding that Debezium has, as the change log writes them."""
+
+import base64
+import json
+import math
+import re
+from collections.abc import Callable
+from datetime import date
+from decimal import Context, Decimal
+from typing import Any, Final
+
+from cdc_platform.model.base.number_texts import decimal_number, hex_bytes, plain_digits, whole_number
+from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.sources.debezium.values.encodings import Encoding, Kind, scale_fault
+
+Read = Callable[[Any], Any]
+"""From a JSON value that is not null to the change log's."""
+
+_EXACT: Final = 2**53
+_NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
+_INFINITIES: Final = {
+    # moments without end, in the units of a second in which they arrive
+    9223372036825200000: "infinity",
+    -9223372036832400000: "-infinity",
+    9223372036825200: "infinity",
+    -9223372036832400: "-infinity",
+    2**63 - 1: "infinity",
+    -(2**63): "-infinity",
+}
+_ENDLESS: Final = {"POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
+"""Decimals without end, as the connector spells them."""
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_ORDINALS: Final = range(1, date.max.toordinal() + 1)
+_DAY_MICROS: Final = 86_400_000_000
+_ISO_MOMENT: Final = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z?", re.ASCII)
+_ISO_CLOCK: Final = re.compile(r"(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z?", re.ASCII)
+_ISO_DAY: Final = re.compile(r"(\d{4}-\d{2}-\d{2})Z?", re.ASCII)
+_JAVA_OBJECT: Final = re.compile(r"\[*\[L[\w.$]+;@[0-9a-f]+", re.ASCII)
+_WIDE: Final = Context(prec=20_000)
+_MOST_DIGITS: Final = 150_000
+"""PostgreSQL's numbers have up to 147,455 digits in all; the connector's far fewer."""
+
+
+class ValueRefused(ValueError):
+    """A value is not what its column's type says, or cannot be kept in the lake; says what to do."""
+
+
+def reader_of(encoding: Encoding) -> Read:
+    """Return what reads values of an encoding; it raises `ValueRefused` where it cannot."""
+    fault = scale_fault(encoding)
+    if fault is not None:
+        return lambda _value: _refuse(fault)
+    read = _reader(encoding)
+
+    def checked(value: Any) -> Any:
+        try:
+            return read(value)
+        except ValueRefused:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise ValueRefused(
+                f"is no value of {encoding.source} as it arrives ({encoding.kind}): {_shown(value)}"
+            ) from error
+
+    return checked
+
+
+def _reader(encoding: Encoding) -> Read:
+    if encoding.kind is Kind.LIST:
+        return _list_reader(encoding)
+    if encoding.kind in _SIMPLE:
+        read = _SIMPLE[encoding.kind]
+        return (lambda value: _as_text(read(value))) if encoding.is_lenient else read
+    return _with_digits(encoding)
+
+
+def _with_digits(encoding: Encoding) -> Read:
+    digits, is_lenient = encoding.digits, encoding.is_lenient
+    is_text = encoding.column_type.code != "DECIMAL"
+    by_kind: dict[Kind, Read] = {
+        Kind.UNSCALED: lambda value: _unscaled(value, digits),
+        Kind.DECIMAL_TEXT: lambda value: _decimal_text(value, is_text=is_text),
+        Kind.BITS: lambda value: _bits(value, digits),
+        Kind.DAYS: lambda value: _days(value, is_lenient=is_lenient),
+        Kind.TIME: lambda value: _clock(_micros(value, digits)),
+        Kind.LOCAL: lambda value: _local(value, digits, is_lenient=is_lenient),
+        Kind.ISO_DATE: lambda value: _iso_date(value, is_lenient=is_lenient),
+        Kind.ISO_LOCAL: lambda value: _iso_local(value, is_lenient=is_lenient),
+        Kind.ZONED: lambda value: _zoned(value, is_lenient=is_lenient),
+        Kind.DURATION: lambda value: _duration(value, digits),
+    }
+    return by_kind[encoding.kind]
+
+
+def _list_reader(encoding: Encoding) -> Read:
+    if encoding.element is None:
+        raise TypeError(encoding)
+    read = _reader(encoding.element)
+
+    def read_all(value: list[Any]) -> list[Any]:
+        if not isinstance(value, list):
+            raise TypeError(value)
+        return [None if item is None else read(item) for item in value]
+
+    return read_all
+
+
+def _bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(value)
+    return value
+
+
+def _int(value: Any) -> int | str:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(value)
+    return value if -_EXACT <= value <= _EXACT else str(value)
+
+
+def _float(value: Any) -> float | str:
+    if isinstance(value, str):
+        if value not in _NOT_FINITE:
+            raise ValueError(value)
+        return value
+    if isinstance(value, bool):
+        raise TypeError(value)
+    return _finite(value)
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if math.isinf(number):
+        raise OverflowError(value)
+    return number
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    if _JAVA_OBJECT.fullmatch(value):
+        _refuse(
+            "is the name of a Java object: Debezium cannot read arrays of two dimensions. Ignore the column"
+        )
+    return value
+
+
+def _base64(value: str) -> str:
+    return base64.b64encode(base64.b64decode(value, validate=True)).decode()
+
+
+def _base64_url(value: str) -> str:
+    padded = value + "=" * (-len(value) % 4)
+    return base64.b64encode(base64.b64decode(padded, altchars=b"-_", validate=True)).decode()
+
+
+def _hex(value: str) -> str:
+    return base64.b64encode(hex_bytes(value)).decode()
+
+
+def _whole(value: str) -> int:
+    if len(value) > _MOST_DIGITS:
+        raise ValueError("more digits than PostgreSQL's numbers have")
+    return int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
+
+
+def _unscaled(value: Any, scale: int) -> str:
+    if not isinstance(value, str):  # the converter's `decimal.format` is NUMERIC
+        return _decimal_text(value, is_text=False)
+    return plain_digits(Decimal(_whole(value)).scaleb(-scale, _WIDE))
+
+
+def _scaled(value: Any) -> str:
+    if isinstance(value, str):
+        raise TypeError(value)
+    return plain_digits(Decimal(_whole(value["value"])).scaleb(-whole_number(value["scale"]), _WIDE))
+
+
+def _decimal_text(value: Any, *, is_text: bool) -> str:
+    number = decimal_number(_ENDLESS.get(value, value))
+    if number.is_finite():
+        return plain_digits(number)
+    if not is_text:
+        _refuse(f"is {value}, which a decimal of the lake cannot be. Declare the column as `numeric`, a text")
+    return "NaN" if number.is_nan() else str(number)
+
+
+def _bits(value: str, length: int) -> str:
+    number = int.from_bytes(base64.b64decode(value, validate=True), "little")
+    # Nobody tells how many leading zeros a value of a varying length has.
+    return f"{number:b}".zfill(length) if length < _EXACT_BITS else (f"{number:b}" if number else "")
+
+
+_EXACT_BITS: Final = 2**31 - 1
+
+
+def _days(value: int, *, is_lenient: bool) -> str:
+    ordinal = _int_of(value) + _EPOCH_ORDINAL
+    if ordinal in _ORDINALS:
+        return date.fromordinal(ordinal).isoformat()
+    return _beyond(value, is_lenient=is_lenient)
+
+
+def _iso_date(value: str, *, is_lenient: bool) -> str:
+    match = _ISO_DAY.fullmatch(value)
+    if match is None:
+        return _beyond(value, is_lenient=is_lenient)
+    return date.fromisoformat(match.group(1)).isoformat()
+
+
+def _micros(value: int, digits: int) -> int:
+    """Return the microseconds; what is finer is cut off, which PostgreSQL does not have."""
+    number = _int_of(value)
+    return number // 1000 if digits > _MICRO_DIGITS else number * 10 ** (_MICRO_DIGITS - digits)
+
+
+_MICRO_DIGITS: Final = 6
+
+
+def _clock(micros: int) -> str:
+    if not 0 <= micros <= _DAY_MICROS:
+        raise ValueError(micros)
+    seconds, rest = divmod(micros, 1_000_000)
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{rest:06d}"
+
+
+def _iso_time(value: str) -> str:
+    match = _ISO_CLOCK.fullmatch(value)
+    if match is None:
+        raise ValueError(value)
+    return f"{match.group(1)}.{_six(match.group(2))}"
+
+
+def _local(value: int, digits: int, *, is_lenient: bool) -> str:
+    endless = _INFINITIES.get(value)
+    if endless is not None:
+        return _beyond(endless, is_lenient=is_lenient)
+    try:
+        return to_rfc3339(_micros(value, digits)).removesuffix("Z")
+    except OverflowError:
+        return _beyond(value, is_lenient=is_lenient)
+
+
+def _iso_local(value: str, *, is_lenient: bool) -> str:
+    match = _ISO_MOMENT.fullmatch(value)
+    if match is None:
+        return _beyond(value, is_lenient=is_lenient)
+    return f"{match.group(1)}T{match.group(2)}.{_six(match.group(3))}"
+
+
+def _zoned(value: str, *, is_lenient: bool) -> str:
+    try:
+        return to_rfc3339(from_rfc3339(value))
+    except (ValueError, OverflowError):
+        return _beyond(_text(value), is_lenient=is_lenient)
+
+
+def _duration(value: int, digits: int) -> str:
+    """Return an ISO 8601 text in seconds: months and days are gone before the value arrives."""
+    seconds = Decimal(_int_of(value)).scaleb(-digits)
+    shown = plain_digits(seconds)
+    return f"PT{shown.rstrip('0').rstrip('.') if '.' in shown else shown}S"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_finite)
+
+
+def _int_of(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(value)
+    return value
+
+
+def _six(fraction: str | None) -> str:
+    return (fraction or "").ljust(6, "0")[:6]
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _beyond(value: Any, *, is_lenient: bool) -> str:
+    if is_lenient:
+        return _as_text(value)
+    return _refuse(
+        f"is beyond the years 1 to 9999, which the lake's type cannot say: {_shown(value)}. Declare the "
+        "column with ` as text` after its type, such as `date as text`, to keep what arrives"
+    )
+
+
+def _refuse(problem: str) -> str:
+    raise ValueRefused(problem)
+
+
+def _shown(value: Any) -> str:
+    return _json(value)[:200]
+
+
+_SIMPLE: Final[dict[Kind, Read]] = {
+    Kind.BOOL: _bool,
+    Kind.INT: _int,
+    Kind.FLOAT: _float,
+    Kind.TEXT: _text,
+    Kind.BASE64: _base64,
+    Kind.BASE64_URL: _base64_url,
+    Kind.HEX: _hex,
+    Kind.SCALED: _scaled,
+    Kind.ISO_TIME: _iso_time,
+    Kind.JSON: _json,
+}

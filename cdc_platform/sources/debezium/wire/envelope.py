@@ -1,0 +1,373 @@
+"""What a message tells, by its own words: names of topics are changed on the way and prove nothing."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.sources.debezium.wire.messages import Message, load_json, payload_of, schema_of
+
+
+class Op(StrEnum):
+    """What happened to a row, or to its table."""
+
+    CREATE = "c"
+    """It was inserted, or got its key from another one."""
+    UPDATE = "u"
+    """It was updated, its key not."""
+    DELETE = "d"
+    """It was deleted, or gave its key up for another one."""
+    READ = "r"
+    """A snapshot found it."""
+    TRUNCATE = "t"
+    """All rows of the table are gone."""
+
+
+class Unreadable(ValueError):
+    """A message tells nothing that can be used; says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where in the database's log an event comes from; None for what the event does not tell.
+
+    ``sequence`` is the commit of the transaction before and the position of the change.
+    ``knows_commits`` tells whether the connector is one that gives `commit_lsn`.
+    """
+
+    server: str
+    database: str
+    schema: str
+    table: str
+    version: str
+    snapshot: str
+    tx_id: int | None
+    lsn: int | None
+    sequence: tuple[int | None, int | None] | None
+    commit_lsn: int | None
+    knows_commits: bool
+    micros: int | None
+
+    @property
+    def name(self) -> str:
+        """The table as the database says it, `SCHEMA.TABLE`."""
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class DataEvent:
+    """A change of a row, or of a whole table.
+
+    ``transaction_id`` is empty where none is told; ``fields`` is the schema block of the row, None where the
+    event has none.
+    """
+
+    message: Message
+    op: Op
+    source: Source
+    key: Mapping[str, Any] | None
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    fields: list[Mapping[str, Any]] | None
+    key_fields: list[Mapping[str, Any]] | None
+    transaction_id: str
+    total_order: int | None
+    old_key: Mapping[str, Any] | None
+    new_key: Mapping[str, Any] | None
+    is_flat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalMessage:
+    """A message that a session wrote into the log with `pg_logical_emit_message`."""
+
+    message: Message
+    source: Source
+    prefix: str
+    content: str
+    transaction_id: str
+    total_order: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A message without a value, which lets Kafka forget a key; the delete came before it."""
+
+    topic: str
+    key: Any
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionBegin:
+    """A transaction begins; its id is the one that its changes share."""
+
+    transaction_id: str
+    micros: int | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """A transaction ends; counts are those of changes, not of messages about them.
+
+    ``lsn`` is the position of its commit, None where the connector does not tell it.
+    """
+
+    transaction_id: str
+    event_count: int | None
+    counts: Mapping[str, int]
+    micros: int | None
+    position: int
+    lsn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The connector is alive."""
+
+    server: str
+    micros: int | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """An order to the connector, through its signal topic or its signal table.
+
+    A row of the signal table is an event of a transaction: ``transaction_id``, ``order_key`` and ``event_id``
+    are those of this event. They are empty for other orders.
+    """
+
+    position: int
+    transaction_id: str = ""
+    order_key: str = ""
+    event_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """What the connector says of itself, in its topic of notifications; ``emptied`` was found without rows.
+
+    ``identity`` tells it from all others; ``micros`` is when the connector sent it.
+    """
+
+    server: str
+    identity: str
+    emptied: str | None
+    micros: int | None
+    position: int
+
+
+Boundary = TransactionBegin | TransactionEnd
+Told = DataEvent | LogicalMessage | Tombstone | Boundary | Heartbeat | Signal | Notification
+
+_OPS: Final[Mapping[str, Op]] = {op.value: op for op in Op}
+_ENVELOPE: Final = frozenset({"op", "source"})
+_MOMENTS: Final = frozenset({"ts_ms", "ts_us", "ts_ns"})
+_SIGNAL: Final = frozenset({"id", "type", "data"})
+_STATUSES: Final = ("BEGIN", "END")
+_SCANNED: Final = ("SUCCEEDED", "EMPTY")
+_SEQUENCE: Final = re.compile(r'\[(?:null|"(\d+)"),"(\d+)"\]', re.ASCII)
+_LONG_BITS: Final = 64
+_SHOWN: Final = 100
+ADDED_PREFIX: Final = "__"
+"""How the columns are called that a flattening transform puts beside those of the row."""
+OLD_KEY: Final = "__debezium.oldkey"
+NEW_KEY: Final = "__debezium.newkey"
+
+
+def read_envelope(message: Message) -> Told | None:
+    """Return what a message tells; None where it has no envelope, as flattened ones have none.
+
+    Raises:
+        Unreadable: it has an envelope that this version cannot use.
+    """
+    payload = payload_of(message.value)
+    if payload is None:
+        return Tombstone(message.topic, payload_of(message.key), message.position)
+    if not isinstance(payload, dict):
+        raise Unreadable("The value is no JSON object; use the JSON converter for values.")
+    if any(name.startswith(ADDED_PREFIX) for name in payload):
+        # A table may have columns that are called as the fields of a control message.
+        return None
+    if payload.keys() >= _ENVELOPE and isinstance(payload["source"], dict):
+        return _logical(message, payload) if payload["op"] == "m" else _data(message, payload)
+    if payload.get("status") in _STATUSES and "id" in payload:
+        return _boundary(message, payload)
+    return _control(message, payload)
+
+
+def _control(message: Message, payload: dict[str, Any]) -> Heartbeat | Notification | Signal | None:
+    if payload.keys() and payload.keys() <= _MOMENTS:
+        server = payload_of(message.key)
+        name = server.get("serverName") if isinstance(server, dict) else None
+        return Heartbeat(str(name or ""), _moment(payload), message.position)
+    if "aggregate_type" in payload and "type" in payload:
+        return _notification(message, payload)
+    if "type" in payload and payload.keys() <= _SIGNAL:
+        return Signal(message.position)
+    return None
+
+
+def transaction_of(text: object) -> str:
+    """Return what all changes of a transaction share of its id, which ends in the position of each."""
+    return str(text or "").partition(":")[0]
+
+
+def _data(message: Message, payload: dict[str, Any]) -> DataEvent:
+    op = payload["op"]
+    if op not in _OPS:
+        raise Unreadable(f"This version does not know the operation {op!r}.")
+    source = _source(payload["source"])
+    transaction_id, total_order = _place(payload, source)
+    block = schema_of(message.value)
+    return DataEvent(
+        message,
+        _OPS[op],
+        source,
+        key_of(message.key),
+        _row(payload.get("before")),
+        _row(payload.get("after")),
+        None if block is None else _row_fields(block),
+        fields_of(schema_of(message.key)),
+        transaction_id,
+        total_order,
+        key_header(message, OLD_KEY),
+        key_header(message, NEW_KEY),
+    )
+
+
+def _place(payload: dict[str, Any], source: Source) -> tuple[str, int | None]:
+    """Return id and order in the transaction."""
+    block = payload.get("transaction") or {}
+    of_source = None if source.tx_id is None else str(source.tx_id)
+    return of_source or transaction_of(block.get("id")), whole(block.get("total_order"))
+
+
+def _logical(message: Message, payload: dict[str, Any]) -> LogicalMessage:
+    body, source = payload.get("message") or {}, _source(payload["source"])
+    transaction_id, total_order = _place(payload, source)
+    content = body.get("content")
+    return LogicalMessage(
+        message, source, str(body.get("prefix") or ""), str(content or ""), transaction_id, total_order
+    )
+
+
+def _boundary(message: Message, payload: dict[str, Any]) -> TransactionBegin | TransactionEnd:
+    transaction_id, micros = transaction_of(payload["id"]), _moment(payload)
+    if payload["status"] == "BEGIN":
+        return TransactionBegin(transaction_id, micros, message.position)
+    counts = {
+        item["data_collection"]: whole(item["event_count"]) or 0
+        for item in payload.get("data_collections") or ()
+    }
+    lsn = str(payload["id"]).partition(":")[2]
+    return TransactionEnd(
+        transaction_id,
+        whole(payload.get("event_count")),
+        counts,
+        micros,
+        message.position,
+        whole(lsn) if lsn.isascii() and lsn.isdecimal() else None,
+    )
+
+
+def _notification(message: Message, payload: dict[str, Any]) -> Notification:
+    more = payload.get("additional_data") or {}
+    is_scan = (payload["aggregate_type"], payload["type"]) == ("Initial Snapshot", "TABLE_SCAN_COMPLETED")
+    is_empty = is_scan and str(more.get("total_rows_scanned")) == "0" and more.get("status") in _SCANNED
+    emptied = more.get("scanned_collection") if is_empty else None
+    server, identity = str(more.get("connector_name") or ""), str(payload.get("id") or "")
+    sent_ms = whole(payload.get("timestamp"))
+    micros = sent_ms * 1000 if sent_ms is not None else None
+    return Notification(server, identity, emptied, micros, message.position)
+
+
+def _source(fields: Mapping[str, Any]) -> Source:
+    return Source(
+        str(fields.get("name") or ""),
+        str(fields.get("db") or ""),
+        str(fields.get("schema") or ""),
+        str(fields.get("table") or ""),
+        str(fields.get("version") or ""),
+        str(fields.get("snapshot") or "false"),
+        whole(fields.get("txId")),
+        whole(fields.get("lsn")),
+        sequence_of(fields.get("sequence")),
+        whole(fields.get("commit_lsn")),
+        "commit_lsn" in fields,
+        _moment(fields),
+    )
+
+
+def sequence_of(value: Any) -> tuple[int | None, int | None] | None:
+    """Return the two positions of `source.sequence`, which is a JSON array within a text.
+
+    Raises:
+        Unreadable: it is something else.
+    """
+    if value is None:
+        return None
+    plain = _SEQUENCE.fullmatch(value) if isinstance(value, str) else None
+    if plain is not None:
+        return whole(plain.group(1)), whole(plain.group(2))
+    try:
+        first, last = load_json(value) if isinstance(value, str) else value
+        return whole(first), whole(last)
+    except (ValueError, TypeError) as error:
+        raise Unreadable(f"`source.sequence` is no pair of positions: {value!r}.") from error
+
+
+def whole(value: Any) -> int | None:
+    """Return a number that arrives as a number or a text.
+
+    Raises:
+        Unreadable: the database has no such number.
+    """
+    number = None if value is None else whole_number(value)
+    if number is not None and number.bit_length() > _LONG_BITS:
+        raise Unreadable(f"A number of the event is beyond 64 bits: {str(value)[:_SHOWN]}.")
+    return number
+
+
+def _moment(fields: Mapping[str, Any]) -> int | None:
+    if fields.get("ts_us") is not None:
+        return whole(fields["ts_us"])
+    millis = whole(fields.get("ts_ms"))
+    return None if millis is None else millis * 1000
+
+
+def key_of(part: Any) -> Mapping[str, Any] | None:
+    """Return the columns of a key.
+
+    Raises:
+        Unreadable: the key is not an object.
+    """
+    key = payload_of(part)
+    if key is not None and not isinstance(key, dict):
+        raise Unreadable("The key is no JSON object; use the JSON converter for keys.")
+    return key or None
+
+
+def key_header(message: Message, name: str) -> Mapping[str, Any] | None:
+    """Return the key that a header names."""
+    return key_of((message.headers or {}).get(name))
+
+
+def _row(part: Any) -> Mapping[str, Any] | None:
+    if part is not None and not isinstance(part, dict):
+        raise Unreadable("`before` or `after` is no JSON object.")
+    return part
+
+
+def _row_fields(block: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    rows = {field.get("field"): field for field in block.get("fields") or ()}
+    return fields_of(rows.get("after")) or fields_of(rows.get("before"))
+
+
+def fields_of(block: Mapping[str, Any] | None) -> list[Mapping[str, Any]] | None:
+    """Return the fields of a schema block."""
+    return None if block is None else list(block.get("fields") or ()) or None

@@ -1,0 +1,43 @@
+"""Quarantine records of messages that cannot be used."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
+from cdc_platform.sources.debezium.wire.messages import Message
+from cdc_platform.sources.debezium.wire.positions import is_snapshot
+
+BAD: Final = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
+"""Errors that an event which is not as documented causes in its readers; includes `Unreadable`."""
+
+
+def fault_of(
+    message: Message, error: Exception, event: DataEvent | None = None, order_key: str = ""
+) -> FaultyEvent:
+    """Return the quarantine record of a message that cannot be used, with the reason."""
+    known = isinstance(error, Unreadable)
+    reason = str(error) if known else f"The event is not what Debezium documents: {error!r}."
+    metadata = {"topic": message.topic, "partition": message.partition, "offset": message.offset}
+    return FaultyEvent(
+        reason,
+        message.text or _as_text(message),
+        message.position,
+        None if event is None else event.source.name,
+        None,
+        json.dumps(metadata, ensure_ascii=False),
+        "" if event is None or _is_alone(event) else event.transaction_id,
+        None if event is None or event.total_order is None else f"{event.source.name}#{event.total_order}",
+        order_key=order_key,
+    )
+
+
+def _is_alone(event: DataEvent) -> bool:
+    """Return whether no END counts the event: it is of a snapshot, or has no transaction metadata."""
+    return is_snapshot(event.source) or (event.total_order is None and not event.is_flat)
+
+
+def _as_text(message: Message) -> str:
+    parts: Mapping[str, Any] = {"topic": message.topic, "key": message.key, "value": message.value}
+    return json.dumps(parts, ensure_ascii=False, default=str)

@@ -1,0 +1,137 @@
+"""Events that ExtractNewRecordState has flattened: a row, and beside its columns what it was told to add."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cdc_platform.sources.debezium.wire.envelope import (
+    ADDED_PREFIX,
+    NEW_KEY,
+    OLD_KEY,
+    DataEvent,
+    Op,
+    Source,
+    Unreadable,
+    fields_of,
+    key_header,
+    key_of,
+    sequence_of,
+    transaction_of,
+    whole,
+)
+from cdc_platform.sources.debezium.wire.messages import Message, payload_of, schema_of
+
+DELETED: Final = "__deleted"
+ADVICE: Final = (
+    "Take the transform away, or set its `delete.tombstone.handling.mode=rewrite` and "
+    "`add.fields=op,source.db,source.schema,source.table,source.txId,source.lsn,source.sequence,"
+    "source.snapshot,source.ts_us,transaction.total_order`"
+)
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    # what is looked for: under which names the transform may have put it
+    "op": ("__op",),
+    "server": ("__source_name", "__name"),
+    "database": ("__source_db", "__db"),
+    "schema": ("__source_schema", "__schema"),
+    "table": ("__source_table", "__table"),
+    "version": ("__source_version", "__version"),
+    "snapshot": ("__source_snapshot", "__snapshot"),
+    "tx_id": ("__source_txId", "__txId"),
+    "lsn": ("__source_lsn", "__lsn"),
+    "sequence": ("__source_sequence", "__sequence"),
+    "commit_lsn": ("__source_commit_lsn", "__commit_lsn"),
+    "ts_us": ("__source_ts_us",),
+    "ts_ms": ("__source_ts_ms",),
+    "transaction": ("__transaction_id",),
+    "total_order": ("__transaction_total_order", "__total_order"),
+}
+_KNOWN: Final = frozenset({DELETED, *(name for names in _NAMES.values() for name in names)})
+
+
+def read_flattened(message: Message) -> DataEvent:
+    """Return the event of a flattened message.
+
+    Raises:
+        Unreadable: it does not say what it is, or where in the order of changes it belongs.
+    """
+    row = payload_of(message.value)
+    found = {word: row[name] for word, names in _NAMES.items() for name in names if row.get(name) is not None}
+    _check_found(found, row)
+    op = _op_of(found, row)
+    columns = {name: value for name, value in row.items() if name not in _KNOWN}
+    source = _source_of(found, message)
+    is_delete = op is Op.DELETE
+    fields = fields_of(schema_of(message.value))
+    return DataEvent(
+        message,
+        op,
+        source,
+        key_of(message.key),
+        columns if is_delete else None,
+        None if is_delete or op is Op.TRUNCATE else columns,
+        None if fields is None else [field for field in fields if field.get("field") not in _KNOWN],
+        fields_of(schema_of(message.key)),
+        str(source.tx_id) if source.tx_id is not None else transaction_of(found.get("transaction")),
+        whole(found.get("total_order")),
+        key_header(message, OLD_KEY),
+        key_header(message, NEW_KEY),
+        is_flat=True,
+    )
+
+
+def _check_found(found: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+    if not any(name.startswith(ADDED_PREFIX) for name in row):
+        raise Unreadable(
+            "The value is neither an event of Debezium nor a row with order fields beside its columns, so "
+            f"nothing tells which change came first. {ADVICE}."
+        )
+    if "sequence" not in found and "lsn" not in found:
+        raise Unreadable(f"The flattened event has no position in the database's log. {ADVICE}.")
+    if "op" not in found and DELETED not in row:
+        raise Unreadable(f"The flattened event does not say what happened to the row. {ADVICE}.")
+
+
+def _op_of(found: Mapping[str, Any], row: Mapping[str, Any]) -> Op:
+    """Return the operation.
+
+    Raises:
+        Unreadable: an insert cannot be told from an update, of which only one can leave values out.
+    """
+    if str(row.get(DELETED)).lower() == "true":
+        return Op.DELETE
+    op = found.get("op")
+    if op is None and str(found.get("snapshot") or "false") != "false":
+        return Op.READ
+    if op is None:
+        raise Unreadable(
+            "The flattened event does not say whether the row was inserted or updated, and only updates "
+            f"leave values out. {ADVICE}."
+        )
+    if op not in list(Op):
+        raise Unreadable(f"This version does not know the operation {op!r}.")
+    return Op(op)
+
+
+def _source_of(found: Mapping[str, Any], message: Message) -> Source:
+    schema, table = found.get("schema"), found.get("table")
+    if table is None:
+        # The transform was not told to keep the name; that of a topic is PREFIX.SCHEMA.TABLE.
+        schema, _, table = message.topic.partition(".")[2].rpartition(".")
+    if not table or not schema:
+        raise Unreadable(f"The flattened event does not say which table it belongs to. {ADVICE}.")
+    micros = whole(found.get("ts_us"))
+    if micros is None and found.get("ts_ms") is not None:
+        micros = (whole(found["ts_ms"]) or 0) * 1000
+    return Source(
+        str(found.get("server") or message.topic.partition(".")[0]),
+        str(found.get("database") or ""),
+        str(schema),
+        str(table),
+        str(found.get("version") or ""),
+        str(found.get("snapshot") or "false"),
+        whole(found.get("tx_id")),
+        whole(found.get("lsn")),
+        sequence_of(found.get("sequence")),
+        whole(found.get("commit_lsn")),
+        "commit_lsn" in found,
+        micros,
+    )

@@ -1,0 +1,206 @@
+"""Messages of topics: from the lines of files, and from the octets that Kafka and the engine hand out."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.model.stream.events import FaultyEvent
+from cdc_platform.sources.json_codec import parser_of
+from cdc_platform.sources.sound_rows import escaped
+
+_MEMBERS: Final = frozenset(
+    {
+        *("topic", "key", "value", "headers", "partition", "offset", "timestamp", "destination"),
+        # of kcat, which says `payload` for the value
+        *("payload", "tstype", "ts", "broker", "timestampType", "timestamp_type"),
+    },
+)
+_AVRO_MAGIC: Final = b"\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a topic.
+
+    Args:
+        topic: empty where it is not known.
+        partition: of the topic.
+        offset: in the partition; None where it is not known.
+        timestamp_micros: of the message itself, which is not the source's.
+        key: JSON; None where the message has none.
+        value: JSON; None for a tombstone.
+        headers: JSON by name; None where they were not kept.
+        position: in the order of arrival, counted from 0.
+        has_key: whether it is known which key the message has, be it none.
+        text: the message as it came, for quarantine.
+    """
+
+    topic: str
+    partition: int
+    offset: int | None
+    timestamp_micros: int | None
+    key: Any
+    value: Any
+    headers: Mapping[str, Any] | None = None
+    position: int = 0
+    has_key: bool = True
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RawMessage:
+    """A message of Kafka or of the engine: key, value and headers as they were sent."""
+
+    topic: str
+    key: bytes | str | None
+    value: bytes | str | None
+    headers: Mapping[str, bytes | str | None] | None = field(default=None)
+    partition: int = 0
+    offset: int | None = None
+    timestamp_micros: int | None = None
+    position: int = 0
+
+
+class _Unreadable(ValueError):
+    """Says why a part of a message cannot be read."""
+
+
+def parse_line(line: str, position: int) -> Message | FaultyEvent:
+    """Return the message of a line: an object of topic, key and value, or the value alone."""
+    text = line.strip()
+    try:
+        text.encode()
+        fields = load_json(text)
+        if fields is None:
+            return Message("", 0, None, None, None, None, None, position, has_key=False, text=text)
+        if not isinstance(fields, dict):
+            raise _Unreadable("a line must be a JSON object")
+        return _of_fields(fields, position, text)
+    except (ValueError, RecursionError, TypeError, LookupError, AttributeError) as error:
+        return FaultyEvent(f"The line cannot be read as a message: {error}.", escaped(text), position)
+
+
+def _of_fields(fields: dict[str, Any], position: int, text: str) -> Message:
+    value_name = "value" if "value" in fields else "payload"
+    if value_name not in fields or not _is_message(fields):
+        return Message("", 0, None, None, None, fields, None, position, has_key=False, text=text)
+    timestamp = fields.get("timestamp", fields.get("ts"))
+    return Message(
+        str(fields.get("topic") or fields.get("destination") or ""),
+        whole_number(fields.get("partition") or 0),
+        None if fields.get("offset") is None else whole_number(fields["offset"]),
+        None if timestamp is None else whole_number(timestamp) * 1000,
+        _embedded(fields.get("key")),
+        _embedded(fields[value_name]),
+        _headers(fields["headers"]) if fields.get("headers") is not None else None,
+        position,
+        "key" in fields,
+        text,
+    )
+
+
+def _is_message(fields: Mapping[str, Any]) -> bool:
+    """Whether an object is a message, and not the row that a flattened value is."""
+    if fields.keys() <= _MEMBERS:
+        return True
+    # Further members that some tools write; a flattened row has fields of the connector beside its columns.
+    return "topic" in fields and not any(name.startswith("__") for name in fields)
+
+
+def parse_raw(raw: RawMessage) -> Message | FaultyEvent:
+    """Return the message of what Kafka or the engine handed out."""
+    try:
+        headers = (
+            None if raw.headers is None else {name: _embedded(item) for name, item in raw.headers.items()}
+        )
+        return Message(
+            raw.topic,
+            raw.partition,
+            raw.offset,
+            raw.timestamp_micros,
+            _embedded(raw.key),
+            _strict(raw.value),
+            headers,
+            raw.position,
+            text=_raw_text(raw),
+        )
+    except (ValueError, RecursionError) as error:
+        return FaultyEvent(f"The message cannot be read: {error}.", _raw_text(raw), raw.position)
+
+
+def _strict(value: bytes | str | None) -> Any:
+    """Return the JSON of a value, which nothing but JSON can be."""
+    if value is None or value in (b"", ""):
+        return None
+    if isinstance(value, bytes) and value.startswith(_AVRO_MAGIC):
+        raise _Unreadable("its value is Avro or Protobuf of a schema registry; use the JSON converter")
+    return load_json(value.decode() if isinstance(value, bytes) else value)
+
+
+def _embedded(value: Any) -> Any:
+    """Return the JSON of a part that is embedded as JSON or as a text; a text that is none stays a text."""
+    if isinstance(value, bytes):
+        value = value.decode()
+    if value == "":
+        return None
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "null")):
+        return value
+    try:
+        return load_json(value)
+    except ValueError:
+        return value
+
+
+def _headers(headers: Any) -> dict[str, Any]:
+    """Return headers by name, of an object, a list of pairs, of objects, or of names and values in turn."""
+    if isinstance(headers, dict):
+        pairs = list(headers.items())
+    elif all(isinstance(item, dict) for item in headers):
+        pairs = [(item["key"], item["value"]) for item in headers]
+    elif all(isinstance(item, list) for item in headers):
+        pairs = [(name, value) for name, value in headers]
+    else:
+        pairs = list(zip(headers[::2], headers[1::2], strict=True))
+    return {str(name): _embedded(value) for name, value in pairs}
+
+
+load_json: Final = parser_of(Decimal, str)
+"""Returns a JSON value whose numbers keep all their digits; raises ValueError where there is no JSON."""
+
+
+def _raw_text(raw: RawMessage) -> str:
+    parts = {
+        "topic": raw.topic,
+        "partition": raw.partition,
+        "offset": raw.offset,
+        "key": _as_text(raw.key),
+        "value": _as_text(raw.value),
+        "headers": None
+        if raw.headers is None
+        else {name: _as_text(item) for name, item in raw.headers.items()},
+    }
+    return json.dumps(parts, ensure_ascii=False)
+
+
+def _as_text(part: bytes | str | None) -> str | None:
+    return part.decode(errors="backslashreplace") if isinstance(part, bytes) else part
+
+
+def payload_of(part: Any) -> Any:
+    """Return what a key, value or header says, without the schema block around it."""
+    return part["payload"] if _has_block(part) else part
+
+
+def schema_of(part: Any) -> Mapping[str, Any] | None:
+    """Return the schema block around a key or value; None where there is none."""
+    found: Mapping[str, Any] | None = part["schema"] if _has_block(part) else None
+    return found
+
+
+def _has_block(part: Any) -> bool:
+    """Whether a part has a schema block, which may be null; a row may have columns of the same names."""
+    is_pair = isinstance(part, dict) and part.keys() == {"schema", "payload"}
+    return is_pair and isinstance(part["schema"], dict | None)

@@ -1,0 +1,119 @@
+"""Order and identity of events: a text whose order is that of commits, and what duplicates share."""
+
+import json
+from hashlib import sha256
+from typing import Any, Final
+
+from cdc_platform.model.stream.ordering_key import SEPARATOR
+from cdc_platform.sources.debezium.wire.envelope import DataEvent, LogicalMessage, Op, Source, Unreadable
+
+INCREMENTAL: Final = "incremental"
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str)
+_UNSIGNED: Final = 2**64 - 1
+_ORDER_DIGITS: Final = 10
+_POSITION_DIGITS: Final = 19
+_LONGEST_KEY: Final = 200
+_GIVE_UP: Final = 0
+"""Rank of a row that gives its key up, before that of the one that takes it."""
+_OTHERS: Final = 1
+
+
+def is_snapshot(source: Source) -> bool:
+    """Whether an event is a row that a snapshot found, and not a change."""
+    return source.snapshot not in ("false", "")
+
+
+def order_key(event: DataEvent | LogicalMessage, floor: int) -> str:
+    """Return a text whose order is the order of commits, and of changes within a transaction.
+
+    Its parts: the commit of the transaction before (or its own, where the connector gives `commit_lsn`),
+    the position in the log, the order in the transaction, the rank of a key change's halves, and the position
+    of the message, which decides where the source gives equals.
+
+    Args:
+        event: the event.
+        floor: position of the last snapshot that came before it: the first transaction after a snapshot
+            does not tell which commit came before.
+
+    Raises:
+        Unreadable: the event has no position.
+    """
+    commit, change = _log_position(event.source, floor)
+    rank = _GIVE_UP if isinstance(event, DataEvent) and event.op is Op.DELETE else _OTHERS
+    message = event.message
+    position = message.offset if message.offset is not None else message.position
+    return SEPARATOR.join(
+        (
+            f"{commit & _UNSIGNED:016x}",
+            f"{change & _UNSIGNED:016x}",
+            f"{event.total_order or 0:0{_ORDER_DIGITS}d}",
+            str(rank),
+            f"{position:0{_POSITION_DIGITS}d}",
+        )
+    )
+
+
+def has_total_order(key: str) -> bool:
+    """Whether an order key is that of an event which tells its order in its transaction."""
+    return int(key.split(SEPARATOR)[2]) > 0
+
+
+def commit_of(key: str) -> int:
+    """Return the first part of an order key: the commit before that of the event, as far as it is known."""
+    return int(key.split(SEPARATOR, maxsplit=1)[0], 16)
+
+
+def snapshot_key(position: int) -> str:
+    """Return the order key of what happens before all rows of a snapshot, and after what came before it."""
+    parts = (f"{position:016x}", f"{0:016x}", f"{0:0{_ORDER_DIGITS}d}", "0", f"{0:0{_POSITION_DIGITS}d}")
+    return SEPARATOR.join(parts)
+
+
+def _log_position(source: Source, floor: int) -> tuple[int, int]:
+    before, change = source.sequence or (None, source.lsn)
+    if source.snapshot == INCREMENTAL:
+        # It knows every commit up to the last one, and nothing that was written after it.
+        if source.knows_commits:
+            return before or floor, _UNSIGNED
+        return before or floor, 0
+    if change is None:
+        change = source.lsn
+    if change is None:
+        raise Unreadable("The event has no position in the database's log: neither `sequence` nor `lsn`.")
+    if is_snapshot(source):
+        return change, 0  # before whatever is written from then on, in whichever order it commits
+    if source.commit_lsn is not None:
+        return source.commit_lsn, change
+    if before is not None:
+        return before, change
+    # The first transaction after a snapshot; with connectors before 1.5 all of them, which are in order for
+    # each key, not across keys.
+    return max(change & _UNSIGNED, floor), change
+
+
+def event_id(event: DataEvent, table: str) -> str:
+    """Return what the event shares with its duplicates, and with no other event.
+
+    Neither the position in the log is unique (COPY), nor the order in a transaction (which is given twice
+    after a restart within a COPY); with table and key they are. Rows without a key have nothing but the order
+    in the transaction; without transaction metadata their duplicates cannot be recognised.
+    """
+    source = event.source
+    lsn = source.lsn
+    if lsn is None and source.sequence is not None and not is_snapshot(source):
+        lsn = source.sequence[1]  # a flattened event may have the one without the other
+    parts: list[Any] = [source.server, source.tx_id, lsn, event.total_order, source.schema, table]
+    parts.append(_key_text(event))
+    if source.snapshot == INCREMENTAL:
+        parts += [source.sequence, source.micros]
+    elif is_snapshot(source):
+        parts.append("snapshot")
+    if event.key is None and event.op is not Op.TRUNCATE and event.total_order is None:
+        message = event.message
+        parts += [message.topic, message.partition, message.offset, message.position]
+    return _ENCODER.encode(parts)
+
+
+def _key_text(event: DataEvent) -> str:
+    text = _ENCODER.encode(event.key)
+    return text if len(text) <= _LONGEST_KEY else sha256(text.encode()).hexdigest()

@@ -1,0 +1,80 @@
+"""The guard where rows enter Arrow: a row that Arrow cannot hold is replaced, and stops no other row."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+
+Row = TypeVar("Row")
+
+MOST_CHARACTERS: Final = 1_000
+"""Length of a reason or a name that is kept as it is."""
+MOST_TEXT_CHARACTERS: Final = 1_000_000
+"""Length of the text of an event that cannot be used."""
+_INT64: Final = range(-(2**63), 2**63)
+_UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+
+def sound_batches(
+    build: Callable[[Sequence[Row]], pa.RecordBatch],
+    rows: Sequence[Row],
+    replaced: Callable[[Row, Exception], Row],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of rows, in their order: one, unless Arrow refuses a row.
+
+    Args:
+        build: makes a batch of rows.
+        rows: the rows.
+        replaced: returns the row that stands for one which Arrow refuses, of safe values only.
+    """
+    try:
+        yield build(rows)
+    except _UNFIT as error:
+        if len(rows) == 1:
+            yield build([replaced(rows[0], error)])
+            return
+        middle = len(rows) // 2
+        yield from sound_batches(build, rows[:middle], replaced)
+        yield from sound_batches(build, rows[middle:], replaced)
+
+
+def unfit_reason(values: Mapping[str, Any], error: Exception) -> str:
+    """Return why Arrow refuses a row of these values."""
+    texts = [name for name, value in values.items() if isinstance(value, str) and not is_unicode(value)]
+    numbers = [name for name, value in values.items() if isinstance(value, int) and value not in _INT64]
+    problems = [
+        *(f"`{name}` has a text that is not Unicode (half of a surrogate pair)" for name in texts),
+        *(f"`{name}` is a number beyond 64 bits" for name in numbers),
+    ]
+    return safe_text("; ".join(problems) or f"The event cannot be stored: {error}")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text has no halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def safe_text(text: str, most_characters: int = MOST_CHARACTERS) -> str:
+    """Return an escaped text; one of more characters ends in its digest."""
+    safe = escaped(text)
+    if len(safe) <= most_characters:
+        return safe
+    digest = sha256(safe.encode()).hexdigest()
+    return f"{safe[:most_characters]}... ({len(text)} characters, sha256 {digest})"
+
+
+def escaped(text: str) -> str:
+    """Return a text with everything escaped that is not Unicode, as JSON does it, too."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def safe_value(value: Any) -> Any:
+    """Return a value that Arrow can hold: texts are safe, numbers beyond 64 bits NULL."""
+    if isinstance(value, str):
+        return safe_text(value)
+    return None if isinstance(value, int) and value not in _INT64 else value

@@ -1,0 +1,86 @@
+"""Rows of a streaming query, put together from the messages that carry them."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cdc_platform.errors import RecordUnreadable
+
+
+class RowAssembler:
+    """Turns partial result sets into rows of values as bytes; a value may go on in the next message.
+
+    ``fields`` has the names and types of the columns after the first message. ``resume_token`` goes on
+    after the last row of the newest message that carried one: it covers all rows given before it changed.
+    """
+
+    def __init__(self) -> None:
+        self.fields: Any = None
+        self.resume_token = b""
+        self._row: list[bytes] = []
+        self._pending: bytes | None = None
+
+    def rows(self, messages: Iterable[Any]) -> Iterator[list[bytes]]:
+        """Yield each row as soon as its last value is there; the values are not decoded.
+
+        Raises:
+            RecordUnreadable: The stream ended inside a row.
+        """
+        for message in messages:
+            if self.fields is None and message.metadata:
+                self.fields = _fields(message.metadata)
+            yield from self._add(message)
+            if message.resume_token and not self._row and self._pending is None:
+                self.resume_token = message.resume_token
+        if self._row or self._pending is not None:
+            raise RecordUnreadable("Spanner's answer ended in the middle of a row; read the slice again")
+
+    def _add(self, message: Any) -> Iterator[list[bytes]]:
+        values = list(message.values)
+        if self._pending is not None and values:
+            values[0] = merge_chunks(self._pending, values[0])
+            self._pending = None
+        if message.chunked_value and values:
+            self._pending = values.pop()
+        count = len(self.fields or ())
+        for value in values:
+            self._row.append(value)
+            if len(self._row) == count:
+                yield self._row
+                self._row = []
+
+
+def merge_chunks(left: bytes, right: bytes) -> bytes:
+    """Return the value that two chunks make: texts are joined, lists too, and so are the items that meet.
+
+    Raises:
+        RecordUnreadable: A chunk is no value.
+    """
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped] # ships no types
+    from google.protobuf.struct_pb2 import Value  # type: ignore[import-untyped] # ships no types
+
+    try:
+        merged: bytes = _merge(Value.FromString(left), Value.FromString(right)).SerializeToString()
+    except (DecodeError, ValueError, RecursionError) as error:
+        raise RecordUnreadable(f"Spanner's answer has a chunk that is no value ({error})") from error
+    return merged
+
+
+def _merge(left: Any, right: Any) -> Any:
+    if left.HasField("string_value"):
+        left.string_value += right.string_value
+        return left
+    merged, rest = left.list_value.values, list(right.list_value.values)
+    if len(merged) and rest and _goes_on(merged[-1]):
+        _merge(merged[-1], rest.pop(0))
+    merged.extend(rest)
+    return left
+
+
+def _goes_on(item: Any) -> bool:
+    return bool(item.HasField("string_value") or item.HasField("list_value"))
+
+
+def _fields(metadata: bytes) -> Any:
+    from google.cloud.spanner_v1.types import ResultSetMetadata
+
+    return ResultSetMetadata.deserialize(metadata).row_type.fields

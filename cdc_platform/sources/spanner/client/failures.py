@@ -1,0 +1,181 @@
+"""What Spanner's errors mean: which may pass by themselves, and what to do about the others."""
+
+import re
+from typing import Final
+
+from cdc_platform.errors import (
+    AccessDenied,
+    DefinitionRefused,
+    PartitionBoundsInvalid,
+    PartitionModeUnsupported,
+    QueryRefused,
+    RetentionExpired,
+    SettingError,
+    SourceError,
+    SourceNotFound,
+    SourceUnreachable,
+)
+from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.statuses import Meaning, find_meaning
+
+_RETENTION_ADVICE: Final = (
+    "Records of that time are lost to the stream: its `retention_period` is over, or it was dropped and "
+    "created again since. Nothing is skipped by itself. Either begin a new lake folder without "
+    "`start_timestamp`: the tables are copied as they are now, and the stream takes over; or begin a new "
+    "lake folder with `start_timestamp` at a time that the stream still keeps. A longer `retention_period` "
+    "keeps records longer, and a stream that is altered instead keeps them at all"
+)
+_BOUNDS_ADVICE: Final = (
+    "The position of the partition is outside its life. Was the stream dropped and created again? Then "
+    "begin a new lake folder; otherwise keep the lake as it is and report it"
+)
+_LOST_ADVICE: Final = (
+    "Create it again, and begin a new lake folder: what was committed in between is lost to the stream"
+)
+_NAMES_ADVICE: Final = (
+    "Check `project`, `instance`, `database` and `change_stream`; streams are listed by "
+    f"SELECT * FROM information_schema.change_streams. Or was the stream dropped? {_LOST_ADVICE}"
+)
+_ACCESS_ADVICE: Final = (
+    "Give the account of this process roles/spanner.databaseReader, or with `database_role` SELECT on "
+    "the change stream and EXECUTE on its read function"
+)
+_UNREACHABLE_ADVICE: Final = (
+    "Check the network, and `emulator_host` if one is set; the next tick goes on where this one stopped"
+)
+
+_DROPPED_ADVICE: Final = f"The stream was dropped, and its records with it. {_LOST_ADVICE}"
+_CASE_ADVICE: Final = (
+    "Names in PostgreSQL count upper and lower case: write `change_stream` exactly as "
+    "SELECT change_stream_name FROM information_schema.change_streams lists it; a stream with "
+    "partition_mode = MUTABLE_KEY_RANGE has no such function and cannot be read. Or was the stream dropped? "
+    f"{_LOST_ADVICE}"
+)
+_HEARTBEAT_ADVICE: Final = "Set `heartbeat_ms` to a number within the limits that Spanner names"
+_OURS_ADVICE: Final = (
+    "The platform wrote a query that Spanner does not take: update the platform, or report it"
+)
+
+_REFUSED_ADVICE: Final = "Spanner refused the read"
+
+_EARLIEST: Final = re.compile(r"earliest read timestamp: ([0-9T:.+-]+Z?)")
+_CLOCK_SLACK_S: Final = 60
+"""How far the earliest start that Spanner names may be from the one that the retention period implies."""
+
+MEANINGS: Final = (
+    Meaning("OUT_OF_RANGE", "too far in the past", RetentionExpired, _RETENTION_ADVICE),
+    Meaning("OUT_OF_RANGE", "no longer valid", RetentionExpired, _RETENTION_ADVICE),
+    Meaning("OUT_OF_RANGE", "for the partition", PartitionBoundsInvalid, _BOUNDS_ADVICE),
+    Meaning(
+        "OUT_OF_RANGE",
+        "too far in the future",
+        PartitionBoundsInvalid,
+        "Set `start_timestamp` to the present or earlier",
+    ),
+    Meaning("OUT_OF_RANGE", "heartbeat_milliseconds", QueryRefused, _HEARTBEAT_ADVICE),
+    Meaning(
+        "INVALID_ARGUMENT",
+        "belong to the placement TVF",
+        PartitionModeUnsupported,
+        "The stream has a read function for each placement, which this version cannot read: create one "
+        "without the option `per_placement_tvf`, and name it in `change_stream`",
+    ),
+    Meaning("INVALID_ARGUMENT", "does not belong to", PartitionBoundsInvalid, _BOUNDS_ADVICE),
+    Meaning("INVALID_ARGUMENT", "function not found", SourceNotFound, _NAMES_ADVICE),
+    Meaning(
+        "INVALID_ARGUMENT",
+        "start_timestamp must be <= end_timestamp",
+        QueryRefused,
+        f"A slice ends before it begins. {_OURS_ADVICE}",
+    ),
+    Meaning("INVALID_ARGUMENT", "must not be null", QueryRefused, f"An argument is missing. {_OURS_ADVICE}"),
+    Meaning("INVALID_ARGUMENT", "not a literal or parameter", QueryRefused, _OURS_ADVICE),
+    Meaning("INVALID_ARGUMENT", "not supported for", QueryRefused, _OURS_ADVICE),
+    Meaning("UNIMPLEMENTED", "read_options must be null", QueryRefused, _OURS_ADVICE),
+    Meaning("UNIMPLEMENTED", "must not be combined", QueryRefused, _OURS_ADVICE),
+    Meaning("UNIMPLEMENTED", "", QueryRefused, _OURS_ADVICE),
+    Meaning("FAILED_PRECONDITION", "staleness", RetentionExpired, "Read at a later timestamp"),
+    Meaning(
+        "FAILED_PRECONDITION",
+        "Invalid retention_period",
+        DefinitionRefused,
+        "Give the stream a `retention_period` within the limits that Spanner names, long enough for the "
+        "longest time that the pipeline may stand still",
+    ),
+    Meaning(
+        "FAILED_PRECONDITION",
+        "maximum number of Change Streams",
+        DefinitionRefused,
+        "Drop a change stream of the database that nobody reads, or name an existing one in `change_stream`",
+    ),
+    Meaning(
+        "FAILED_PRECONDITION",
+        "Change Streams tracking the same",
+        DefinitionRefused,
+        "Let one of the streams that Spanner names watch less, or name one of them in `change_stream`",
+    ),
+    Meaning(
+        "FAILED_PRECONDITION",
+        "tracked by",
+        DefinitionRefused,
+        "Alter the change stream so that it no longer names the table or column, and drop it then; the "
+        "lake keeps what it has",
+    ),
+    # A session may expire; the client makes another one for the next attempt.
+    Meaning("NOT_FOUND", "Session not found", SourceUnreachable, _UNREACHABLE_ADVICE),
+    Meaning("NOT_FOUND", "Change Stream not found", SourceNotFound, _DROPPED_ADVICE),
+    Meaning("NOT_FOUND", "function spanner.read_json_", SourceNotFound, _CASE_ADVICE),
+    Meaning("NOT_FOUND", "", SourceNotFound, _NAMES_ADVICE),
+    Meaning("PERMISSION_DENIED", "", AccessDenied, _ACCESS_ADVICE),
+    Meaning("UNAUTHENTICATED", "", AccessDenied, _ACCESS_ADVICE),
+)
+"""The first row that fits counts; texts are short since they are no contract of Spanner."""
+
+
+def to_source_error(settings: SpannerSettings, code: str, text: str) -> SourceError:
+    """Return the platform's error for a gRPC status; its message names the stream and what to do."""
+    meaning = find_meaning(MEANINGS, code, text, passing=_UNREACHABLE_ADVICE, refused=_REFUSED_ADVICE)
+    said = f"Spanner said {code}: {text}"
+    return meaning.error(f"Cannot read {settings.title}. {meaning.advice}. {said}")
+
+
+def refused_start(
+    settings: SpannerSettings, refusal: SourceError, start_micros: int, now_micros: int, retention_s: int
+) -> SourceError | SettingError:
+    """Return the error for a `start_timestamp` before the retention period, or before the change stream.
+
+    Args:
+        settings: the change stream.
+        refusal: Spanner's error for the start.
+        start_micros: the start.
+        now_micros: the time of the source.
+        retention_s: how long the stream keeps records.
+    """
+    kept_micros = now_micros - retention_s * 1_000_000
+    begins_micros = _earliest_micros(str(refusal))
+    start = to_rfc3339(start_micros)
+    advice = "or leave it out: the tables are then copied as they are now, and the stream takes over"
+    # The rest of its advice is for a pipeline that has a lake.
+    said = f"Spanner said{str(refusal).rpartition('Spanner said')[2]}"
+    if max(start_micros, (begins_micros or 0) - _CLOCK_SLACK_S * 1_000_000) < kept_micros:
+        return RetentionExpired(
+            f"`start_timestamp` is {start}, but the {settings.title} keeps records for {retention_s} s only. "
+            f"Set it to a time after {to_rfc3339(kept_micros)}, {advice}. {said}"
+        )
+    begins = f"at {to_rfc3339(begins_micros)}" if begins_micros is not None else "later"
+    return SettingError(
+        "start_timestamp",
+        f"lies before the change stream existed: it is {start}, and the stream's records begin {begins}, "
+        "although its `retention_period` reaches back further (unless that was shorter until recently). Set "
+        f"it to a time since then, {advice}. {said}",
+    )
+
+
+def _earliest_micros(said: str) -> int | None:
+    """Return the earliest start that Spanner names; None if its text names none."""
+    found = _EARLIEST.search(said)
+    try:
+        return from_rfc3339(found.group(1).rstrip(".")) if found else None
+    except ValueError:
+        return None

@@ -1,0 +1,122 @@
+"""Queries as text, typed parameters and request; none of it touches the network."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cdc_platform.model.base.names import ROOT_TOKEN, quote_postgresql, quote_spanner
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
+
+STRING: Final = "STRING"
+INT64: Final = "INT64"
+TIMESTAMP: Final = "TIMESTAMP"
+STRING_ARRAY: Final = "ARRAY<STRING>"
+
+CHANGE_RECORD_QUERY: Final = (
+    "SELECT ChangeRecord FROM {function}("
+    "start_timestamp => @start_timestamp, "
+    "end_timestamp => @end_timestamp, "
+    "partition_token => @partition_token, "
+    "heartbeat_milliseconds => @heartbeat_milliseconds, "
+    "read_options => @read_options)"
+)
+JSON_RECORD_QUERY: Final = 'SELECT * FROM "spanner".{function}($1,$2,$3,$4,$5)'
+DIALECT_QUERY: Final = (
+    "SELECT option_value FROM information_schema.database_options WHERE option_name = 'database_dialect'"
+)
+"""Understood in both dialects, and so the query that tells which one it is."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A bound value: its type, and its text on the wire (Spanner sends INT64 and TIMESTAMP as text)."""
+
+    type_name: str
+    text: str | None
+
+
+@dataclass(frozen=True)
+class Query:
+    """SQL text with its parameters; read at one exact timestamp, or strongly if there is none."""
+
+    sql: str
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    read_micros: int | None = None
+
+
+def change_stream_query(
+    change_stream: str,
+    token: str,
+    start_inclusive_micros: int,
+    end_inclusive_micros: int,
+    heartbeat_ms: int,
+    dialect: Dialect = Dialect.GOOGLESQL,
+) -> Query:
+    """Return the query for the records of one partition; Spanner counts both ends in.
+
+    All five arguments are bound, in GoogleSQL by name: functions without defaults have been seen.
+    PostgreSQL knows them by position only, as `p1` to `p5`.
+    """
+    parameters = {
+        "start_timestamp": Parameter(TIMESTAMP, to_rfc3339(start_inclusive_micros)),
+        "end_timestamp": Parameter(TIMESTAMP, to_rfc3339(end_inclusive_micros)),
+        "partition_token": Parameter(STRING, None if token == ROOT_TOKEN else token),
+        "heartbeat_milliseconds": Parameter(INT64, str(heartbeat_ms)),
+        "read_options": Parameter(STRING_ARRAY, None),
+    }
+    if dialect is Dialect.GOOGLESQL:
+        function = quote_spanner(f"READ_{change_stream}")
+        return Query(CHANGE_RECORD_QUERY.format(function=function), parameters)
+    function = quote_postgresql(f"read_json_{change_stream}")
+    return Query(
+        JSON_RECORD_QUERY.format(function=function),
+        {f"p{number}": parameter for number, parameter in enumerate(parameters.values(), start=1)},
+    )
+
+
+def quote_name(identifier: str, dialect: Dialect) -> str:
+    """Return an identifier quoted for the dialect, part by part where it has a schema."""
+    return quote_spanner(identifier) if dialect is Dialect.GOOGLESQL else quote_postgresql(identifier)
+
+
+def to_request(query: Query, settings: SpannerSettings, session: str) -> Any:
+    """Return the request of Spanner's API for a query in a single-use read-only transaction."""
+    from google.cloud.spanner_v1.types import ExecuteSqlRequest, RequestOptions, TransactionSelector
+
+    request = ExecuteSqlRequest(
+        session=session,
+        sql=query.sql,
+        transaction=TransactionSelector({"single_use": {"read_only": _read_only(query)}}),
+        request_options=RequestOptions(
+            priority=RequestOptions.Priority[f"PRIORITY_{settings.priority}"],
+            request_tag=settings.request_tag,
+        ),
+    )
+    message = ExecuteSqlRequest.pb(request)
+    for name, parameter in query.parameters.items():
+        _bind(message, name, parameter)
+    return request
+
+
+def _read_only(query: Query) -> dict[str, Any]:
+    # return_read_timestamp stays off: for change streams Spanner fills it with a value that
+    # the client's datetime cannot hold.
+    if query.read_micros is None:
+        return {"strong": True}
+    return {"read_timestamp": to_rfc3339(query.read_micros)}
+
+
+def _bind(message: Any, name: str, parameter: Parameter) -> None:
+    from google.cloud.spanner_v1.types import TypeCode
+
+    value = message.params.fields[name]
+    if parameter.text is None:
+        value.null_value = 0
+    else:
+        value.string_value = parameter.text
+    if parameter.type_name == STRING_ARRAY:
+        message.param_types[name].code = TypeCode.ARRAY.value
+        message.param_types[name].array_element_type.code = TypeCode.STRING.value
+    else:
+        message.param_types[name].code = TypeCode[parameter.type_name].value

@@ -1,0 +1,92 @@
+"""Values of ordinary query results as Arrow columns of the types that the lake's tables have."""
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cdc_platform.model.base.schemas import TIMESTAMP
+from cdc_platform.model.base.timestamps import from_rfc3339, to_nanosecond_text
+from cdc_platform.model.schema.table_schema import ARRAY, NANOSECONDS, PG_JSONB, PG_NUMERIC, ColumnType
+from cdc_platform.sources.spanner.client.wire import (
+    boolean,
+    is_null,
+    items,
+    number,
+    plain_value,
+    required_text,
+)
+
+_BEYOND_MICROS: Final = re.compile(r"\.\d{6}\d*[1-9]")
+"""What a timestamp has that loses something as microseconds."""
+
+Reader = tuple[pa.DataType, Callable[[bytes], Any]]
+
+_INTEGER: Final[Reader] = (pa.int64(), lambda value: int(required_text(value)))
+_BYTES: Final[Reader] = (pa.binary(), lambda value: b64decode(required_text(value), validate=True))
+_TEXT: Final[Reader] = (pa.string(), required_text)
+_READERS: Final[dict[str, Reader]] = {
+    "BOOL": (pa.bool_(), boolean),
+    "INT64": _INTEGER,
+    "ENUM": _INTEGER,
+    "FLOAT32": (pa.float32(), number),
+    "FLOAT64": (pa.float64(), number),
+    "NUMERIC": (pa.decimal128(38, 9), lambda value: Decimal(required_text(value))),
+    "STRING": _TEXT,
+    "JSON": _TEXT,
+    "UUID": _TEXT,
+    "INTERVAL": _TEXT,
+    "BYTES": _BYTES,
+    "PROTO": _BYTES,
+    "DATE": (pa.date32(), lambda value: date.fromisoformat(required_text(value))),
+    "TIMESTAMP": (TIMESTAMP, lambda value: from_rfc3339(required_text(value))),
+}
+_ANNOTATED: Final[dict[str | None, Reader]] = {
+    PG_NUMERIC: _TEXT,
+    PG_JSONB: _TEXT,
+    NANOSECONDS: (pa.string(), lambda value: to_nanosecond_text(required_text(value))),
+}
+
+
+def arrow_type(column_type: ColumnType) -> pa.DataType:
+    """Return the Arrow type of a column; types without an equal, or unknown, are text."""
+    if column_type.code == ARRAY and column_type.element is not None:
+        return pa.list_(arrow_type(column_type.element))
+    return _reader(column_type)[0]
+
+
+def to_arrow(column_type: ColumnType, values: Sequence[bytes]) -> pa.Array:
+    """Return the values of one column, which are protobuf values in bytes, as an Arrow array."""
+    return pa.array(_decoded(column_type, values), arrow_type(column_type))
+
+
+def find_unfit_moment(values: Iterable[bytes]) -> str | None:
+    """Return the first timestamp of a column that `to_arrow` would cut off; None where there is none."""
+    texts = (required_text(value) for value in values if not is_null(value))
+    return next((text for text in texts if _BEYOND_MICROS.search(text)), None)
+
+
+def _decoded(column_type: ColumnType, values: Sequence[bytes]) -> list[Any]:
+    if column_type.code == ARRAY and column_type.element is not None:
+        element = column_type.element
+        return [None if is_null(value) else _decoded(element, items(value)) for value in values]
+    read = _reader(column_type)[1]
+    return [None if is_null(value) else read(value) for value in values]
+
+
+def _reader(column_type: ColumnType) -> Reader:
+    known = _ANNOTATED.get(column_type.annotation) or _READERS.get(column_type.code)
+    return known or (pa.string(), _any_text)
+
+
+def _any_text(value: bytes) -> str:
+    """Return a value of an unknown type as change records have it: a text as it is, anything else as JSON."""
+    plain = plain_value(value)
+    if isinstance(plain, float) and plain.is_integer():
+        plain = int(plain)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, separators=(",", ":"))

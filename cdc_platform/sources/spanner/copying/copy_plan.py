@@ -1,0 +1,112 @@
+"""Cutting a table, as it is at one moment, into pieces that workers copy independently."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from cdc_platform.model.base.names import quote_spanner
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.sources.spanner.client.client import SpannerClient
+from cdc_platform.sources.spanner.client.query import STRING, Parameter, Query, quote_name
+from cdc_platform.sources.spanner.copying.copy_bounds import Bound, KeyColumn, KeyRange, splittable
+from cdc_platform.sources.spanner.copying.copy_pieces import PartitionToken, Piece
+from cdc_platform.sources.spanner.settings import Dialect
+
+ENOUGH_TOKENS: Final = 8
+"""Spanner cuts large tables by itself; one that it cuts into fewer parts is cut by its key."""
+
+_KEY_ORDER_SQL: Final = (
+    "SELECT column_name, column_ordering FROM information_schema.index_columns "
+    "WHERE index_type = 'PRIMARY_KEY' AND table_schema = @schema AND table_name = @table"
+)
+
+
+class CopyPlanner:
+    """Cuts tables as they are at one moment; all partition tokens are of one transaction.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(self, client: SpannerClient, at_micros: int) -> None:
+        self._client, self._at_micros = client, at_micros
+        self._lock = threading.Lock()
+        self._transaction: tuple[str, bytes] | None = None
+
+    def pieces(self, table: TableSchema, piece_rows: int) -> tuple[str, ...]:
+        """Return the texts of pieces that together are the table at the moment; none for an empty table.
+
+        A large table is cut by Spanner into partition tokens. Others, of which Spanner makes few, are cut
+        by key into pieces of about `piece_rows` rows, for which Spanner goes once through the keys.
+
+        Raises:
+            RetentionExpired: The source no longer keeps that version.
+            SourceError: The source could not be read.
+        """
+        return tuple(piece.to_text() for piece in self._pieces(table, piece_rows))
+
+    def _pieces(self, table: TableSchema, piece_rows: int) -> list[Piece]:
+        client, at_micros = self._client, self._at_micros
+        dialect = client.dialect
+        any_row = Query(f"SELECT 1 FROM {quote_name(table.name, dialect)} LIMIT 1", read_micros=at_micros)
+        if not client.fetch(any_row):
+            return []
+        tokens = self._partition_tokens(table)
+        # Keys are compared as GoogleSQL does; a PostgreSQL database is cut by Spanner alone.
+        is_cut = client.settings.data_boost or len(tokens) >= ENOUGH_TOKENS
+        if is_cut or dialect is Dialect.POSTGRESQL:
+            return [Piece(_rows_query(table, at_micros, dialect), token) for token in tokens]
+        columns = splittable(_key_columns(client, table))
+        bounds = list(_bounds(client, table, columns, at_micros, piece_rows)) if columns else []
+        ranges = zip([None, *bounds], [*bounds, None], strict=True)
+        return [
+            Piece(_range_query(table, columns, KeyRange(after, until), at_micros)) for after, until in ranges
+        ]
+
+    def _partition_tokens(self, table: TableSchema) -> list[PartitionToken]:
+        with self._lock:
+            if self._transaction is None:
+                self._transaction = self._client.begin_transaction(self._at_micros)
+            session, transaction = self._transaction
+        sql = _rows_query(table, self._at_micros, self._client.dialect).sql
+        tokens = self._client.partition_query(sql, session, transaction)
+        return [PartitionToken(session, transaction, token) for token in tokens]
+
+
+def _rows_query(table: TableSchema, at_micros: int, dialect: Dialect) -> Query:
+    names = ", ".join(quote_name(column.name, dialect) for column in table.columns)
+    return Query(f"SELECT {names} FROM {quote_name(table.name, dialect)}", read_micros=at_micros)
+
+
+def _range_query(table: TableSchema, columns: Sequence[KeyColumn], part: KeyRange, at_micros: int) -> Query:
+    condition = part.condition(columns) if columns else ""
+    sql = _rows_query(table, at_micros, Dialect.GOOGLESQL).sql + (f" WHERE {condition}" if condition else "")
+    return Query(sql, part.parameters(columns), at_micros)
+
+
+def _key_columns(client: SpannerClient, table: TableSchema) -> list[KeyColumn]:
+    schema, _, name = table.name.rpartition(".")
+    parameters = {"schema": Parameter(STRING, schema), "table": Parameter(STRING, name)}
+    order = client.fetch_texts(Query(_KEY_ORDER_SQL, parameters))
+    descending = {column for column, direction in order if direction == "DESC"}
+    return [KeyColumn(column, column.name in descending) for column in table.key_columns]
+
+
+def _bounds(
+    client: SpannerClient, table: TableSchema, columns: Sequence[KeyColumn], at_micros: int, piece_rows: int
+) -> Iterator[Bound]:
+    """Yield the key of every `piece_rows`-th row, in the order of the key."""
+    names = ", ".join(key.sql for key in columns)
+    order = ", ".join(key.order_sql for key in columns)
+    bound: Bound | None = None
+    while True:
+        rest = KeyRange(after_exclusive=bound)
+        condition = rest.condition(columns)
+        sql = (
+            f"SELECT {names} FROM {quote_spanner(table.name)} {f'WHERE {condition} ' if condition else ''}"
+            f"ORDER BY {order} LIMIT 1 OFFSET {piece_rows - 1}"
+        )
+        found = client.fetch_texts(Query(sql, rest.parameters(columns), at_micros))
+        if not found:
+            return
+        bound = found[0]
+        yield bound

@@ -1,0 +1,163 @@
+"""Reads one piece of a copy to its end; what broke off goes on where it was."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cdc_platform.errors import (
+    CopyExpired,
+    KeyUnfit,
+    RetentionExpired,
+    SourceError,
+    SourceNotFound,
+    SourceUnreachable,
+)
+from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.sources.spanner.client.chunks import RowAssembler
+from cdc_platform.sources.spanner.client.client import SpannerClient
+from cdc_platform.sources.spanner.copying.columns import find_unfit_moment
+from cdc_platform.sources.spanner.copying.copy_pieces import Piece, piece_request
+from cdc_platform.sources.spanner.copying.snapshot import ROWS_PER_BATCH, rows_to_batch
+
+BYTES_PER_BATCH: Final = 16 * 1024 * 1024
+HELD_BATCHES: Final = 4
+"""How many batches of rows wait for a resume token that covers them; an emulator sends none."""
+CALL_S: Final = 600.0
+"""Longest single call; a piece that takes longer goes on with another one."""
+
+_TOKEN_SIGNS: Final = ("session", "transaction", "partition_token", "partition token")
+"""What an error of a partition token names when session, transaction or token are gone."""
+
+
+@dataclass
+class _Rows:
+    """Rows that were read and not yet given out; the first ``safe`` of them need not be read again."""
+
+    fields: Any = None
+    rows: list[list[bytes]] = field(default_factory=list)
+    safe: int = 0
+    held_bytes: int = 0
+    token: bytes = b""
+    is_ahead: bool = False
+    """Rows were given out that the token does not cover: another call would bring them again."""
+
+    def add(self, row: list[bytes], token: bytes) -> None:
+        """Take a row, and the token of the rows before it."""
+        self.cover(token)
+        self.rows.append(row)
+        self.held_bytes += sum(map(len, row))
+
+    def cover(self, token: bytes) -> None:
+        """Note the token that goes on after all rows that are there."""
+        if token != self.token:
+            self.token, self.safe, self.is_ahead = token, len(self.rows), False
+
+    def is_full(self, batches: int) -> bool:
+        """Whether so many batches are there."""
+        return len(self.rows) >= batches * ROWS_PER_BATCH or self.held_bytes >= batches * BYTES_PER_BATCH
+
+    def take(self) -> list[list[bytes]]:
+        """Give out rows: those that are safe, or all when they become too many."""
+        if self.is_full(1) and self.safe:
+            return self._taken(self.safe)
+        if self.is_full(HELD_BATCHES):
+            self.is_ahead = True
+            return self._taken(len(self.rows))
+        return []
+
+    def take_all(self) -> list[list[bytes]]:
+        """Give out the rest: the read came to its end."""
+        return self._taken(len(self.rows))
+
+    def forget_unsafe(self) -> None:
+        """Drop the rows that the next call brings again."""
+        del self.rows[self.safe :]
+        self.held_bytes = sum(sum(map(len, row)) for row in self.rows)
+
+    def _taken(self, count: int) -> list[list[bytes]]:
+        taken, self.rows = self.rows[:count], self.rows[count:]
+        self.safe = 0
+        self.held_bytes = sum(sum(map(len, row)) for row in self.rows)
+        return taken
+
+
+def read_piece(client: SpannerClient, table: TableSchema, piece: Piece) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a piece, each once, in no order.
+
+    Raises:
+        CopyExpired: The source no longer keeps the version that the copy reads, or its partition tokens.
+        KeyUnfit: A key is a timestamp that would be cut off.
+        SourceError: The read failed otherwise; with `SourceUnreachable` the piece may be read again.
+    """
+    attempts, held = client.attempts(), _Rows()
+    while True:
+        before = held.token
+        try:
+            for rows in _read_on(client, piece, held):
+                _check_keys(table, rows)
+                yield rows_to_batch(table, rows)
+        except SourceError as error:
+            failure = _translated(error, piece)
+            if not failure.retryable or held.is_ahead:
+                raise failure from error
+            if held.token != before:
+                attempts.progressed()
+            held.forget_unsafe()
+            attempts.failed(failure)
+        else:
+            return
+
+
+def _check_keys(table: TableSchema, rows: list[list[bytes]]) -> None:
+    for place, column in enumerate(table.columns):
+        if not column.is_primary_key or spark_type(column.type) != "timestamp":
+            continue
+        unfit = find_unfit_moment(row[place] for row in rows)
+        if unfit is not None:
+            name = f"{table.name}.{column.name}"
+            raise KeyUnfit(
+                f"The initial copy of `{table.name}` holds a key whose last digits would be cut off, so that "
+                f"two rows could become one. Name `{name}` in `nanosecond_columns` of a pipeline with "
+                f"another `name`, or leave the table out by the setting `tables`. "
+                f"Value of `{column.name}`: {unfit}"
+            )
+
+
+def _read_on(client: SpannerClient, piece: Piece, held: _Rows) -> Iterator[list[list[bytes]]]:
+    resume_token = held.token
+    assembler = RowAssembler()
+    # An answer that goes on need not name its columns again.
+    assembler.fields, assembler.resume_token = held.fields, resume_token
+    deadline_s = max(CALL_S, client.settings.deadline_s)
+    rows = client.stream_request(
+        lambda session: piece_request(piece, client.settings, session, resume_token), assembler, deadline_s
+    )
+    try:
+        for row in rows:
+            held.add(row, assembler.resume_token)
+            if taken := held.take():
+                yield taken
+    finally:
+        held.cover(assembler.resume_token)
+        held.fields = assembler.fields
+    if taken := held.take_all():
+        yield taken
+
+
+def _translated(error: SourceError, piece: Piece) -> SourceError:
+    """Return an expiry for what says that the copy's version, session or tokens are gone."""
+    is_token_gone = piece.partition is not None and (
+        isinstance(error, SourceNotFound)
+        or (isinstance(error, SourceUnreachable) and "Session not found" in str(error))
+        or (type(error) is SourceError and any(sign in str(error).lower() for sign in _TOKEN_SIGNS))
+    )
+    if isinstance(error, RetentionExpired) or is_token_gone:
+        return CopyExpired(
+            "The source no longer keeps the version that the copy reads. Spanner keeps versions for the "
+            "database's `version_retention_period`, one hour unless it is set: "
+            "ALTER DATABASE `...` SET OPTIONS (version_retention_period = '1d') lets a copy take longer. "
+            f"{error}"
+        )
+    return error

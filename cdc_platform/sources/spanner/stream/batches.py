@@ -1,0 +1,201 @@
+"""Records of a slice as Arrow batches of `RAW_CHANGE_RECORDS`, built column by column."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
+from typing import Any, Final
+
+import pyarrow as pa
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.base.schemas import CHILD_PARTITION, MOD, RAW_CHANGE_RECORDS
+from cdc_platform.model.stream.lineage import ChildAnnouncement
+from cdc_platform.model.stream.read_windows import Slice, SliceReport
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, safe_text, safe_value, sound_batches
+from cdc_platform.sources.spanner.stream.decode import CHILDREN, DATA, HEARTBEAT, MOD_PARTS, RecordRow
+
+_COLUMN: Final = {name: position for position, name in enumerate(RecordRow._fields)}
+_KIND: Final = _COLUMN["kind"]
+_MICROS: Final = _COLUMN["record_timestamp"]
+_NESTED: Final = ("mods", "child_partitions")
+
+
+class RecordBatchBuilder:
+    """Collects the records of one slice and gives them out as batches.
+
+    Records of a partition come in the order of their timestamps. So when one arrives, everything before
+    its timestamp is complete, and at a heartbeat everything up to it: `complete_micros` says how far.
+    """
+
+    def __init__(self, tick: int, piece: Slice) -> None:
+        self.complete_micros = piece.start_exclusive_micros
+        self.child_micros: int | None = None
+        self.counts: Counter[str] = Counter()
+        self.text_bytes = 0
+        self._tick, self._slice = tick, piece
+        self._rows: list[tuple[Any, ...]] = []
+        self._complete_rows = 0
+        self._children: dict[str, ChildAnnouncement] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How far the read has come: it grows with every record that is new."""
+        return self.complete_micros, self.counts.total() + len(self._rows)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a record has told that none can follow in this slice; children do not: others may."""
+        return self.complete_micros >= self._slice.end_inclusive_micros
+
+    @property
+    def children(self) -> tuple[ChildAnnouncement, ...]:
+        """The children that the partition has announced so far."""
+        return tuple(self._children.values())
+
+    def add(self, rows: Iterable[RecordRow]) -> None:
+        """Take records; those after the end of the slice are left out, for the next slice brings them.
+
+        Raises:
+            RecordUnreadable: The query without a token returned data, which belongs to a partition.
+        """
+        end_micros = self._slice.end_inclusive_micros
+        for row in rows:
+            micros = row.record_timestamp
+            if micros > end_micros:
+                self._complete(end_micros)
+                continue
+            if micros > self.complete_micros + 1:
+                self._complete(micros - 1)
+            self._rows.append(tuple(row))
+            if row.kind == DATA:
+                if self._slice.token == ROOT_TOKEN:
+                    raise _data_in_root(row)
+                self.text_bytes += sum(map(len, filter(None, row.mods or ())))
+            elif row.kind == HEARTBEAT and micros > self.complete_micros:
+                self._complete(micros)
+            elif row.kind == CHILDREN:
+                self._announce(row)
+
+    def take_complete(self) -> pa.RecordBatch:
+        """Give out the records up to `complete_micros`; the others stay."""
+        rows, self._rows = self._rows[: self._complete_rows], self._rows[self._complete_rows :]
+        return self._taken(rows)
+
+    def take_all(self) -> pa.RecordBatch:
+        """Give out all records: the read came to its end, so they are complete."""
+        rows, self._rows = self._rows, []
+        return self._taken(rows)
+
+    def forget_incomplete(self) -> None:
+        """Drop the records after `complete_micros`, which the next read brings again."""
+        self._rows = [row for row in self._rows if row[_MICROS] <= self.complete_micros]
+        self._complete_rows = len(self._rows)
+        if self.child_micros is not None and self.child_micros > self.complete_micros:
+            self.child_micros = None
+            self._children.clear()
+
+    def _announce(self, row: RecordRow) -> None:
+        micros = row.record_timestamp
+        self.child_micros = micros if self.child_micros is None else min(micros, self.child_micros)
+        for child in row.child_partitions or ():
+            found = ChildAnnouncement.of(self._tick, micros, child, announced_by=self._slice.token)
+            self._children[found.token] = found
+
+    def _complete(self, micros: int) -> None:
+        self.complete_micros = micros
+        self._complete_rows = len(self._rows)
+
+    def _taken(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        self._complete_rows = 0
+        self.text_bytes = 0
+        self.counts.update(row[_KIND] for row in rows)
+        return to_batch(self._tick, self._slice.token, rows)
+
+
+def _data_in_root(row: RecordRow) -> RecordUnreadable:
+    return RecordUnreadable(
+        "The query without a token, which tells the first partitions only, has returned a data change "
+        f"record; update the platform, or report it. Transaction: {row.server_transaction_id}",
+    )
+
+
+def to_batch(tick: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Return records as one batch; the log refuses one that Arrow cannot hold, and its transaction."""
+    return pa.concat_batches(sound_batches(lambda some: _batch(tick, token, some), rows, _fault))
+
+
+def _fault(row: tuple[Any, ...], _error: Exception) -> tuple[Any, ...]:
+    """Return the record with safe values, and without the count that the log asks for."""
+    told = RecordRow(*map(safe_value, row))
+    mods = (
+        None
+        if told.mods is None
+        else tuple(part and safe_text(part, MOST_TEXT_CHARACTERS) for part in told.mods)
+    )
+    return tuple(told._replace(mods=mods, number_of_records_in_transaction=None))
+
+
+def _batch(tick: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMN)
+    count = len(rows)
+    arrays = {
+        "tick": pa.repeat(pa.scalar(tick, pa.int64()), count),
+        "partition_token": pa.repeat(pa.scalar(token, pa.string()), count),
+        "mods": _mods(columns[_COLUMN["mods"]]),
+        "child_partitions": _children(columns[_COLUMN["child_partitions"]]),
+        "slice": pa.nulls(count, RAW_CHANGE_RECORDS.field("slice").type),
+    }
+    for name, position in _COLUMN.items():
+        if name not in _NESTED:
+            arrays[name] = pa.array(columns[position], RAW_CHANGE_RECORDS.field(name).type)
+    in_order = [arrays[name] for name in RAW_CHANGE_RECORDS.names]
+    return pa.RecordBatch.from_arrays(in_order, schema=RAW_CHANGE_RECORDS)
+
+
+def slice_batch(tick: int, report: SliceReport, counts: Counter[str]) -> pa.RecordBatch:
+    """Return the one row that reports on a slice."""
+    about = {
+        "start_exclusive": report.start_exclusive_micros,
+        "end_inclusive": report.end_inclusive_micros,
+        "outcome": report.outcome.value,
+        "data_change_records": counts[DATA],
+        "heartbeat_records": counts[HEARTBEAT],
+        "child_partitions_records": counts[CHILDREN],
+        "error": report.error,
+    }
+    row = {
+        "tick": tick,
+        "kind": RecordKind.SLICE.value,
+        "partition_token": report.token,
+        "record_timestamp": report.end_inclusive_micros,
+        "slice": about,
+    }
+    return pa.RecordBatch.from_pylist([row], schema=RAW_CHANGE_RECORDS)
+
+
+def _mods(lists: Sequence[Any]) -> pa.Array:
+    texts = list(chain.from_iterable(parts for parts in lists if parts))
+    arrays = [pa.array(texts[part::MOD_PARTS], pa.string()) for part in range(MOD_PARTS)]
+    structs = pa.StructArray.from_arrays(arrays, fields=list(MOD))
+    return _list_array(lists, structs, MOD_PARTS)
+
+
+def _children(lists: Sequence[Any]) -> pa.Array:
+    children = list(chain.from_iterable(found for found in lists if found))
+    tokens = pa.array([token for token, _ in children], pa.string())
+    parents = pa.array([parents for _, parents in children], pa.list_(pa.string()))
+    structs = pa.StructArray.from_arrays([tokens, parents], fields=list(CHILD_PARTITION))
+    return _list_array(lists, structs, 1)
+
+
+def _list_array(lists: Sequence[Any], values: pa.Array, parts: int) -> pa.Array:
+    """Return the values cut into lists; each has a value per so many parts, and None becomes NULL."""
+    ends = accumulate((len(items) // parts if items else 0 for items in lists), initial=0)
+    offsets = pa.array(ends, pa.int32())
+    mask = pa.array([items is None for items in lists], pa.bool_())
+    return pa.ListArray.from_arrays(offsets, values, mask=mask)

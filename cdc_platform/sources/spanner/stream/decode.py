@@ -1,0 +1,233 @@
+"""Change records as rows of plain values, taken by hand from the bytes of values.
+
+The stock client decodes every timestamp and every JSON text of a row into Python objects, which costs
+several times as much as all the rest of the read. Here texts stay texts: nothing looks into a mod.
+"""
+
+import json
+import struct
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.model.base.timestamps import from_rfc3339, is_moment
+from cdc_platform.model.stream.ordering_key import record_order
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.sources.spanner.client.wire import boolean, items, required_text, text
+from cdc_platform.sources.spanner.stream.partition_mode import check_record_column
+
+KIND_FIELDS: Final = ("data_change_record", "heartbeat_record", "child_partitions_record")
+DATA_FIELDS: Final = (
+    "commit_timestamp",
+    "record_sequence",
+    "server_transaction_id",
+    "is_last_record_in_transaction_in_partition",
+    "table_name",
+    "column_types",
+    "mods",
+    "mod_type",
+    "value_capture_type",
+    "number_of_records_in_transaction",
+    "number_of_partitions_in_transaction",
+    "transaction_tag",
+    "is_system_transaction",
+)
+_DATA_COUNT: Final = len(DATA_FIELDS)
+_EXCERPT_BYTES: Final = 500
+MISSHAPEN: Final = (
+    *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
+    *(RecursionError, SyntaxError, MemoryError, struct.error),
+)
+"""What a record of another shape than the documented one may raise in its decoders."""
+
+DATA: Final = RecordKind.DATA_CHANGE.value
+HEARTBEAT: Final = RecordKind.HEARTBEAT.value
+CHILDREN: Final = RecordKind.CHILD_PARTITIONS.value
+
+ModTexts: TypeAlias = tuple[str | None, ...]
+"""Keys, new values and old values of each mod, as the source wrote them, all in one row.
+
+One flat tuple of texts costs Python's garbage collector nothing, and a slice has many.
+"""
+MOD_PARTS: Final = 3
+Child: TypeAlias = tuple[str, list[str]]
+"""Token and parent tokens of a child partition."""
+
+
+class RecordRow(NamedTuple):
+    """One record, with the columns of `RAW_CHANGE_RECORDS` that come from the source, in their order."""
+
+    kind: str
+    record_timestamp: int
+    record_sequence: str | None = None
+    record_order: str | None = None
+    server_transaction_id: str | None = None
+    is_last_record_in_transaction_in_partition: bool | None = None
+    table_name: str | None = None
+    mod_type: str | None = None
+    value_capture_type: str | None = None
+    column_types: str | None = None
+    mods: ModTexts | None = None
+    number_of_records_in_transaction: int | None = None
+    number_of_partitions_in_transaction: int | None = None
+    transaction_tag: str | None = None
+    is_system_transaction: bool | None = None
+    child_partitions: list[Child] | None = None
+
+
+def decode_change_record(change_record: bytes) -> list[RecordRow]:
+    """Return the records of one row of a change stream query, which is a protobuf value as bytes.
+
+    Raises:
+        RecordUnreadable: The value has not the documented shape.
+    """
+    rows: list[RecordRow] = []
+    try:
+        for record in items(change_record):
+            data, heartbeats, children = items(record)
+            rows.extend(map(_data_row, items(data)))
+            rows.extend(map(_heartbeat_row, items(heartbeats)))
+            rows.extend(map(_children_row, items(children)))
+    except MISSHAPEN as error:
+        raise unreadable(change_record, str(error)) from error
+    return rows
+
+
+def unreadable(change_record: bytes, problem: str) -> RecordUnreadable:
+    """Return the error of a record that has not the documented shape."""
+    return RecordUnreadable(
+        f"A change record has not the documented shape ({problem[:_EXCERPT_BYTES]}). Its slice stays unread; "
+        f"report it with this record: {change_record[:_EXCERPT_BYTES]!r}",
+    )
+
+
+def check_layout(fields: Any) -> None:
+    """Check that the fields of a change record are where this module looks for them.
+
+    Fields that Spanner appends to the documented ones do no harm.
+
+    Raises:
+        PartitionModeUnsupported: Records come as messages.
+        RecordUnreadable: They are not there.
+    """
+    check_record_column(fields)
+    kinds = _struct_fields(fields[0]) if fields else ()
+    names = tuple(kind.name for kind in kinds)
+    data = tuple(field.name for field in _struct_fields(kinds[0])) if kinds else ()
+    if names != KIND_FIELDS or data[:_DATA_COUNT] != DATA_FIELDS:
+        raise RecordUnreadable(
+            "The records of the change stream have other fields than this version knows; update the "
+            f"platform. Fields: {names}, {data}",
+        )
+
+
+def _struct_fields(field: Any) -> Any:
+    return field.type_.array_element_type.struct_type.fields
+
+
+def _data_row(record: bytes) -> RecordRow:
+    (
+        commit, sequence, transaction, is_last, table, types, mods, mod_type, capture_type,
+        records, partitions, tag, is_system,
+    ) = items(record)[:_DATA_COUNT]  # fmt: skip
+    return RecordRow(
+        DATA,
+        _micros(commit),
+        text(sequence),
+        _order(sequence),
+        text(transaction),
+        boolean(is_last),
+        text(table),
+        text(mod_type),
+        text(capture_type),
+        _column_types(types),
+        _mods(mods),
+        _integer(records),
+        _integer(partitions),
+        text(tag),
+        boolean(is_system),
+    )
+
+
+def _heartbeat_row(record: bytes) -> RecordRow:
+    return RecordRow(HEARTBEAT, _micros(items(record)[0]))
+
+
+def _children_row(record: bytes) -> RecordRow:
+    start, sequence, children = items(record)[:3]
+    return RecordRow(
+        CHILDREN,
+        _micros(start),
+        text(sequence),
+        _order(sequence),
+        child_partitions=[_child(child) for child in items(children)],
+    )
+
+
+def _child(child: bytes) -> Child:
+    token, parents = items(child)[:2]
+    # The children of the query without a token may have NULL for their parent: the query's own token.
+    return required_text(token), [text(parent) or ROOT_TOKEN for parent in items(parents)]
+
+
+def _mods(mods: bytes) -> ModTexts:
+    parts = [items(mod)[:MOD_PARTS] for mod in items(mods)]
+    if any(len(mod) < MOD_PARTS for mod in parts):
+        raise ValueError("a mod lacks a part")
+    return tuple([text(part) for mod in parts for part in mod])
+
+
+# Records of a transaction follow each other and share their timestamp and counts, those of a table its
+# columns. All are looked up by the bytes of their value.
+
+
+@lru_cache(maxsize=1024)
+def _micros(value: bytes) -> int:
+    return moment_of(required_text(value))
+
+
+def moment_of(told: str) -> int:
+    """Return the microseconds of a timestamp, which a datetime can be.
+
+    Raises:
+        ValueError: The text is no such timestamp.
+    """
+    micros = from_rfc3339(told)
+    if not is_moment(micros):
+        raise ValueError(f"outside the years 1 to 9999: {told}")
+    return micros
+
+
+@lru_cache(maxsize=4096)
+def _order(value: bytes) -> str:
+    return record_order(required_text(value))
+
+
+@lru_cache(maxsize=4096)
+def _integer(value: bytes) -> int:
+    return whole_number(required_text(value))
+
+
+@lru_cache(maxsize=1024)
+def _column_types(value: bytes) -> str:
+    columns = []
+    for column in items(value):
+        name, type_json, is_key, ordinal = items(column)[:4]
+        columns.append(
+            {
+                "name": required_text(name),
+                "type": _parsed(required_text(type_json)),
+                "is_primary_key": boolean(is_key),
+                "ordinal_position": _integer(ordinal),
+            },
+        )
+    return json.dumps(columns, ensure_ascii=False)
+
+
+def _parsed(type_text: str) -> Any:
+    try:
+        return json.loads(type_text)
+    except ValueError:
+        return type_text

@@ -1,0 +1,169 @@
+"""Change records of a PostgreSQL database: one JSON object a row, with exactly one key for its kind."""
+
+import ast
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.base.names import ROOT_TOKEN
+from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.model.stream.ordering_key import record_order
+from cdc_platform.sources.spanner.client.wire import required_text
+from cdc_platform.sources.spanner.stream.decode import (
+    CHILDREN,
+    DATA,
+    HEARTBEAT,
+    KIND_FIELDS,
+    MISSHAPEN,
+    Child,
+    ModTexts,
+    RecordRow,
+    moment_of,
+    unreadable,
+)
+from cdc_platform.sources.spanner.stream.partition_mode import (
+    MUTABLE_KINDS,
+    check_record_column,
+    mutable_records,
+)
+
+DATA_FIELD, HEARTBEAT_FIELD, CHILDREN_FIELD = KIND_FIELDS
+MOD_FIELDS: Final = ("keys", "new_values", "old_values")
+
+# Made once: `json.dumps` with arguments makes an encoder for each call.
+_to_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def decode_json_record(change_record: bytes) -> list[RecordRow]:
+    """Return the record of one row of a change stream query, which is a protobuf value as bytes.
+
+    Mods become JSON texts again: numbers keep their value, though perhaps not their spelling.
+
+    Raises:
+        PartitionModeUnsupported: The record tells of key ranges that move.
+        RecordUnreadable: The value has not the documented shape.
+    """
+    try:
+        ((kind, record),) = json.loads(required_text(change_record)).items()
+        if kind == DATA_FIELD:
+            return [_data_row(record)]
+        if kind == HEARTBEAT_FIELD:
+            return [RecordRow(HEARTBEAT, _micros(record["timestamp"]))]
+        if kind == CHILDREN_FIELD:
+            return [_children_row(record)]
+    except MISSHAPEN as error:
+        raise unreadable(change_record, repr(error)) from error
+    if kind in MUTABLE_KINDS:
+        raise mutable_records(f"a {kind}")
+    raise unreadable(change_record, f"unknown kind {kind!r}")
+
+
+def check_json_layout(fields: Any) -> None:
+    """Check that a row has one column of JSON.
+
+    Raises:
+        PartitionModeUnsupported: Records come as messages.
+        RecordUnreadable: It has other columns.
+    """
+    check_record_column(fields)
+    codes = [getattr(field.type_.code, "name", str(field.type_.code)) for field in fields or ()]
+    if codes not in (["JSON"], ["STRING"]):
+        raise RecordUnreadable(
+            "The rows of the change stream have other columns than this version knows; update the "
+            f"platform. Types: {codes}",
+        )
+
+
+def _data_row(record: Mapping[str, Any]) -> RecordRow:
+    sequence = _text(record["record_sequence"])
+    return RecordRow(
+        DATA,
+        _micros(record["commit_timestamp"]),
+        sequence,
+        record_order(sequence),
+        _text(record["server_transaction_id"]),
+        _flag(record["is_last_record_in_transaction_in_partition"]),
+        _text(record["table_name"]),
+        _text(record["mod_type"]),
+        _text(record["value_capture_type"]),
+        _column_types(record["column_types"]),
+        _mods(record["mods"]),
+        whole_number(record["number_of_records_in_transaction"]),
+        whole_number(record["number_of_partitions_in_transaction"]),
+        None if record.get("transaction_tag") is None else _text(record["transaction_tag"]),
+        _flag(record.get("is_system_transaction")),
+    )
+
+
+def _children_row(record: Mapping[str, Any]) -> RecordRow:
+    sequence = _text(record["record_sequence"])
+    return RecordRow(
+        CHILDREN,
+        _micros(record["start_timestamp"]),
+        sequence,
+        record_order(sequence),
+        child_partitions=[_child(child) for child in record["child_partitions"]],
+    )
+
+
+def _child(child: Mapping[str, Any]) -> Child:
+    parents = child["parent_partition_tokens"] or ()
+    return _token(child["token"]), [ROOT_TOKEN if parent is None else _token(parent) for parent in parents]
+
+
+def _token(value: Any) -> str:
+    """Return a token, with which the source will be asked: no other text is one."""
+    _text(value).encode()
+    return _text(value)
+
+
+def _mods(mods: list[Mapping[str, Any]]) -> ModTexts:
+    return tuple([_json_text(mod.get(field)) for mod in mods for field in MOD_FIELDS])
+
+
+def _json_text(part: Any) -> str | None:
+    if part is None or isinstance(part, str):
+        return part
+    return _to_json(part)
+
+
+def _column_types(columns: list[Mapping[str, Any]]) -> str:
+    # Records of a table share their columns, and Python's own text of them is the cheapest key.
+    return _column_types_of(repr(columns))
+
+
+@lru_cache(maxsize=1024)
+def _column_types_of(columns: str) -> str:
+    return json.dumps(
+        [
+            {
+                "name": _text(column["name"]),
+                "type": column["type"],
+                "is_primary_key": _flag(column["is_primary_key"]),
+                "ordinal_position": whole_number(column["ordinal_position"]),
+            }
+            for column in ast.literal_eval(columns)
+        ],
+        ensure_ascii=False,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _micros(text: str) -> int:
+    return moment_of(text)
+
+
+def _flag(value: Any) -> bool | None:
+    if not isinstance(value, bool | None):
+        message = f"true or false was expected, not {value!r}"
+        raise TypeError(message)
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        message = f"a text was expected, not {value!r}"
+        raise TypeError(message)
+    return value

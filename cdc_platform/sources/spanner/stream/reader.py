@@ -1,0 +1,111 @@
+"""A change stream as a data source of Spark: a few tasks of many slices, Arrow batches, no JVM code."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
+from cdc_platform.model.stream.generations import Generations
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.sources.workers import prepare_worker
+
+FORMAT_NAME: Final = "spanner_change_stream"
+SETTINGS_OPTION: Final = "settings"
+TICK_OPTION: Final = "tick"
+SLICES_OPTION: Final = "slices"
+TASKS_OPTION: Final = "tasks"
+PARENTS_OPTION: Final = "finished_parents"
+
+
+def slices_to_json(slices: Sequence[Slice]) -> str:
+    """Return slices as the text of the `slices` option."""
+    return json.dumps([asdict(piece) for piece in slices])
+
+
+def slices_from_json(text: str) -> tuple[Slice, ...]:
+    """Return the slices of a text that `slices_to_json` made."""
+    return tuple(Slice(**fields) for fields in json.loads(text))
+
+
+def deal_out(slices: Sequence[Slice], most_tasks: int) -> list[tuple[Slice, ...]]:
+    """Return what each task reads: as many slices as any other, or one more.
+
+    The slices come with those first that reach furthest back, so every task gets some of these.
+    """
+    return [tuple(slices[number::most_tasks]) for number in range(min(most_tasks, len(slices)))]
+
+
+class ChangeStreamDataSource(DataSource):
+    """Format `spanner_change_stream`.
+
+    Options are `settings`, `tick`, `slices`, `tasks` and `finished_parents`, as in `ReadPlan`.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT_NAME
+
+    def schema(self) -> StructType:
+        """Return the schema of `raw_change_records`."""
+        prepare_worker()
+        return from_arrow_schema(RAW_CHANGE_RECORDS)
+
+    def reader(self, schema: StructType) -> "ChangeStreamReader":  # noqa: ARG002 - Spark's signature
+        """Return the reader of the slices that the options name."""
+        prepare_worker()
+        return ChangeStreamReader(
+            self.options[SETTINGS_OPTION],
+            int(self.options[TICK_OPTION]),
+            deal_out(slices_from_json(self.options[SLICES_OPTION]), int(self.options[TASKS_OPTION])),
+            json.loads(self.options[PARENTS_OPTION]),
+        )
+
+
+@dataclass(frozen=True)
+class SlicesPartition(InputPartition):
+    """The input of one task."""
+
+    value: tuple[Slice, ...]
+
+
+class ChangeStreamReader(DataSourceReader):
+    """Reads slices in the workers; the client of a worker process outlives its tasks."""
+
+    def __init__(
+        self,
+        settings_json: str,
+        tick: int,
+        tasks: Sequence[tuple[Slice, ...]],
+        finished_parents: Sequence[str] | None,
+    ) -> None:
+        self._settings_json, self._tick, self._tasks = settings_json, tick, tasks
+        self._finished_parents = finished_parents
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return one partition per task."""
+        return [SlicesPartition(slices) for slices in self._tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of the slices of a task, and for each slice the row that reports on it.
+
+        So it does for children of partitions that end, if all their parents have ended before or in the task.
+        """
+        # Imported here: only workers that read load Google's libraries, and after they were forked.
+        from cdc_platform.sources.spanner.client.client import client_of
+        from cdc_platform.sources.spanner.stream.slice_pool import read_together
+        from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+
+        prepare_worker()
+        slices: tuple[Slice, ...] = partition.value
+        parents = self._finished_parents
+        generations = None if parents is None else Generations(slices[0].end_inclusive_micros, parents)
+        read = partial(read_slice, client_of(self._settings_json), self._tick)
+        yield from read_together(read, slices, generations)

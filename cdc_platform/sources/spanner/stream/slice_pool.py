@@ -1,0 +1,125 @@
+"""Reads the slices of one task, several at a time: most of them only wait for the source.
+
+If a partition ends within its slice, its children are read with it, generation by generation.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from queue import Full, Queue
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from cdc_platform.model.stream.generations import Generations, PartitionEnd
+from cdc_platform.model.stream.read_windows import Slice
+
+AT_ONCE: Final = 8
+"""More would wait for this process, not for the source."""
+WAITING_BATCHES: Final = 2
+"""Bounds the memory: each reader holds one batch, and so many lie ready."""
+LOOK_S: Final = 0.2
+"""How often a reader that cannot hand its batch over looks whether anybody still wants it."""
+
+ReadSlice: TypeAlias = Callable[[Slice], Generator[pa.RecordBatch, None, PartitionEnd | None]]
+
+
+def read_together(
+    read: ReadSlice, slices: Sequence[Slice], generations: Generations | None = None
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the batches of all slices as they come; those of one slice are in its order.
+
+    A caller that stops early ends the reads: no further slice is begun, and what is being read of one is
+    dropped with its next batch.
+
+    Args:
+        read: reads one slice.
+        slices: what to read.
+        generations: finds the children of partitions that end, to read them, too; None for no children.
+
+    Raises:
+        Exception: whatever a read raises; what the other slices have not given yet is dropped.
+    """
+    if len(slices) == 1 and generations is None:
+        yield from read(slices[0])
+        return
+    yield from _Pool(read, slices, generations).batches()
+
+
+class _Pool:
+    def __init__(self, read: ReadSlice, slices: Sequence[Slice], generations: Generations | None) -> None:
+        self._read, self._left, self._generations = read, deque(slices), generations
+        self._found: Queue[pa.RecordBatch | Exception | None] = Queue(WAITING_BATCHES)
+        self._is_over = threading.Event()
+        self._change = threading.Condition()
+        self._reading = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        readers = AT_ONCE if self._generations is not None else min(AT_ONCE, len(self._left))
+        for number in range(readers):
+            threading.Thread(target=self._run, name=f"slices-{number}", daemon=True).start()
+        try:
+            while readers:
+                found = self._found.get()
+                if found is None:
+                    readers -= 1
+                elif isinstance(found, Exception):
+                    raise found
+                else:
+                    yield found
+        finally:
+            self._is_over.set()
+
+    def _run(self) -> None:
+        try:
+            while (piece := self._next()) is not None:
+                with closing(self._read(piece)) as batches:
+                    end = self._hand_over(batches)
+                self._go_on(end)
+        except Exception as error:  # noqa: BLE001  whatever it is, the task raises it
+            self._give(error)
+        else:
+            self._give(None)
+
+    def _next(self) -> Slice | None:
+        """Return the next slice; waits for children while others are read, and returns None at the end."""
+        with self._change:
+            while not self._is_over.is_set():
+                if self._left:
+                    self._reading += 1
+                    return self._left.popleft()
+                if not self._reading:
+                    break
+                self._change.wait(LOOK_S)
+        return None
+
+    def _hand_over(
+        self, batches: Generator[pa.RecordBatch, None, PartitionEnd | None]
+    ) -> PartitionEnd | None:
+        """Hand over the batches of a slice, and return the end of its partition if the slice reached it."""
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration as stop:
+                end: PartitionEnd | None = stop.value
+                return end
+            if not self._give(batch):
+                return None
+
+    def _go_on(self, end: PartitionEnd | None) -> None:
+        with self._change:
+            self._reading -= 1
+            if end is not None and self._generations is not None:
+                self._left.extend(self._generations.after(end))
+            self._change.notify_all()
+
+    def _give(self, found: pa.RecordBatch | Exception | None) -> bool:
+        """Hand over what was found; False when nobody wants it any more."""
+        while not self._is_over.is_set():
+            try:
+                self._found.put(found, timeout=LOOK_S)
+            except Full:
+                continue
+            return True
+        return False

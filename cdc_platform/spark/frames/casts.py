@@ -1,0 +1,68 @@
+"""Casts from the texts that change records hold to Spark's types, as SQL."""
+
+from cdc_platform.model.schema.table_schema import NANOSECONDS, ColumnType, spark_type
+
+TEXTS = "'array<string>'"
+"""Elements of an array are cast one by one, each from its text."""
+_SHOWN_CHARACTERS = 200
+
+
+def cast_expression(text: str, column_type: ColumnType) -> str:
+    """Return the SQL that turns Spanner's JSON text of a value into its Spark type; NULL where it cannot."""
+    if column_type.element is not None:
+        element = cast_expression("e", column_type.element)
+        return f"transform(from_json({text}, {TEXTS}), e -> {element})"
+    if column_type.annotation == NANOSECONDS:
+        return _nanosecond_text(text)
+    target = spark_type(column_type)
+    if target == "string":
+        return text
+    if target == "binary":
+        return f"try_to_binary({text}, 'base64')"
+    return f"try_cast({text} as {target})"
+
+
+def strict_cast_expression(text: str, column_type: ColumnType, failure: str) -> str:
+    """Return the same, but what cannot be cast fails the query; `failure` is the SQL of its message."""
+    raised = f"raise_error({failure})"
+    if column_type.element is not None:
+        element = strict_cast_expression("e", column_type.element, failure)
+        cast = f"transform(from_json({text}, {TEXTS}), e -> {element})"
+        return f"coalesce({cast}, CASE WHEN {text} IS NOT NULL THEN {raised} END)"
+    cast = cast_expression(text, column_type)
+    if cast == text:
+        return text
+    return f"coalesce({cast}, CASE WHEN {text} IS NOT NULL THEN {raised} END)"
+
+
+def unfit_expression(text: str, column_type: ColumnType) -> str | None:
+    """Return the SQL of whether a text is there and cannot be cast; None where every text can."""
+    if column_type.element is not None:
+        element = unfit_expression("e", column_type.element)
+        parsed = f"from_json({text}, {TEXTS})"
+        unfit = f"coalesce(exists({parsed}, e -> {element}), true)" if element else f"{parsed} IS NULL"
+        return f"({text} IS NOT NULL AND {unfit})"
+    cast = cast_expression(text, column_type)
+    return None if cast == text else f"({text} IS NOT NULL AND {cast} IS NULL)"
+
+
+def key_unfit_expression(text: str, column_type: ColumnType) -> str | None:
+    """Return the same for a column of the primary key.
+
+    Digits beyond microseconds would be cut off, so that two keys became one.
+    """
+    unfit = unfit_expression(text, column_type)
+    if spark_type(column_type) != "timestamp":
+        return unfit
+    return f"({unfit} OR coalesce(rlike({text}, '[.][0-9]{{6}}[0-9]*[1-9]'), false))"
+
+
+def shown_expression(text: str) -> str:
+    """Return the SQL of a value as messages show it."""
+    return f"coalesce(left({text}, {_SHOWN_CHARACTERS}), 'NULL')"
+
+
+def _nanosecond_text(text: str) -> str:
+    micros = f"date_format(try_cast({text} as timestamp), \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
+    rest = f"rpad(substring(regexp_extract({text}, '[.]([0-9]+)', 1), 7, 3), 3, '0')"
+    return f"concat({micros}, {rest}, 'Z')"

@@ -1,0 +1,36 @@
+"""Running small queries without what only large ones gain from."""
+
+from contextlib import AbstractContextManager
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.spark.session.session_settings import changed_settings
+
+INTERPRETED: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+ONE_TASK: Final = {
+    # Otherwise each exchange is a job of its own, after which the rest is planned anew.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+def interpreted(
+    spark: SparkSession, *, when: bool, in_one_task: bool = False
+) -> AbstractContextManager[None]:
+    """Let the session interpret its expressions meanwhile.
+
+    The bounds of a tick are literals in its queries, so Spark compiles their code anew in each tick; for
+    some thousand rows that takes longer than the rows do.
+
+    Args:
+        spark: session that does the work.
+        when: whether few rows are changed.
+        in_one_task: whether nothing that these queries read is large either, so that exchanges need not
+            spread it.
+    """
+    settings = {**INTERPRETED, **(ONE_TASK if in_one_task else {})} if when else {}
+    return changed_settings(spark, settings)

@@ -1,0 +1,168 @@
+"""From raw records of sources that hand out events to changes in the order of the log.
+
+Such a source tells the order of its changes itself, and its transactions are whole when they come here, or
+it has none. So no change has to be looked at beside others, but for what came twice; and changes are sorted
+while they are still few columns of text, before their values are looked at.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.base.names import quote_text
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR
+from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.spark.frames.ranges import sort_in_ranges
+from cdc_platform.spark.log.faults import FAULT, FITS
+from cdc_platform.spark.log.order import (
+    SINGLE_TASK_RECORDS,
+    UNSOUND,
+    LogStats,
+    count_changes,
+    explode_mods,
+    to_stats,
+)
+
+IDENTITY: Final = ("server_transaction_id", "record_sequence")
+"""What duplicates of an event share."""
+RECORD_ID: Final = f"concat_ws('/', {', '.join(IDENTITY)})"
+IS_ALONE: Final = "record_id = concat_ws('/', transaction_id, transaction_id)"
+"""Whether a change is a transaction of its own: its source tells of none."""
+HALF_FAULT: Final = (
+    "it is half of a key change, and the other half is in quarantine: see its reason, and replay both"
+)
+_PLACE: Final = "place"
+LONGEST_TEXT: Final = 20_000_000
+"""Bytes of a JSON text that Spark parses whatever is in it: a value of more characters would become NULL."""
+_ORDER: Final = ("record_timestamp", "record_order", *IDENTITY)
+"""No two events are equal in it: what is computed again, as a worker was lost, gets its old number."""
+
+
+def order_events(
+    records: DataFrame,
+    first_ordinal: int,
+    expected_records: int,
+    tables: Sequence[TableSchema],
+    traits: SourceTraits,
+    fitting: Iterable[tuple[str, str]] = (),
+) -> DataFrame:
+    """Return one row per change, in the order of the log, with what tells whether it may enter it.
+
+    Args:
+        records: data change records of RAW_EVENT_RECORDS between two watermarks.
+        first_ordinal: ordinal that the first change may take.
+        expected_records: about how many records there are; decides on the number of tasks.
+        tables: source tables as they are now; values of other tables are not looked at.
+        traits: what the source promises.
+        fitting: tables and column types of events whose values fit, so that they are not looked at.
+
+    Returns:
+        the columns of EVENT_LOG without `tick`, and `fault` (why the change cannot be taken), `unsound`
+        (it cannot), `record` (as it came, where there is a fault) and `origin` (its file or topic).
+    """
+    records = _with_fitting(records, fitting)
+    if expected_records <= SINGLE_TASK_RECORDS:
+        ordered = _distinct(records.coalesce(1), traits).sortWithinPartitions(*_ORDER)
+    else:
+        places = records.select(*_ORDER[:2])
+        ordered = sort_in_ranges(_once(records, traits), _ORDER, places, expected_records)
+    ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
+    exploded = explode_mods(ordered, tables, traits).withColumn("ordinal", ordinal)
+    return exploded.withColumns({"order_key": F.col("record_order"), UNSOUND: F.col(FAULT).isNotNull()}).drop(
+        "record_order"
+    )
+
+
+def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> DataFrame:
+    """Return records with whether their values fit; of those that do, without what only quarantine tells."""
+    by_table: defaultdict[str, list[str]] = defaultdict(list)
+    for table, column_types in fitting:
+        by_table[table].append(quote_text(column_types))
+    if not by_table:
+        return records.withColumn(FITS, F.lit(False))
+    branches = " ".join(
+        f"WHEN {quote_text(table)} THEN column_types IN ({', '.join(texts)})"
+        for table, texts in by_table.items()
+    )
+    is_short = " AND ".join(
+        f"coalesce(octet_length(mods[0].{part}), 0) < {LONGEST_TEXT}" for part in ("keys", "new_values")
+    )
+    is_fitting = f"coalesce(event.fault IS NULL AND {is_short} AND CASE table_name {branches} END, false)"
+    marked = records.withColumn(FITS, F.expr(is_fitting))
+    shown = F.when(~F.col(FITS), F.col("event.metadata"))
+    return marked.withColumns(
+        {
+            "column_types": F.when(~F.col(FITS), F.col("column_types")),
+            "event": F.col("event").withField("metadata", shown),
+        }
+    )
+
+
+def _once(records: DataFrame, traits: SourceTraits) -> DataFrame:
+    """Return each event once: most windows have none twice, and then whole records need not meet."""
+    # Digests suffice: two events that share one cost no more than a second look.
+    counts = records.groupBy(F.xxhash64(*IDENTITY)).count()
+    return records if counts.where("count > 1").isEmpty() else _distinct(records, traits)
+
+
+def _distinct(records: DataFrame, traits: SourceTraits) -> DataFrame:
+    if traits.keeps_transactions:
+        return records.dropDuplicates([*IDENTITY])
+    # A copy of an event that cannot be used, of a damaged file, must not take the place of one that can.
+    marked = records.withColumn(FAULT, F.col("event.fault").isNotNull())
+    return marked.dropDuplicates([*IDENTITY, FAULT]).drop(FAULT)
+
+
+def with_whole_transactions(ordered: DataFrame) -> DataFrame:
+    """Return ordered changes, of which none is sound beside an unsound one of its transaction.
+
+    Args:
+        ordered: the result of `order_events`, persisted.
+    """
+    unsound = ordered.where(UNSOUND)
+    if unsound.isEmpty():
+        return ordered
+    broken = unsound.selectExpr("commit_timestamp", "transaction_id", "true as is_broken").distinct()
+    joined = ordered.join(broken, ["commit_timestamp", "transaction_id"], "left")
+    return joined.withColumn(UNSOUND, F.expr(f"{UNSOUND} or is_broken is not null")).select(*ordered.columns)
+
+
+def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
+    """Return ordered changes in which a half of a key change is unsound if the other half is.
+
+    Without transaction metadata, a delete would otherwise remove the row whose insert is in quarantine.
+
+    Args:
+        ordered: the result of `order_events` of Debezium's events, persisted.
+    """
+    unsound = ordered.where(f"{UNSOUND} and order_key <> ''")
+    if unsound.isEmpty():
+        return ordered
+    place = F.substring_index("order_key", SEPARATOR, PLACE_PARTS)
+    broken = unsound.select(
+        "commit_timestamp", place.alias(_PLACE), F.lit(True).alias("is_broken")
+    ).distinct()
+    joined = ordered.withColumn(_PLACE, place).join(broken, ["commit_timestamp", _PLACE], "left")
+    is_half = "is_broken and (change_kind = 'delete' or previous_keys is not null)"
+    fault = f"coalesce({FAULT}, if({is_half}, {quote_text(HALF_FAULT)}, null))"
+    marked = joined.withColumn(FAULT, F.expr(fault)).withColumn(UNSOUND, F.col(FAULT).isNotNull())
+    return marked.select(*ordered.columns)
+
+
+def measure_events(ordered: DataFrame) -> LogStats:
+    """Count what a window of ordered changes holds; those without a transaction are one each.
+
+    Args:
+        ordered: the result of `order_events`, best persisted.
+    """
+    alone = f"not {UNSOUND} and {IS_ALONE}"
+    rows = count_changes(ordered, {"alone": F.count_if(F.expr(alone))})
+    transactions = sum(row["alone"] for row in rows)
+    if transactions < sum(row["changes"] for row in rows):
+        shared = ordered.where(f"not {UNSOUND} and not {IS_ALONE}").select("transaction_id")
+        transactions += shared.distinct().count()
+    return to_stats(rows, transactions)

@@ -1,0 +1,117 @@
+"""Why a change cannot be taken into the log: found while it is ordered, without a look at other changes."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.base.names import quote_text
+from cdc_platform.model.schema.table_schema import DECIMAL, TableSchema
+from cdc_platform.model.schema.table_schema import Column as SourceColumn
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceTraits
+from cdc_platform.spark.frames.casts import key_unfit_expression, shown_expression, unfit_expression
+
+FAULT = "fault"
+FITS = "values_fit"
+"""Whether it is known of a change beforehand that its values fit its table, so that they need no look."""
+KEYS, VALUES = "key_texts", "value_texts"
+HAS_KEYS = "keys NOT IN ('null', '{}')"
+"""Whether a change is of a table whose key has a column; the emulator writes the keys of others as null."""
+SHAPE_FAULT = (
+    "the record lacks a part, has a text that is not Unicode or a number beyond 64 bits, or a mod is not a "
+    "JSON object"
+)
+
+_HAS_SHAPE = (
+    "table_name IS NOT NULL AND server_transaction_id IS NOT NULL AND (mod_type = 'TRUNCATE'"
+    f" OR mod_type IN ('INSERT', 'UPDATE', 'DELETE', 'SNAPSHOT') AND {KEYS} IS NOT NULL"
+    f" AND (mod.new_values IS NULL OR {VALUES} IS NOT NULL))"
+)
+_HAS_TRANSACTION = f"{_HAS_SHAPE} AND number_of_records_in_transaction IS NOT NULL"
+_DECLARED = (
+    "'array<struct<name:string,is_primary_key:boolean,type:struct<code:string,type_annotation:string,"
+    "array_element_type:struct<code:string>>>>'"
+)
+
+
+def parsed_mods(where: str = "true") -> dict[str, Column]:
+    """Return the columns that `fault_of` looks at: the texts of a mod's keys and new values by name."""
+    texts = {KEYS: "if(mod.keys = 'null', '{}', mod.keys)", VALUES: "mod.new_values"}
+    return {
+        name: F.expr(f"if({where}, from_json({text}, 'map<string,string>'), null)")
+        for name, text in texts.items()
+    }
+
+
+def fault_of(tables: Sequence[TableSchema], traits: SourceTraits = CHANGE_STREAM) -> Column:
+    """Return why a change cannot be taken, as text; NULL where it can.
+
+    It lacks what the log is made of, holds what is not JSON, or a value that does not fit the type of its
+    column, which would be NULL in the table.
+    """
+    by_table = [(table.name, _table_faults(table, traits)) for table in tables]
+    branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
+    unfit = f" WHEN mod_type <> 'TRUNCATE' THEN CASE table_name {branches} END" if branches else ""
+    shape = _HAS_TRANSACTION if traits.keeps_transactions else _HAS_SHAPE
+    return F.expr(f"CASE WHEN NOT coalesce({shape}, false) THEN {quote_text(SHAPE_FAULT)}{unfit} END")
+
+
+def _table_faults(table: TableSchema, traits: SourceTraits) -> str | None:
+    """Return the SQL of the first fault of a change of the table; None where it can have none."""
+    of_key = [_key_fault(table, column) for column in table.key_columns]
+    if of_key and not traits.hands_out_events:
+        of_key = [_unless_remade(table, f"coalesce({', '.join([*of_key, 'NULL'])})")]
+    faults = [*of_key, *(_value_fault(table, column) for column in table.value_columns)]
+    found = [fault for fault in faults if fault is not None]
+    return f"coalesce({', '.join([*found, 'NULL'])})" if found else None
+
+
+def _unless_remade(table: TableSchema, fault: str) -> str:
+    """Return the SQL of a fault of the key, which is judged anew where the table has got another key."""
+    declared = f"filter(from_json(column_types, {_DECLARED}), c -> c.is_primary_key)"
+    names = f"transform({declared}, c -> c.name)"
+    known = ", ".join(quote_text(column.name) for column in table.key_columns)
+    is_other = f"coalesce(array_size({names}) > 0 AND NOT ({_same(names, known)}), false)"
+    lacks = quote_text(f"the keys lack a column that the record has in the key of `{table.name}`")
+    own = f"CASE WHEN exists({names}, c -> NOT map_contains_key({KEYS}, c)) THEN {lacks} END"
+    return f"CASE WHEN {fault} IS NOT NULL THEN CASE WHEN {is_other} THEN {own} ELSE {fault} END END"
+
+
+def _same(names: str, known: str) -> str:
+    return f"sort_array({names}) = sort_array(array({known}))"
+
+
+def _key_fault(table: TableSchema, column: SourceColumn) -> str:
+    name, text = quote_text(column.name), f"{KEYS}[{quote_text(column.name)}]"
+    lacks = quote_text(f"the keys lack `{column.name}` of `{table.name}`")
+    unfit = key_unfit_expression(text, column.type)
+    told = _told(table, column, text)
+    branch = f" WHEN {unfit} AND NOT {_declares_other(column)} THEN {told}" if unfit else ""
+    return f"CASE WHEN NOT map_contains_key({KEYS}, {name}) THEN {lacks}{branch} END"
+
+
+def _value_fault(table: TableSchema, column: SourceColumn) -> str | None:
+    text = f"{VALUES}[{quote_text(column.name)}]"
+    unfit = unfit_expression(text, column.type)
+    return (
+        f"CASE WHEN {unfit} AND NOT {_declares_other(column)} THEN {_told(table, column, text)} END"
+        if unfit
+        else None
+    )
+
+
+def _declares_other(column: SourceColumn) -> str:
+    """Return the SQL of whether the record was made when the column had another type than its present one."""
+    element = column.type.element
+    has_type = f"c.type.code = {quote_text(column.type.code)}"
+    if element is not None:
+        has_type += f" AND c.type.array_element_type.code = {quote_text(element.code)}"
+    if column.type.code == DECIMAL:
+        has_type += f" AND c.type.type_annotation = {quote_text(column.type.annotation or '')}"
+    differs = f"c.name = {quote_text(column.name)} AND NOT ({has_type})"
+    return f"coalesce(exists(from_json(column_types, {_DECLARED}), c -> {differs}), false)"
+
+
+def _told(table: TableSchema, column: SourceColumn, text: str) -> str:
+    about = quote_text(f"`{column.name}` of `{table.name}` is {column.type.text}, which cannot hold: ")
+    return f"concat({about}, {shown_expression(text)})"

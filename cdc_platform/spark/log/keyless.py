@@ -1,0 +1,85 @@
+"""Rows of tables without a key get their numbers: which of the rows that equal each other a change means."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.base.names import quote_text
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.rows.keyless import COPY, ROW, UNNUMBERED
+from cdc_platform.spark.log.order import UNSOUND
+
+UNNUMBERED_PREFIX: Final = f'{{"{COPY}":{UNNUMBERED},"{ROW}":'
+IS_UNNUMBERED: Final = f"startswith(keys, {quote_text(UNNUMBERED_PREFIX)})"
+_IS_TRUNCATE: Final = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
+_IS_DELETE: Final = f"change_kind = '{ChangeKind.DELETE.value}'"
+_ROW_OF: Final = f"get_json_object(keys, '$.{ROW}')"
+_COPY_OF: Final = f"cast(get_json_object(keys, '$.{COPY}') as bigint)"
+_IN_TABLE: Final = "partition by table_name order by ordinal rows unbounded preceding"
+_OF_ROW: Final = "partition by table_name, span, row order by ordinal rows unbounded preceding"
+
+
+def unnumbered_rows(ordered: DataFrame) -> DataFrame:
+    """Return the rows without a number that a batch changes, each once, as `table_name` and `row`."""
+    return ordered.where(IS_UNNUMBERED).selectExpr("table_name", f"{_ROW_OF} as row").distinct()
+
+
+def number_copies(ordered: DataFrame, known: DataFrame) -> DataFrame:
+    """Return ordered changes, in which the keys of rows that have none of their own are numbered.
+
+    Args:
+        ordered: the result of `order_records`, persisted.
+        known: how many there were before, as `table_name`, `row` and `count`; of others there were none.
+    """
+    before_them = known.selectExpr("table_name as of_table", "row as of_row", "count")
+    step = f"if({UNSOUND}, 0, if({_IS_DELETE}, -1, 1))"
+    spans = ordered.selectExpr(
+        "*",
+        f"if({IS_UNNUMBERED}, {_ROW_OF}, null) as row",
+        f"sum(if({_IS_TRUNCATE} and not {UNSOUND}, 1, 0)) over ({_IN_TABLE}) as span",
+    )
+    counted = spans.withColumn("after", F.expr(f"sum({step}) over ({_OF_ROW})"))
+    is_same = (F.col("table_name") == F.col("of_table")) & (F.col("row") == F.col("of_row"))
+    joined = counted.join(before_them, is_same, "left")
+    before = "if(span = 0, coalesce(count, 0), 0)"
+    copy = f"cast({before} + after + if({_IS_DELETE}, 1, 0) as string)"
+    keys = f"""concat('{{"{COPY}":', {copy}, ',"{ROW}":"', row, '"}}')"""
+    numbered = joined.withColumn("keys", F.expr(f"if(row is null, keys, {keys})"))
+    return numbered.select(*ordered.columns).orderBy("ordinal")
+
+
+def count_in_table(table: str, stored: DataFrame, rows: DataFrame) -> DataFrame:
+    """Return how many of some rows a table has, as `table_name`, `row` and `count`; none is left out.
+
+    Args:
+        table: the table.
+        stored: its rows, as `row` and `copy`: the last copy is the number of copies.
+        rows: the rows that are counted, as `table_name` and `row`, each once.
+    """
+    wanted = rows.where(F.col("table_name") == table)
+    counted = wanted.join(stored, "row").groupBy("table_name", "row")
+    return counted.agg(F.max("copy").alias("count"))
+
+
+def count_in_log(log: DataFrame, rows: DataFrame) -> DataFrame:
+    """Return how many of some rows there are after all changes of the log, as `count_in_table`.
+
+    The newest change of a row tells: an insert made the copy that it names, a delete took it away.
+    """
+    tables = [row[0] for row in rows.select("table_name").distinct().collect()]
+    changes = log.where(F.col("table_name").isin(tables))
+    truncated = changes.groupBy("table_name").agg(F.max(_when(_IS_TRUNCATE)).alias("truncated_at"))
+    told = changes.where(f"not {_IS_TRUNCATE}").selectExpr(
+        "table_name", f"{_ROW_OF} as row", f"{_COPY_OF} - if({_IS_DELETE}, 1, 0) as count", "ordinal"
+    )
+    of_rows = told.join(rows, ["table_name", "row"], "left_semi")
+    newest = of_rows.groupBy("table_name", "row").agg(
+        F.max_by("count", "ordinal").alias("count"), F.max("ordinal").alias("ordinal")
+    )
+    living = newest.join(truncated, "table_name", "left")
+    return living.where("truncated_at is null or ordinal > truncated_at").select("table_name", "row", "count")
+
+
+def _when(condition: str) -> Column:
+    return F.expr(f"if({condition}, ordinal, null)")

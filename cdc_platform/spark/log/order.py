@@ -1,0 +1,244 @@
+"""From raw data change records to changes in the total order of the log."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.ordering_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
+from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceTraits
+from cdc_platform.spark.frames.ranges import ROWS_PER_RANGE, sort_in_ranges
+from cdc_platform.spark.log.faults import FAULT, FITS, fault_of, parsed_mods
+
+SINGLE_TASK_RECORDS = ROWS_PER_RANGE
+"""Up to so many records one task orders them: they are no more than one range of a sort over several."""
+
+TRANSACTION = ("record_timestamp", "server_transaction_id")
+COMMIT_ORDER = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
+EVENT_PARTS = (
+    "event.previous_keys as previous_keys",
+    "event.unavailable_columns as unavailable_columns",
+    "event.source_timestamp as source_timestamp",
+)
+RECORD_PARTS = ("cast(null as string) as previous_keys", "cast(null as array<string>) as unavailable_columns")
+UNSOUND = "unsound"
+COMPANY = "another record of its transaction is in quarantine"
+"""Reason of a record that has no fault of its own."""
+BEGINS = "begins_transaction"
+
+_OF_RECORD = (
+    *(FAULT, "partition_token", "commit_timestamp", "transaction_id", "table_name", "record", "origin"),
+    "order_key",
+)
+_MOD_PARTS = ("mod_ordinal", "change_kind", "keys", "new_values", "old_values", "is_whole_row")
+
+_WHOLE_ROW_UPDATES = ", ".join(f"'{capture}'" for capture in WHOLE_ROW_UPDATES)
+IS_WHOLE_ROW = (
+    f"coalesce(mod_type in ('INSERT', 'DELETE') or value_capture_type in ({_WHOLE_ROW_UPDATES}), false)"
+)
+
+
+@dataclass(frozen=True)
+class Incomplete:
+    """A transaction whose records have not all arrived."""
+
+    transaction_id: str
+    expected: int
+    seen: int
+
+
+@dataclass(frozen=True)
+class TableStats:
+    """What a tick has of a table: changes, patches and truncates among them, and when the first committed."""
+
+    changes: int
+    patches: int
+    truncates: int = 0
+    first_micros: int = 0
+
+
+@dataclass(frozen=True)
+class LogStats:
+    """What one window of records holds, before it is committed."""
+
+    tables: dict[str, TableStats]
+    transactions: int
+    quarantined: int
+    next_ordinal: int
+    incomplete: Incomplete | None
+
+    @property
+    def changes(self) -> int:
+        """Changes of all tables."""
+        return sum(table.changes for table in self.tables.values())
+
+
+def order_records(
+    records: DataFrame,
+    first_ordinal: int,
+    expected_records: int,
+    tables: Sequence[TableSchema] = (),
+) -> DataFrame:
+    """Return one row per change, in the order of the log, with what tells whether it may enter it.
+
+    Args:
+        records: data change records of RAW_CHANGE_RECORDS between two watermarks.
+        first_ordinal: ordinal that the first change may take.
+        expected_records: about how many records there are; decides on the number of tasks.
+        tables: source tables as they are now; values of other tables are not looked at.
+
+    Returns:
+        the columns of CHANGE_LOG without `tick`, and `records_seen`, `fault` (why the change cannot be
+        taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it is the first one),
+        `record` (as it came, where there is a fault) and `origin`, which is null.
+    """
+    small = expected_records <= SINGLE_TASK_RECORDS
+    spread = records.coalesce(1) if small else records.repartition(*TRANSACTION)
+    once = spread.dropDuplicates([*TRANSACTION, "record_order"])
+    exploded = explode_mods(once, tables, CHANGE_STREAM)
+    changes = _judge(exploded)
+    if small:
+        ordered = changes.sortWithinPartitions(*COMMIT_ORDER)
+    else:
+        ordered = sort_in_ranges(changes, COMMIT_ORDER, records.select(*TRANSACTION), expected_records)
+    ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
+    return ordered.withColumn("ordinal", ordinal).drop("record_order")
+
+
+def explode_mods(records: DataFrame, tables: Sequence[TableSchema], traits: SourceTraits) -> DataFrame:
+    """Return one row per mod of records, in their order, with why it cannot be taken.
+
+    Records of a source that hands out events have a column more, `values_fit`: of whom it is true, the values
+    are not looked at.
+    """
+    exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
+    fault, looks_at = fault_of(tables, traits), "true"
+    if traits.hands_out_events:
+        fault, looks_at = F.coalesce("event.fault", F.when(~F.col(FITS), fault)), f"not {FITS}"
+    found = exploded.withColumns(parsed_mods(looks_at)).withColumn(FAULT, fault)
+    told = ", ".join(name for name in records.columns if name != FITS)
+    parts = EVENT_PARTS if traits.hands_out_events else RECORD_PARTS
+    # As texts, since each expression that is built here costs a few calls of Spark's JVM.
+    return found.selectExpr(
+        "table_name",
+        "lower(mod_type) as change_kind",
+        "record_timestamp as commit_timestamp",
+        "server_transaction_id as transaction_id",
+        "concat_ws('/', server_transaction_id, record_sequence) as record_id",
+        "coalesce(position, 0) as mod_ordinal",
+        "number_of_records_in_transaction as records_in_transaction",
+        "partition_token",
+        "mod.keys as keys",
+        *parts,
+        "mod.new_values as new_values",
+        "mod.old_values as old_values",
+        f"{IS_WHOLE_ROW} as is_whole_row",
+        "is_system_transaction",
+        "transaction_tag",
+        "record_order",
+        f"if({FAULT} is not null, to_json(struct({told})), null) as record",
+        f"{'event.origin' if traits.hands_out_events else 'cast(null as string)'} as origin",
+        FAULT,
+    )
+
+
+def _judge(changes: DataFrame) -> DataFrame:
+    transaction = "partition by commit_timestamp, transaction_id"
+    order_key = (
+        f"lpad(cast(unix_micros(commit_timestamp) as string), {COMMIT_DIGITS}, '0')",
+        "transaction_id",
+        "record_order",
+        f"lpad(cast(mod_ordinal as string), {MOD_ORDINAL_DIGITS}, '0')",
+    )
+    return changes.selectExpr(
+        "*",
+        f"concat_ws('{SEPARATOR}', {', '.join(order_key)}) as order_key",
+        f"sum(if(mod_ordinal = 0, 1, 0)) over ({transaction}) as records_seen",
+        f"max({FAULT} is not null) over ({transaction}) as {UNSOUND}",
+        f"mod_ordinal = 0 and record_order = min(record_order) over ({transaction}) as {BEGINS}",
+    )
+
+
+def measure(ordered: DataFrame) -> LogStats:
+    """Count what a window of ordered changes holds; one Spark job.
+
+    Args:
+        ordered: the result of `order_records`, best persisted.
+    """
+    sound = ~F.col(UNSOUND)
+    is_short = sound & (F.col("records_seen") != F.col("records_in_transaction"))
+    short = F.struct("transaction_id", "records_in_transaction", "records_seen")
+    of_transactions = {
+        "transactions": F.count_if(sound & F.col(BEGINS)),
+        "short": F.min(F.when(is_short, short)),
+    }
+    rows = count_changes(ordered, of_transactions)
+    shorts = [Incomplete(*row["short"]) for row in rows if row["short"] is not None]
+    return to_stats(rows, sum(row["transactions"] for row in rows), shorts[0] if shorts else None)
+
+
+def count_changes(ordered: DataFrame, further: Mapping[str, Column]) -> list[Row]:
+    """Return, per table, what `to_stats` needs, and further aggregates by name."""
+    sound = ~F.col(UNSOUND)
+    counts = {
+        "changes": F.count_if(sound),
+        "patches": F.count_if(sound & ~F.col("is_whole_row")),
+        "truncates": F.count_if(sound & (F.col("change_kind") == ChangeKind.TRUNCATE.value)),
+        "quarantined": F.count_if(F.col(UNSOUND) & (F.col("mod_ordinal") == 0)),
+        "first_micros": F.min(F.when(sound, F.unix_micros("commit_timestamp"))),
+        "last_ordinal": F.max("ordinal"),
+        **further,
+    }
+    aggregates = [column.alias(name) for name, column in counts.items()]
+    return ordered.groupBy("table_name").agg(*aggregates).collect()
+
+
+def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | None = None) -> LogStats:
+    """Return the counts of all tables as one."""
+    return LogStats(
+        tables={
+            row["table_name"]: TableStats(
+                row["changes"], row["patches"], row["truncates"], row["first_micros"]
+            )
+            for row in rows
+            if row["changes"]
+        },
+        transactions=transactions,
+        quarantined=sum(row["quarantined"] for row in rows),
+        next_ordinal=max((row["last_ordinal"] + 1 for row in rows), default=0),
+        incomplete=incomplete,
+    )
+
+
+def sound_changes(ordered: DataFrame, tick: int, columns: list[str]) -> DataFrame:
+    """Return the rows of the change log of one tick, in order."""
+    return ordered.where(~F.col(UNSOUND)).withColumn("tick", F.lit(tick)).select(*columns)
+
+
+def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
+    """Return the rows of quarantine of one tick: whole transactions, since the log holds no part of one.
+
+    A record is one row, with the reason of its first faulty mod.
+    """
+    by_mod = F.struct(F.col(FAULT).isNull(), "mod_ordinal")
+    parts = (F.min_by(name, by_mod).alias(name) for name in _OF_RECORD)
+    mods = F.array_sort(F.collect_list(F.struct(*_MOD_PARTS))).alias("mods")
+    records = ordered.where(F.col(UNSOUND)).groupBy("record_id").agg(*parts, mods)
+    return records.select(
+        F.lit(tick).cast("bigint").alias("tick"),
+        F.coalesce(F.col(FAULT), F.lit(COMPANY)).alias("reason"),
+        "partition_token",
+        F.col("commit_timestamp").alias("record_timestamp"),
+        "transaction_id",
+        "record_id",
+        "table_name",
+        F.coalesce("record", F.to_json(F.struct("order_key", "mods"))).alias("record"),
+        "origin",
+        F.lit(None).cast("timestamp").alias("replayed_at"),
+        F.lit(None).cast("bigint").alias("replayed_tick"),
+        F.lit(None).cast("string").alias("replayed_from"),
+    )

@@ -1,0 +1,139 @@
+"""Small batches of ordered changes in this process: their counts and rows, without a Spark query."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.model.base.schemas import TOMBSTONES
+from cdc_platform.model.base.timestamps import from_datetime
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.rows.keyless import keys_text, row_of
+from cdc_platform.spark.log.keyless import UNNUMBERED_PREFIX
+from cdc_platform.spark.log.order import BEGINS, UNSOUND, Incomplete, LogStats, TableStats
+
+COUNTED: Final = (
+    *("table_name", "change_kind", "commit_timestamp", "transaction_id", "mod_ordinal", "is_whole_row"),
+    *("ordinal", UNSOUND),
+)
+OF_TRANSACTIONS: Final = ("records_in_transaction", "records_seen", BEGINS)
+
+RowCopies = tuple[str, str]
+"""A table without a key, and the digest of rows that equal each other."""
+_Row = Mapping[str, Any]
+
+
+def measure_rows(ordered: pa.Table) -> LogStats:
+    """Count what `measure` counts, for a small result of `order_records`."""
+    rows = ordered.select([*COUNTED, *OF_TRANSACTIONS]).to_pylist()
+    sound = [row for row in rows if not row[UNSOUND]]
+    shorts = sorted(
+        (row["transaction_id"], row["records_in_transaction"], row["records_seen"])
+        for row in sound
+        if row["records_seen"] != row["records_in_transaction"]
+    )
+    incomplete = Incomplete(*shorts[0]) if shorts else None
+    return _as_stats(rows, sum(row[BEGINS] for row in sound), incomplete)
+
+
+def measure_event_rows(ordered: pa.Table) -> LogStats:
+    """Count what `measure_events` counts, for a small result of `order_events`."""
+    rows = ordered.select([*COUNTED, "record_id"]).to_pylist()
+    sound = [row for row in rows if not row[UNSOUND]]
+    shared = {row["transaction_id"] for row in sound if not _is_alone(row)}
+    return _as_stats(rows, sum(map(_is_alone, sound)) + len(shared))
+
+
+def sound_rows(ordered: pa.Table, tick: int, schema: pa.Schema) -> pa.Table:
+    """Return the rows of the change log of one tick, in order, with the types of the log."""
+    sound = ordered.filter(pc.invert(ordered[UNSOUND]))
+    ticks = pa.repeat(pa.scalar(tick, pa.int64()), sound.num_rows)
+    return sound.append_column("tick", ticks).select(schema.names).cast(schema)
+
+
+def tombstone_rows(ordered: pa.Table, tick: int) -> pa.Table:
+    """Return the rows of TOMBSTONES for the deletes of a tick."""
+    is_delete = pc.equal(ordered["change_kind"], ChangeKind.DELETE.value)
+    return sound_rows(ordered.filter(is_delete), tick, TOMBSTONES)
+
+
+def unnumbered_few(ordered: pa.Table) -> dict[str, set[str]]:
+    """Return what `unnumbered_rows` returns, by table, for a small result of `order_events`."""
+    found = defaultdict[str, set[str]](set)
+    for row in ordered.filter(_is_unnumbered(ordered)).select(["table_name", "keys"]).to_pylist():
+        found[row["table_name"]].add(row_of(row["keys"]))
+    return found
+
+
+def number_few(ordered: pa.Table, known: Mapping[RowCopies, int]) -> pa.Table:
+    """Return what `number_copies` returns, for a small result of `order_events`.
+
+    Args:
+        ordered: changes, in order.
+        known: how many rows there were before, by table and row.
+    """
+    counts = dict(known)
+    keys: list[str] = []
+    for row in ordered.select(["table_name", "change_kind", "keys", UNSOUND]).to_pylist():
+        table, key = row["table_name"], row["keys"]
+        if row["change_kind"] == ChangeKind.TRUNCATE and not row[UNSOUND]:
+            counts = {one: count for one, count in counts.items() if one[0] != table}
+        elif key is not None and key.startswith(UNNUMBERED_PREFIX):
+            one = (table, row_of(key))
+            before, is_delete = counts.get(one, 0), row["change_kind"] == ChangeKind.DELETE
+            if not row[UNSOUND]:
+                counts[one] = before - 1 if is_delete else before + 1
+            key = keys_text(one[1], before if is_delete or row[UNSOUND] else before + 1)
+        keys.append(key)
+    place = ordered.schema.get_field_index("keys")
+    return ordered.set_column(place, ordered.schema.field(place), pa.array(keys, ordered["keys"].type))
+
+
+def _is_unnumbered(ordered: pa.Table) -> pa.ChunkedArray:
+    return pc.fill_null(pc.starts_with(ordered["keys"], UNNUMBERED_PREFIX), fill_value=False)
+
+
+def lacking_rows(ordered: pa.Table, *, completes_log: bool) -> pa.Table:
+    """Return the sound changes of `order_events` whose values have to be completed before they enter the log.
+
+    Args:
+        ordered: changes.
+        completes_log: whether every value that the source left out is completed; else only those of inserted
+            rows and of rows whose keys change.
+    """
+    lacks = pc.greater(pc.fill_null(pc.list_value_length(ordered["unavailable_columns"]), 0), 0)
+    lacking = ordered.filter(pc.and_(lacks, pc.invert(ordered[UNSOUND])))
+    if completes_log:
+        return lacking
+    is_insert = pc.equal(lacking["change_kind"], ChangeKind.INSERT.value)
+    return lacking.filter(pc.or_(pc.is_valid(lacking["previous_keys"]), is_insert))
+
+
+def _is_alone(row: _Row) -> bool:
+    return bool(row["record_id"] == f"{row['transaction_id']}/{row['transaction_id']}")
+
+
+def _as_stats(rows: Sequence[_Row], transactions: int, incomplete: Incomplete | None = None) -> LogStats:
+    by_table: defaultdict[str | None, list[_Row]] = defaultdict(list)
+    for row in rows:
+        if not row[UNSOUND]:
+            by_table[row["table_name"]].append(row)
+    return LogStats(
+        tables={name: _measure_table(found) for name, found in by_table.items() if name is not None},
+        transactions=transactions,
+        quarantined=sum(row[UNSOUND] and row["mod_ordinal"] == 0 for row in rows),
+        next_ordinal=max((row["ordinal"] + 1 for row in rows), default=0),
+        incomplete=incomplete,
+    )
+
+
+def _measure_table(sound: Iterable[_Row]) -> TableStats:
+    rows = list(sound)
+    return TableStats(
+        changes=len(rows),
+        patches=sum(not row["is_whole_row"] for row in rows),
+        truncates=sum(row["change_kind"] == ChangeKind.TRUNCATE for row in rows),
+        first_micros=min((from_datetime(row["commit_timestamp"]) for row in rows), default=0),
+    )

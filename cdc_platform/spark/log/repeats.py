@@ -1,0 +1,50 @@
+"""Events that come again in a later tick."""
+
+from collections.abc import Collection
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.spark.log.event_order import IDENTITY, RECORD_ID
+
+
+def seconds_before(moment: str, seconds: float) -> Column:
+    """Return the moment that is so many seconds before that of a column."""
+    return F.expr(f"{moment} - make_dt_interval(0, 0, 0, {seconds:f})")
+
+
+def without_repeated(
+    records: DataFrame,
+    log: DataFrame,
+    traits: SourceTraits,
+    replayed: Collection[str] = (),
+    repeated_from: int | None = None,
+    *,
+    is_small: bool = True,
+) -> DataFrame:
+    """Return the records whose events the log has not had within the time in which they may come again.
+
+    Args:
+        records: raw records of a source that hands out events.
+        log: the change log.
+        traits: the source's; `repeats_within_s` is the time, before the moment of each record's tick.
+        replayed: origins whose events come again however late, since somebody has asked for it.
+        repeated_from: moment in microseconds from which on events may come again, if longer ago than that.
+        is_small: whether there are few records. Of many it is asked first whether any came again, with as
+            little of them as tells it: mostly none did, and then whole records need not meet the log.
+    """
+    window = seconds_before("record_timestamp", traits.repeats_within_s or 0)
+    logged = log.select(F.col("record_id").alias("logged_id"), F.col("commit_timestamp").alias("logged_at"))
+    is_due = F.col("logged_at") >= window
+    if repeated_from is not None:
+        is_due = is_due | (F.col("logged_at") >= F.lit(to_datetime(repeated_from)))
+    if replayed:
+        is_due = is_due | F.col("event.origin").isin(*sorted(replayed))
+    is_same = (F.expr(RECORD_ID) == F.col("logged_id")) & is_due
+    if not is_small:
+        ids = records.selectExpr(*IDENTITY, "record_timestamp", "struct(event.origin) as event")
+        if ids.join(logged, is_same, "left_semi").isEmpty():
+            return records
+    return records.join(logged, is_same, "left_anti")

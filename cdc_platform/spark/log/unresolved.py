@@ -1,0 +1,70 @@
+"""Values that nobody knows: the source did not send them, and the log has not had them before."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.rows.changes import ChangeKind
+
+LACKS_VALUES: Final = "coalesce(size(unavailable_columns), 0) > 0"
+_TRUNCATE, _DELETE = (f"'{kind.value}'" for kind in (ChangeKind.TRUNCATE, ChangeKind.DELETE))
+_BEGINS: Final = ", ".join(f"'{kind.value}'" for kind in (ChangeKind.INSERT, ChangeKind.DELETE))
+_NAMES: Final = "coalesce(array_contains(json_object_keys(new_values), column_name), false)"
+_TELLS: Final = f"""
+    change_kind <> {_DELETE}
+    AND NOT array_contains(coalesce(unavailable_columns, array()), column_name)
+    AND unix_micros(commit_timestamp) >= coalesce(since_micros, 0)
+"""
+_SINCE: Final = pa.schema(
+    [("table_name", pa.string()), ("column_name", pa.string()), ("since_micros", pa.int64())]
+)
+
+
+def unresolved_values(
+    log: DataFrame, since: Mapping[tuple[str, str], int], *, comes_in_order: bool = True
+) -> DataFrame:
+    """Return the values that rows have, and that the log does not tell.
+
+    A value is unresolved from the change on that left it out, where no change of the row had told it since
+    the row began, until one does.
+
+    Args:
+        log: rows of the change log; of a row all changes, or none.
+        since: when columns came up, by table and name, or got another type to which no values were carried;
+            what was told before is no value of theirs.
+        comes_in_order: whether the order of the log is that of the source; else that is told by order keys.
+
+    Returns:
+        `table_name`, `keys` and `column_name`.
+    """
+    place, lowest = ("ordinal", "-1") if comes_in_order else ("order_key", "''")
+    left_out = log.where(LACKS_VALUES).select(
+        "table_name", "keys", F.explode("unavailable_columns").alias("column_name")
+    )
+    asked = left_out.distinct().join(_since_frame(log, since), ["table_name", "column_name"], "left")
+    # Whole rows in order name all of their columns, those of files may leave nulls out.
+    tells = f"{_TELLS} AND ({_NAMES if comes_in_order else f'is_whole_row OR {_NAMES}'})"
+    told = asked.join(log.where(f"change_kind <> {_TRUNCATE}"), ["table_name", "keys"])
+    rows = told.groupBy("table_name", "keys", "column_name").agg(
+        F.expr(f"max(if({tells}, {place}, null))").alias("told_at"),
+        F.expr(f"max(if(change_kind in ({_BEGINS}), {place}, null))").alias("begun_at"),
+        F.expr(f"max_by(change_kind, {place}) = {_DELETE}").alias("is_gone"),
+        F.max(place).alias("newest"),
+    )
+    truncated = (
+        log.where(f"change_kind = {_TRUNCATE}").groupBy("table_name").agg(F.max(place).alias("truncated_at"))
+    )
+    living = rows.join(F.broadcast(truncated), "table_name", "left").where(
+        f"NOT is_gone AND newest > coalesce(truncated_at, {lowest})"
+    )
+    begun = f"greatest(coalesce(begun_at, {lowest}), coalesce(truncated_at, {lowest}))"
+    unknown = f"told_at IS NULL OR told_at < {begun}"
+    return living.where(unknown).select("table_name", "keys", "column_name")
+
+
+def _since_frame(log: DataFrame, since: Mapping[tuple[str, str], int]) -> DataFrame:
+    rows = [{"table_name": name[0], "column_name": name[1], "since_micros": at} for name, at in since.items()]
+    return F.broadcast(log.sparkSession.createDataFrame(pa.Table.from_pylist(rows, _SINCE)))

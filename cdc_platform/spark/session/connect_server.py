@@ -1,0 +1,95 @@
+"""A Spark Connect server on loopback that stays up, so that a run does not pay for a JVM."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyspark
+
+from cdc_platform.errors import SparkUnreachable
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.spark.session.config import launch_secrets, spark_config
+from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
+from cdc_platform.spark.session.jars import check_jars
+from cdc_platform.spark.session.java import check_java
+from cdc_platform.spark.session.properties import properties_options, write_properties
+from cdc_platform.spark.session.settings import SparkSettings
+
+SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+def start_connect_server(
+    spark: SparkSettings, lake: LakeSettings, port: int, log_file: Path, token: str
+) -> "subprocess.Popen[bytes]":
+    """Start a server for one lake and return its process.
+
+    It answers a few seconds later, and only clients that send the token.
+    """
+    check_java()
+    check_jars(spark)
+    secrets = launch_secrets(spark, lake)
+    conf = {
+        **spark_config(spark, lake),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
+    home = Path(pyspark.__file__).parent
+    command = [str(home / "bin" / "spark-submit"), "--class", SERVER_CLASS]
+    if secrets:
+        file = _secrets_file(log_file)
+        write_properties(file, secrets)
+        command += properties_options(file)
+    for key, value in conf.items():
+        command += ["--conf", f"{key}={value}"]
+    # The server's Python workers import the platform, wherever it lies.
+    paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+        TOKEN_VARIABLE: token,
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+    }
+    with os.fdopen(os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
+        return subprocess.Popen(  # noqa: S603  the command is Spark's own launcher
+            [*command, "spark-internal"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def _secrets_file(log_file: Path) -> Path:
+    return log_file.with_suffix(".conf")
+
+
+def wait_until_ready(
+    server: "subprocess.Popen[bytes]", port: int, log_file: Path, timeout_s: float = 180
+) -> None:
+    """Return when the server answers; what it was started with besides its command line is gone then.
+
+    Raises:
+        SparkUnreachable: it stopped, or did not answer in time.
+    """
+    try:
+        _wait(server, port, log_file, timeout_s)
+    finally:
+        _secrets_file(log_file).unlink(missing_ok=True)
+
+
+def _wait(server: "subprocess.Popen[bytes]", port: int, log_file: Path, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise SparkUnreachable(f"The Spark Connect server stopped while starting; its log: {log_file}")
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise SparkUnreachable(
+        f"The Spark Connect server did not answer within {timeout_s:.0f} s; its log: {log_file}"
+    )

@@ -1,0 +1,46 @@
+"""The jars that Spark fetches unless told otherwise: they must be those that were published."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from cdc_platform.errors import JarsUnavailable
+from cdc_platform.spark.session.settings import SparkSettings
+
+SHA256: Final = {
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0": (
+        "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82"
+    ),
+    "org.xerial:sqlite-jdbc:3.53.4.0": "bcb1f51e36f940867e83342f9efbf5968ac44a6bef4d397bb4af7b17b45cd2fb",
+    "org.postgresql:postgresql:42.7.14": "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c",
+}
+"""Checksums of the default packages, as Maven Central publishes them."""
+FOLDER_SETTING: Final = "spark.jars.ivy"
+
+
+def check_jars(spark: SparkSettings) -> None:
+    """Compare the default packages that are in Spark's cache with their checksums.
+
+    Spark compares a jar when it fetches it, with a checksum from the same server, and never again.
+
+    Raises:
+        JarsUnavailable: one is another file.
+    """
+    for package, expected in SHA256.items():
+        for jar in _cached(package, spark.conf.get(FOLDER_SETTING)):
+            with jar.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != expected:
+                raise JarsUnavailable(
+                    f"A jar is not the one that was published as {package} (its SHA-256 is {found}). "
+                    f"Find out who has changed it, delete it and start again: {jar}"
+                )
+
+
+def _cached(package: str, folder: str | None) -> Iterator[Path]:
+    group, name, version = package.split(":")
+    folders: Iterable[Path] = [Path(folder)] if folder is not None else Path.home().glob(".ivy2*")
+    for each in folders:
+        yield from each.glob(f"jars/{group}_{name}-{version}.jar")
+        yield from each.glob(f"cache/{group}/{name}/jars/{name}-{version}.jar")

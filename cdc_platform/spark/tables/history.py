@@ -1,0 +1,286 @@
+"""From the ordered changes of a tick to the versions that they make, and to those that they end."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+from pyspark.sql.window import WindowSpec
+
+from cdc_platform.model.base.names import KEY_PREFIX, case_key, quote_spark
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.schema.table_options import (
+    IS_CURRENT,
+    TRANSACTION_ID,
+    VALID_FROM,
+    VALID_TO,
+    name_in_history,
+)
+from cdc_platform.model.schema.table_schema import Column as SourceColumn
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.spark.tables.merge import create_table_sql
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, PatchStats
+from cdc_platform.spark.tables.typed import COMMITTED, IS_READ, KIND, ORDINAL, TRANSACTION, named
+
+CLOSED_AT: Final = "__closed_at"
+_GONE: Final = "__gone"
+_EPOCH: Final = "__epoch"
+_SINCE: Final = "__since"
+_MOMENT: Final = "__moment"
+"""How often the table was made anew before a change."""
+_BEFORE: Final = -1
+"""Ordinal of what a key was before the changes."""
+
+
+def create_history_sql(target: str, history: TableSchema, format_version: int) -> str:
+    """Return the statement that creates a history, current versions apart from those that have ended.
+
+    A tick, and a reader of current rows, then cost what the table costs, however long the history gets.
+    """
+    return f"{create_table_sql(target, history, format_version)} PARTITIONED BY ({quote_spark(IS_CURRENT)})"
+
+
+def called_as_in_history(rows: DataFrame) -> DataFrame:
+    """Return rows of a table with the names that its columns have in its history."""
+    return rows.withColumnsRenamed({name: name_in_history(name) for name in rows.columns})
+
+
+def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
+    """Return one row per key that changes touch.
+
+    Args:
+        changes: the result of `type_changes`, with origin.
+        table: the source table.
+
+    Returns:
+        the key columns, `__closed_at` (moment of the key's first change, which ends the version that is
+        current before it), and `__action`: `update` if the key existed before, else `append`.
+    """
+    was_born = F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
+    first = f"min_by({COMMITTED}, {ORDINAL})"
+    closed_at = F.expr(f"least({first}, {first} FILTER (WHERE NOT {IS_READ}))")
+    return changes.groupBy(*_keys(table)).agg(
+        closed_at.alias(CLOSED_AT),
+        F.when(was_born, APPEND).otherwise(UPDATE).alias(ACTION),
+    )
+
+
+def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool) -> bool:
+    """Whether a touched key has a version that did not begin before the changes, by the source's clock.
+
+    So it is where several transactions of a key share a moment, where a transaction is in several ticks, and
+    where the clock went back.
+
+    Args:
+        history: the history before the changes.
+        touched: the result of `find_touched`.
+        table: the source table.
+        is_small: whether there are so few touched keys that all tasks may be sent them.
+    """
+    first = touched.agg(F.min(CLOSED_AT)).collect()[0][0]
+    if first is None:
+        return False
+    # With the literal, Iceberg reads none of the files whose versions are all older.
+    young = history.where(F.col(IS_CURRENT) & (F.col(VALID_FROM) >= F.lit(first)))
+    keys = touched.select(
+        F.col(CLOSED_AT), *(_col(column.name).alias(f"{KEY_PREFIX}{n}") for n, column in _numbered(table))
+    )
+    same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
+    found = young.join(F.broadcast(keys) if is_small else keys, same)
+    return not found.where(F.col(VALID_FROM) >= F.col(CLOSED_AT)).limit(1).isEmpty()
+
+
+def current_before(
+    history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool
+) -> DataFrame:
+    """Return the versions that touched keys have before the changes, as changes that set all columns.
+
+    Args:
+        history: the history before the changes, with all columns of the table.
+        touched: the result of `find_touched`.
+        table: the source table.
+        is_small: whether there are so few touched keys that all tasks may be sent them.
+    """
+    keys = touched.select(*(_col(column.name).alias(f"{KEY_PREFIX}{n}") for n, column in _numbered(table)))
+    same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
+    found = history.where(IS_CURRENT).join(F.broadcast(keys) if is_small else keys, same, "left_semi")
+    return found.select(
+        F.lit(ChangeKind.INSERT.value).alias(KIND),
+        F.lit(_BEFORE).cast("bigint").alias(ORDINAL),
+        F.col(VALID_FROM).alias(COMMITTED),
+        F.col(TRANSACTION_ID).alias(TRANSACTION),
+        F.lit(False).alias(IS_READ),
+        *_keys(table),
+        *(_col(column.name) for column in table.value_columns),
+        *(F.lit(True).alias(named(column.name)) for column in table.value_columns),
+    )
+
+
+def make_versions(
+    changes: DataFrame, table: TableSchema, *, has_patches: bool, remade_micros: Sequence[int] = ()
+) -> DataFrame:
+    """Return the versions that transactions make: of each key what the last change of each leaves.
+
+    A version ends when the next transaction that touches its key commits. Where two transactions of one
+    commit timestamp touch a key, or the later one's is earlier by the source's clock, as it is where that
+    tells of statements, the first one's version is valid for no time at all. All versions end when the table
+    is made anew. A row that was read moves no version of a captured change, see `_moments`.
+
+    Args:
+        changes: the result of `type_changes` with origin; with patches, and those of `current_before`.
+        table: the source table.
+        has_patches: whether a change may name only some columns; the others keep their values.
+        remade_micros: moments at which the table was dropped and made anew, ascending.
+
+    Returns:
+        the columns of the table, `valid_from`, `valid_to`, `is_current` and `transaction_id`.
+    """
+    epoch = F.lit(0)
+    for micros in remade_micros:
+        epoch = epoch + (F.unix_micros(COMMITTED) >= micros).cast("int")
+    changes = changes.withColumn(_EPOCH, epoch)
+    of_key = Window.partitionBy(*_keys(table), _EPOCH).orderBy(ORDINAL)
+    so_far = of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    is_read_row = F.col(IS_READ) & (F.col(KIND) != ChangeKind.DELETE.value)
+    transaction = F.struct(COMMITTED, TRANSACTION, is_read_row)
+    is_last = ~F.lead(transaction).over(of_key).eqNullSafe(transaction)
+    names = [column.name for column in table.value_columns]
+    states = changes.withColumn(_MOMENT, _moments(of_key)).select(
+        *(F.max(_MOMENT).over(so_far).alias(_SINCE), TRANSACTION, ORDINAL, _EPOCH),
+        *_keys(table),
+        *((_newest(name, so_far).alias(name) for name in names) if has_patches else map(_col, names)),
+        _is_gone(so_far).alias(_GONE),
+        is_last.alias("__is_last"),
+    )
+    final = states.where(F.col("__is_last") & (F.col(ORDINAL) != F.lit(str(_BEFORE))))
+    remade = [
+        F.when(F.col(_EPOCH) == number, F.timestamp_micros(F.lit(micros)))
+        for number, micros in enumerate(remade_micros)
+    ]
+    ended = final.withColumn(VALID_TO, F.coalesce(F.lead(_SINCE).over(of_key), *remade))
+    return ended.where(~F.col(_GONE)).select(
+        *(_col(column.name) for column in table.columns),
+        F.col(_SINCE).alias(VALID_FROM),
+        VALID_TO,
+        F.col(VALID_TO).isNull().alias(IS_CURRENT),
+        F.col(TRANSACTION).alias(TRANSACTION_ID),
+    )
+
+
+def _moments(of_key: WindowSpec) -> Column:
+    """Return the latest moment at which each change can have happened.
+
+    A row that was read has changed by the time of the read, and before the next captured change.
+    """
+    # Not a frame up to the end of the partition: Spark would evaluate it again for each row.
+    next_captured = F.expr(f"lead(if({IS_READ}, null, {COMMITTED})) IGNORE NULLS").over(of_key)
+    return F.when(F.col(IS_READ), F.least(COMMITTED, next_captured)).otherwise(F.col(COMMITTED))
+
+
+def find_misdated(history: DataFrame, changes: DataFrame, table: TableSchema) -> DataFrame:
+    """Return keys and moments of captured changes at which a version of a history is missing.
+
+    The moments come from captured changes only; if the clock went back, from an earlier captured change. The
+    result does not depend on how `make_versions` finds them.
+
+    Args:
+        history: all versions.
+        changes: all changes of the table, with origin and patches.
+        table: the source table.
+    """
+    of_key = Window.partitionBy(*_keys(table)).orderBy(ORDINAL)
+    so_far = of_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    states = changes.select(*_keys(table), ORDINAL, IS_READ, _is_gone(so_far).alias(_GONE), COMMITTED).where(
+        ~F.col(IS_READ)
+    )
+    moments = states.withColumn(_MOMENT, F.max(COMMITTED).over(so_far))
+    is_last = ~F.lead(_MOMENT).over(of_key).eqNullSafe(F.col(_MOMENT))
+    wanted = moments.withColumn("__is_last", is_last).where(F.col("__is_last") & ~F.col(_GONE))
+    begun = history.select(*(_col(c.name).alias(f"{KEY_PREFIX}{n}") for n, c in _numbered(table)), VALID_FROM)
+    same = [_col(column.name).eqNullSafe(F.col(f"{KEY_PREFIX}{n}")) for n, column in _numbered(table)]
+    found = wanted.join(begun, [*same, F.col(_MOMENT) == F.col(VALID_FROM)], "left_anti")
+    return found.select(*_keys(table), F.col(_MOMENT).alias(VALID_FROM))
+
+
+def _newest(name: str, so_far: WindowSpec) -> Column:
+    # The struct tells an explicit NULL from a column that no change named.
+    value = F.when(_col(named(name)), F.struct(_col(name).alias("value")))
+    return F.last(value, ignorenulls=True).over(so_far)["value"]
+
+
+def _is_gone(so_far: WindowSpec) -> Column:
+    is_delete = F.when(F.col(KIND) != ChangeKind.UPDATE.value, F.col(KIND) == ChangeKind.DELETE.value)
+    newest = F.last(is_delete, ignorenulls=True).over(so_far)
+    return F.coalesce(newest, F.lit(False))
+
+
+def close_versions(
+    spark: SparkSession, view: str, target: str, table: TableSchema, stats: PatchStats, *, believes: bool
+) -> None:
+    """End the current versions of touched keys, and not those that the same tick has appended.
+
+    Args:
+        spark: session that does the work.
+        view: name of the result of `find_touched`.
+        target: Spark's name of the history.
+        table: the source table.
+        stats: what `measure_patch` says of the touched keys.
+        believes: whether only keys that existed before, as the log says, can have a version to end.
+    """
+    spark.sql(_close_sql(view, target, table, stats, believes=believes))
+
+
+def _close_sql(view: str, target: str, table: TableSchema, stats: PatchStats, *, believes: bool) -> str:
+    equal = "<=>" if stats.has_null_keys else "="
+    conditions = [
+        f"t.{quote_spark(IS_CURRENT)}",
+        f"t.{quote_spark(VALID_FROM)} < s.{CLOSED_AT}",
+        *(
+            f"{quote_spark('t', column.name)} {equal} {quote_spark('s', column.name)}"
+            for column in table.key_columns
+        ),
+    ]
+    if believes and stats.low_inclusive is not None and stats.high_inclusive is not None:
+        # Iceberg skips files by literals only, not by what the source of the merge holds.
+        first = quote_spark("t", table.key_columns[0].name)
+        conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
+    source = f"SELECT * FROM {view}" + (f" WHERE {ACTION} = '{UPDATE}'" if believes else "")
+    return (
+        f"MERGE INTO {target} t USING ({source}) s ON {' AND '.join(conditions)} WHEN MATCHED THEN "
+        f"UPDATE SET t.{quote_spark(VALID_TO)} = s.{CLOSED_AT}, t.{quote_spark(IS_CURRENT)} = false"
+    )
+
+
+def append_versions(
+    versions: DataFrame, target: str, columns: list[tuple[str, str]], properties: dict[str, str]
+) -> None:
+    """Append versions to a history; columns that only the history has become NULL.
+
+    Args:
+        versions: the result of `make_versions`.
+        target: Spark's name of the history.
+        columns: names and types of the history's columns.
+        properties: entries of the snapshot's summary.
+    """
+    known = {case_key(name) for name in versions.columns}
+    selected = [_col(name) if case_key(name) in known else _null(kind).alias(name) for name, kind in columns]
+    writer = versions.select(*selected).writeTo(target)
+    for key, value in properties.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    writer.append()
+
+
+def _numbered(table: TableSchema) -> list[tuple[int, SourceColumn]]:
+    return list(enumerate(table.key_columns))
+
+
+def _keys(table: TableSchema) -> list[Column]:
+    return [_col(column.name) for column in table.key_columns]
+
+
+def _null(kind: str) -> Column:
+    return F.lit(None).cast(kind)
+
+
+def _col(name: str) -> Column:
+    return F.col(quote_spark(name))

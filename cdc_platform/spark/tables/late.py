@@ -1,0 +1,31 @@
+"""Changes that come late where a row is more than its newest change: its older changes are taken in again."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.spark.tables.typed import ROW, with_row
+
+_OLDEST, _NEWEST, _ENDED = "__oldest", "__newest", "__ended"
+
+
+def with_former(log: DataFrame, former: DataFrame, table: TableSchema, *, is_small: bool) -> DataFrame:
+    """Return a table's changes with all former ones of the rows of which something came late.
+
+    Something came late where a former change is newer than one of these, or where a former delete is what
+    these come upon. The fold of both is then the row, whatever the order in which its changes came.
+
+    Args:
+        log: rows of the change log, of one table.
+        former: those of the same table in earlier ticks.
+        table: the table's columns.
+        is_small: whether there are so few keys that all tasks may be sent them.
+    """
+    oldest = with_row(log, table).groupBy(ROW).agg(F.min("order_key").alias(_OLDEST))
+    touched = with_row(former, table).join(F.broadcast(oldest) if is_small else oldest, ROW)
+    of_key = Window.partitionBy(ROW)
+    is_deleted = F.max_by("change_kind", "order_key").over(of_key) == ChangeKind.DELETE.value
+    marked = touched.withColumns({_NEWEST: F.max("order_key").over(of_key), _ENDED: is_deleted})
+    late = marked.where((F.col(_NEWEST) > F.col(_OLDEST)) | F.col(_ENDED))
+    return log.unionByName(late.select(*log.columns))

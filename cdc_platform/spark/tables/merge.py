@@ -1,0 +1,114 @@
+"""Bringing a patch into a table: born keys are appended, existing ones merged, nothing is shuffled."""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.catalog.settings import KEPT_BY_TIME
+from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.schema.table_options import ORDER_KEY, keeps_order
+from cdc_platform.model.schema.table_schema import PRIMARY_KEY, TableSchema, spark_type
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE, PatchStats
+from cdc_platform.spark.tables.typed import named
+
+
+def create_table_sql(target: str, table: TableSchema, format_version: int) -> str:
+    """Return the statement that creates the table of a source table, merged on read."""
+    columns = ", ".join(
+        f"{quote_spark(column.name)} {spark_type(column.type)}"
+        + (f" COMMENT '{PRIMARY_KEY}'" if column.is_primary_key else "")
+        for column in table.columns
+    )
+    properties = {
+        "format-version": str(format_version),
+        "write.merge.mode": "merge-on-read",
+        "write.update.mode": "merge-on-read",
+        "write.delete.mode": "merge-on-read",
+        "write.merge.distribution-mode": "none",
+        "write.update.distribution-mode": "none",
+        "write.delete.distribution-mode": "none",
+        "write.distribution-mode": "none",
+        # A conflict with compaction is retried by Iceberg; one with another tick is found by the branch.
+        "write.merge.isolation-level": "snapshot",
+        "write.parquet.compression-codec": "zstd",
+        **KEPT_BY_TIME,
+    }
+    listed = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
+    return f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING iceberg TBLPROPERTIES ({listed})"
+
+
+def append_born(patch: DataFrame, target: str, table: TableSchema, properties: dict[str, str]) -> None:
+    """Append the keys that were born in the patch; the source promises that the table has none of them."""
+    columns = [F.col(quote_spark(column.name)) for column in table.columns]
+    writer = patch.where(F.col(ACTION) == APPEND).select(*columns).writeTo(target)
+    for key, value in properties.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    writer.append()
+
+
+def merge_existing(
+    spark: SparkSession, view: str, target: str, table: TableSchema, stats: PatchStats, *, has_patches: bool
+) -> None:
+    """Update and delete the keys that the table has.
+
+    With matched clauses only it is an inner join, which broadcasts the patch
+    (`spark.sql.autoBroadcastJoinThreshold`) and never shuffles the table.
+    """
+    source = f"SELECT * FROM {view} WHERE {ACTION} IN ('{UPDATE}', '{REMOVE}')"
+    spark.sql(_merge_sql(source, target, table, stats, has_patches=has_patches, bounded=True))
+
+
+def merge_everything(
+    spark: SparkSession, view: str, target: str, table: TableSchema, stats: PatchStats, *, has_patches: bool
+) -> None:
+    """Bring a patch in without believing which keys the table has; slower by a shuffle of the table.
+
+    So a key that was born and died in the patch is deleted, too, if the table has it after all.
+    """
+    columns = f"* EXCEPT ({ACTION}), CASE {ACTION} WHEN '{NOTHING}' THEN '{REMOVE}' ELSE {ACTION} END"
+    source = f"SELECT {columns} AS {ACTION} FROM {view}"
+    merge = _merge_sql(source, target, table, stats, has_patches=has_patches, bounded=False)
+    columns = ", ".join(quote_spark(column.name) for column in table.columns)
+    values = ", ".join(quote_spark("s", column.name) for column in table.columns)
+    spark.sql(
+        f"{merge} WHEN NOT MATCHED AND s.{ACTION} <> '{REMOVE}' THEN INSERT ({columns}) VALUES ({values})"
+    )
+
+
+def _merge_sql(
+    source: str, target: str, table: TableSchema, stats: PatchStats, *, has_patches: bool, bounded: bool
+) -> str:
+    equal = "<=>" if stats.has_null_keys else "="
+    conditions = [
+        f"{quote_spark('t', column.name)} {equal} {quote_spark('s', column.name)}"
+        for column in table.key_columns
+    ]
+    if bounded and stats.low_inclusive is not None and stats.high_inclusive is not None:
+        # Iceberg skips files by literals only, not by what the source of the merge holds.
+        first = quote_spark("t", table.key_columns[0].name)
+        conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
+    # What comes late, or again, changes nothing; but for patches, which were folded with all that is newer.
+    follows = ">=" if has_patches else ">"
+    is_newer = f" AND s.{ORDER_KEY} {follows} coalesce(t.{ORDER_KEY}, '')"
+    newer = is_newer if keeps_order(table) else ""
+    return (
+        f"MERGE INTO {target} t USING ({source}) s ON {' AND '.join(conditions)} "
+        f"WHEN MATCHED AND s.{ACTION} = '{REMOVE}'{newer} THEN DELETE "
+        f"{_update_clause(table, newer, has_patches=has_patches)}"
+    )
+
+
+def _update_clause(table: TableSchema, newer: str, *, has_patches: bool) -> str:
+    assignments = [
+        f"{quote_spark('t', column.name)} = {_new_value(column.name, has_patches=has_patches)}"
+        for column in table.value_columns
+    ] or [
+        # Nothing changes in a table of keys only, but rows that are there are counted as matched.
+        f"{quote_spark('t', column.name)} = {quote_spark('s', column.name)}"
+        for column in table.key_columns
+    ]
+    return f"WHEN MATCHED{newer} THEN UPDATE SET {', '.join(assignments)}"
+
+
+def _new_value(name: str, *, has_patches: bool) -> str:
+    new, old = quote_spark("s", name), quote_spark("t", name)
+    return f"CASE WHEN {quote_spark('s', named(name))} THEN {new} ELSE {old} END" if has_patches else new

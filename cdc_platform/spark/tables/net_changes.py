@@ -1,0 +1,212 @@
+"""Folding the ordered changes of each key into one patch, by a single aggregation."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.base.names import quote_spark, quote_text
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.schema.table_options import ORDER_KEY, keeps_order
+from cdc_platform.model.schema.table_schema import Column as SourceColumn
+from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.spark.tables.typed import (
+    KIND,
+    ORDINAL,
+    LogWords,
+    key_parts,
+    named,
+    type_changes,
+    with_key_parts,
+)
+
+ACTION = "__action"
+NEWEST, BORN, ROW_EVENT = "__newest", "__born", "__row_event"
+APPEND, UPDATE, REMOVE, NOTHING = "append", "update", "delete", "none"
+
+FIXED_BYTES = 16
+"""What a value takes at most, beside its text."""
+BOUNDED_TYPES = frozenset({"bigint", "string", "date", "timestamp"})
+
+
+@dataclass(frozen=True)
+class PatchStats:
+    """How many keys a patch holds for each action, and where they lie.
+
+    ``low_inclusive`` and ``high_inclusive`` are SQL literals of the first key column's bounds, None
+    where it has no literal or some key is NULL. ``size_bytes`` is about what its rows take, where that was
+    measured.
+    """
+
+    appended: int
+    updated: int
+    deleted: int
+    has_null_keys: bool = False
+    low_inclusive: str | None = None
+    high_inclusive: str | None = None
+    size_bytes: int = 0
+
+    @property
+    def existing(self) -> int:
+        """Keys that the table must already have."""
+        return self.updated + self.deleted
+
+
+def fold_changes(changes: DataFrame, table: TableSchema, *, has_patches: bool) -> DataFrame:
+    """Return one row per key: what the changes do to it.
+
+    INSERT sets all columns, DELETE sets them all and the tombstone, UPDATE sets the columns it names;
+    the value of a column is that of the newest change that set it.
+
+    Args:
+        changes: the result of `type_changes`.
+        table: the table's columns.
+        has_patches: whether `changes` has a flag for each value column.
+
+    Returns:
+        the key columns, the value columns, with patches the flags `__names_COLUMN` (some change set
+        the column), and `__action`: `append` (born in these changes), `update`, `delete`, or `none`
+        (born and gone).
+    """
+    keys = [_col(column.name) for column in table.key_columns]
+    aggregate = _fold_patches if has_patches else _fold_whole_rows
+    return aggregate(changes, table, keys)
+
+
+def fold_rows(log: DataFrame, table: TableSchema, words: LogWords) -> DataFrame:
+    """Return what `fold_changes` does without patches, and look only at the values of the newest changes.
+
+    A value that does not fit its type, and that a newer change replaces, fails no query here.
+
+    Args:
+        log: rows of the change log of this table, all of them with whole rows.
+        table: the table's columns, which all changes know.
+        words: what the order of the changes is taken from.
+    """
+    position = F.col(words.position)
+    newest = F.max_by(F.struct(*words.told), position)
+    born = F.min_by(F.expr(words.kind), position) == ChangeKind.INSERT.value
+    keys = key_parts(table)
+    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), born.alias(BORN))
+    rows = of_row.select(f"{NEWEST}.*", BORN, *keys)
+    typed = type_changes(rows, table, has_patches=False, words=words, further=(BORN, *keys))
+    return typed.select(
+        # Not those of the newest change: a merge need not spread rows by them once more.
+        *(F.col(key).alias(column.name) for key, column in zip(keys, table.key_columns, strict=True)),
+        *map(_col, _folded_values(table)),
+        *([F.col(ORDINAL).alias(ORDER_KEY)] if keeps_order(table) else []),
+        _action(F.col(KIND) == ChangeKind.DELETE.value).alias(ACTION),
+    )
+
+
+def _fold_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
+    values = _folded_values(table)
+    newest = F.max_by(F.struct(KIND, *(_col(name) for name in values)), ORDINAL)
+    folded = changes.groupBy(*keys).agg(newest.alias(NEWEST), _was_born().alias(BORN), *_order_key(table))
+    is_gone = F.col(f"{NEWEST}.{KIND}") == ChangeKind.DELETE.value
+    return folded.select(
+        *keys,
+        *(F.col(quote_spark(NEWEST, name)).alias(name) for name in values),
+        *([ORDER_KEY] if keeps_order(table) else []),
+        _action(is_gone).alias(ACTION),
+    )
+
+
+def _fold_patches(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
+    values = _folded_values(table)
+    is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
+    folded = changes.groupBy(*keys).agg(
+        F.max_by(F.col(KIND), F.when(is_row_event, F.col(ORDINAL))).alias(ROW_EVENT),
+        _was_born().alias(BORN),
+        *(
+            # The struct tells an explicit NULL from a column that no change named.
+            F.max_by(F.struct(_col(name).alias("value")), F.when(_col(named(name)), F.col(ORDINAL))).alias(
+                name
+            )
+            for name in values
+        ),
+        *_order_key(table),
+    )
+    is_gone = F.coalesce(F.col(ROW_EVENT) == ChangeKind.DELETE.value, F.lit(False))
+    return folded.select(
+        *keys,
+        *(F.col(quote_spark(name, "value")).alias(name) for name in values),
+        *(_col(name).isNotNull().alias(named(name)) for name in values),
+        *([F.col(ORDER_KEY), F.lit(True).alias(named(ORDER_KEY))] if keeps_order(table) else []),
+        _action(is_gone).alias(ACTION),
+    )
+
+
+def _folded_values(table: TableSchema) -> list[str]:
+    return [column.name for column in table.value_columns if column.name != ORDER_KEY]
+
+
+def _order_key(table: TableSchema) -> list[Column]:
+    """Where rows tell it, the order of changes is that of their order keys."""
+    return [F.max(ORDINAL).alias(ORDER_KEY)] if keeps_order(table) else []
+
+
+def _was_born() -> Column:
+    return F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
+
+
+def _action(is_gone: Column) -> Column:
+    born = F.col(BORN)
+    return F.when(born & is_gone, NOTHING).when(born, APPEND).when(is_gone, REMOVE).otherwise(UPDATE)
+
+
+def measure_patch(patch: DataFrame, table: TableSchema, *, has_size: bool = False) -> PatchStats:
+    """Count a patch's keys by action and find their bounds; one Spark job.
+
+    Args:
+        patch: the result of `fold_changes`, or its keys and actions.
+        table: the table's columns.
+        has_size: whether the size of all columns is wanted, too.
+    """
+    keys = [_col(column.name) for column in table.key_columns]
+    first = table.key_columns[0]
+    any_null = keys[0].isNull()
+    for key in keys[1:]:
+        any_null = any_null | key.isNull()
+    touches = F.col(ACTION).isin(UPDATE, REMOVE)
+    sizes = [size for column in table.columns for size in _sizes(column)] if has_size else []
+    row = patch.agg(
+        *(F.count_if(F.col(ACTION) == action).alias(action) for action in (APPEND, UPDATE, REMOVE)),
+        F.count_if(any_null).alias("nulls"),
+        F.min(F.when(touches, _col(first.name))).cast("string").alias("low"),
+        F.max(F.when(touches, _col(first.name))).cast("string").alias("high"),
+        F.count(F.lit(1)).alias("keys"),
+        *(F.sum(size).alias(f"size_{place}") for place, size in enumerate(sizes)),
+    ).collect()[0]
+    kind = spark_type(first.type)
+    bounded = kind in BOUNDED_TYPES and not row["nulls"]
+    lengths = sum(row[f"size_{place}"] or 0 for place, _ in enumerate(sizes))
+    return PatchStats(
+        appended=row[APPEND],
+        updated=row[UPDATE],
+        deleted=row[REMOVE],
+        has_null_keys=row["nulls"] > 0,
+        low_inclusive=_literal(row["low"], kind) if bounded else None,
+        high_inclusive=_literal(row["high"], kind) if bounded else None,
+        size_bytes=lengths + row["keys"] * FIXED_BYTES * len(table.columns),
+    )
+
+
+def _sizes(column: SourceColumn) -> list[Column]:
+    """Return what a value takes beyond its fixed part, apart: long sums are slow for Spark to resolve."""
+    kind, value = spark_type(column.type), _col(column.name)
+    if kind.startswith("array"):
+        return [F.octet_length(F.to_json(F.struct(value))), F.greatest(F.size(value), F.lit(0)) * FIXED_BYTES]
+    return [F.octet_length(value)] if kind in {"string", "binary"} else []
+
+
+def _literal(text: str | None, kind: str) -> str | None:
+    if text is None:
+        return None
+    if kind == "bigint":
+        return f"{text}L"
+    return quote_text(text) if kind == "string" else f"{kind.upper()} {quote_text(text)}"
+
+
+def _col(name: str) -> Column:
+    return F.col(quote_spark(name))

@@ -1,0 +1,105 @@
+"""Deleted rows that stay: a delete becomes a patch that marks the row and leaves the rest as it was."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.base.names import quote_spark
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, source_schema
+from cdc_platform.model.schema.table_schema import TableSchema, spark_type
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, UPDATE, fold_changes
+from cdc_platform.spark.tables.typed import (
+    COMMITTED,
+    KIND,
+    ORDINAL,
+    TRANSACTION,
+    convert_stored_expression,
+    named,
+)
+
+_IS_BACK: Final = "__is_back"
+
+
+def fold_softly(changes: DataFrame, stored: TableSchema, *, drops_unseen: bool = True) -> DataFrame:
+    """Return one row per key as `fold_changes` does, with patches; a delete marks the row and keeps it.
+
+    Args:
+        changes: the result of `type_changes` for the source's columns, with patches and origin.
+        stored: the table's columns in the lake, with `__deleted` and `__deleted_at`.
+        drops_unseen: whether rows that were born and gone within one transaction are left out.
+    """
+    table = source_schema(stored)
+    seen = _drop_unseen(changes, table) if drops_unseen else changes
+    folded = fold_changes(_mark_deletes(seen, table), stored, has_patches=True)
+    return folded.withColumn(DELETED, F.coalesce(DELETED, F.lit(False)))
+
+
+def _drop_unseen(changes: DataFrame, table: TableSchema) -> DataFrame:
+    """Leave out rows that were born and gone within one transaction: nobody can ever have seen them."""
+    keys = [_col(column.name) for column in table.key_columns]
+    of_key = Window.partitionBy(*keys, COMMITTED, TRANSACTION).orderBy(ORDINAL)
+    whole = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    is_born = F.first(KIND).over(whole) == ChangeKind.INSERT.value
+    is_gone = F.last(KIND).over(whole) == ChangeKind.DELETE.value
+    return changes.withColumn("__unseen", is_born & is_gone).where("NOT __unseen").drop("__unseen")
+
+
+def _mark_deletes(changes: DataFrame, table: TableSchema) -> DataFrame:
+    is_delete = F.col(KIND) == ChangeKind.DELETE.value
+    is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
+    flags = [named(column.name) for column in table.value_columns]
+    return changes.select(
+        F.when(is_delete, ChangeKind.UPDATE.value).otherwise(F.col(KIND)).alias(KIND),
+        ORDINAL,
+        *(_col(column.name) for column in table.columns),
+        *((_col(flag) & ~is_delete).alias(flag) for flag in flags),
+        is_delete.alias(DELETED),
+        F.when(is_delete, F.col(COMMITTED)).alias(DELETED_AT),
+        *(is_row_event.alias(named(name)) for name in (DELETED, DELETED_AT)),
+    )
+
+
+def find_returning(patch: DataFrame, before: DataFrame, stored: TableSchema, *, is_small: bool) -> DataFrame:
+    """Return the patch with those of its born keys as existing ones that the table holds as deleted rows.
+
+    Args:
+        patch: the result of `fold_softly`.
+        before: the table before the changes.
+        stored: the table's columns in the lake.
+        is_small: whether there are so few keys that all tasks may be sent them.
+    """
+    born = patch.where(F.col(ACTION) == APPEND).select(*_named_keys(stored, "__born"))
+    deleted = before.where(_col(DELETED)).withColumns(_widened_keys(before, stored))
+    back = deleted.join(F.broadcast(born) if is_small else born, _same_keys(stored, "__born"), "left_semi")
+    marked = back.select(*_named_keys(stored, "__back"), F.lit(True).alias(_IS_BACK))
+    found = patch.join(F.broadcast(marked) if is_small else marked, _same_keys(stored, "__back"), "left")
+    action = F.when((F.col(ACTION) == APPEND) & F.col(_IS_BACK), UPDATE).otherwise(F.col(ACTION))
+    return found.withColumn(ACTION, action).select(*map(_col, patch.columns))
+
+
+def _widened_keys(before: DataFrame, stored: TableSchema) -> dict[str, Column]:
+    """Return the columns of the key that had another type then, as they are now."""
+    types = {field.name: field.dataType.simpleString() for field in before.schema.fields}
+    return {
+        column.name: F.expr(
+            convert_stored_expression(quote_spark(column.name), types[column.name], column.type)
+        )
+        for column in stored.key_columns
+        if types[column.name] != spark_type(column.type)
+    }
+
+
+def _named_keys(table: TableSchema, prefix: str) -> list[Column]:
+    return [_col(column.name).alias(f"{prefix}_{n}") for n, column in enumerate(table.key_columns)]
+
+
+def _same_keys(table: TableSchema, prefix: str) -> list[Column]:
+    return [
+        _col(column.name).eqNullSafe(F.col(f"{prefix}_{n}")) for n, column in enumerate(table.key_columns)
+    ]
+
+
+def _col(name: str) -> Column:
+    return F.col(quote_spark(name))

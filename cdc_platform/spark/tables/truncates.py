@@ -1,0 +1,44 @@
+"""Truncates in the log: changes of a whole table, which become what they do to its rows."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.rows.changes import ChangeKind
+
+_IS_TRUNCATE = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
+_IS_OTHER = f"change_kind <> '{ChangeKind.TRUNCATE.value}'"
+_CARRIED = ("ordinal", "order_key", "commit_timestamp", "source_timestamp", "transaction_id")
+
+
+def after_truncates(log: DataFrame, order: str = "ordinal") -> DataFrame:
+    """Return what the last truncate has left of a table's changes.
+
+    Args:
+        log: changes of the table.
+        order: the column that has their order.
+    """
+    last = log.where(_IS_TRUNCATE).agg(F.max(order).alias("truncated_at"))
+    rows = log.where(_IS_OTHER).crossJoin(F.broadcast(last))
+    return rows.where(f"truncated_at is null or {order} > truncated_at").drop("truncated_at")
+
+
+def with_truncated_rows(log: DataFrame, order: str = "ordinal") -> DataFrame:
+    """Return a table's changes with a truncate of each key for each truncate after its first change.
+
+    Args:
+        log: all changes of the table, from its beginning on.
+        order: the column that has their order.
+    """
+    changes = log.where(_IS_OTHER)
+    first = changes.groupBy("keys").agg(F.min(order).alias("first_change"))
+    truncates = log.where(_IS_TRUNCATE).select(*_CARRIED)
+    gone = first.join(F.broadcast(truncates), F.col("first_change") < F.col(order))
+    truncated = gone.drop("first_change").withColumns(
+        {"change_kind": F.lit(ChangeKind.TRUNCATE.value), "is_whole_row": F.lit(True)}
+    )
+    return changes.unionByName(truncated, allowMissingColumns=True)
+
+
+def has_truncate(log: DataFrame) -> bool:
+    """Whether some change of a table's is a truncate."""
+    return not log.where(_IS_TRUNCATE).limit(1).isEmpty()

@@ -1,0 +1,267 @@
+"""From the change log's JSON to the typed columns of one table."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.errors import ValueUnfit
+from cdc_platform.model.base.names import FLAG_PREFIX, KEY_PREFIX, quote_spark, quote_text
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.schema.table_schema import Column as SourceColumn
+from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceTraits
+from cdc_platform.spark.frames.casts import shown_expression, strict_cast_expression
+from cdc_platform.spark.log.logged import logged_scalar, logged_text
+
+KIND = "__kind"
+ORDINAL = "__ordinal"
+KEY_TEXT = "__key_text"
+ROW = "__row"
+UNFIT = "cdc_platform: a value does not fit its type: "
+"""Begins the message with which a query fails; the facts follow as JSON."""
+COMMITTED = "__committed"
+TRANSACTION = "__transaction"
+IS_READ = "__is_read"
+"""Whether the moment of a change is the time of a read, which may be long after the row changed."""
+_READ_KINDS = f"'{ChangeKind.SNAPSHOT.value}', '{ChangeKind.TRUNCATE.value}'"
+"""A snapshot that replaces a table truncates it first, at the moment of its first read."""
+
+
+@dataclass(frozen=True)
+class LogWords:
+    """What the order of changes is taken from, and what else they are: expressions over the log.
+
+    ``names`` are the columns that a change names, of one that is no whole row.
+    """
+
+    position: str
+    committed: str
+    kind: str
+    names: str = "json_object_keys(new_values)"
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The columns of the log that whole rows are typed from."""
+        return ("keys", "new_values", "change_kind", "is_whole_row", self.position)
+
+    @classmethod
+    def of(cls, traits: SourceTraits, *, is_late: bool = False) -> "LogWords":
+        """Return the words for the log of a source, where some changes entered it late or none."""
+        position = "ordinal" if traits.comes_in_order and not is_late else "order_key"
+        if not traits.hands_out_events:
+            return cls(position, "commit_timestamp", "change_kind")
+        # An event with a whole row tells that the row exists, whatever was known of it.
+        is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"
+        # What a truncate does to a row is a deletion, see `with_truncated_rows`.
+        kind = (
+            f"CASE WHEN {is_whole} THEN '{ChangeKind.SNAPSHOT.value}' "
+            f"WHEN change_kind = '{ChangeKind.TRUNCATE.value}' THEN '{ChangeKind.DELETE.value}' "
+            "ELSE change_kind END"
+        )
+        committed = "coalesce(source_timestamp, commit_timestamp)"
+        if not (traits.leaves_values_out and traits.comes_in_order):
+            return cls(position, committed, kind)
+        # Those that the source did not send may be named all the same, with null in the values' place.
+        left_out = "coalesce(unavailable_columns, cast(array() as array<string>))"
+        return cls(position, committed, kind, f"array_except(json_object_keys(new_values), {left_out})")
+
+
+PLAIN_WORDS = LogWords.of(CHANGE_STREAM)
+
+
+def named(column: str) -> str:
+    """Return the name of the flag that tells whether a change names a column."""
+    return f"{FLAG_PREFIX}{column}"
+
+
+def type_changes(
+    log: DataFrame,
+    table: TableSchema,
+    *,
+    has_patches: bool,
+    has_origin: bool = False,
+    words: LogWords = PLAIN_WORDS,
+    further: Sequence[str] = (),
+) -> DataFrame:
+    """Return one table's changes with typed columns.
+
+    Args:
+        log: rows of the change log, of this table only.
+        table: the table's columns; where it is evolving, what a change says of a column counts only
+            within the column's life.
+        has_patches: whether any change may name only some columns, as all changes of an evolving table may.
+        has_origin: whether it matters which transaction made a change, and when.
+        words: what the order of the changes is taken from.
+        further: columns of the log that stay beside them.
+
+    Returns:
+        `__kind`, `__ordinal`, the further columns, with origin `__committed`, `__transaction` and
+        `__is_read`, the key columns, the value columns and, with patches, one flag `__names_COLUMN` for each
+        value column. Where a value does not fit its column's type, the query fails: see `unfit_values`.
+    """
+    is_read = f"change_kind IN ({_READ_KINDS})"
+    told_origin = {COMMITTED: words.committed, TRANSACTION: "transaction_id", IS_READ: is_read}
+    origin = told_origin if has_origin else {}
+    parsed = log.select(
+        F.expr(words.kind).alias(KIND),
+        F.col(words.position).alias(ORDINAL),
+        *further,
+        F.col("keys").alias(KEY_TEXT),
+        *(F.expr(told).alias(name) for name, told in origin.items()),
+        _texts("keys", table).alias("k"),
+        _texts("new_values", table).alias("v"),
+        *([_names(words).alias("names")] if has_patches else []),
+        *([F.unix_micros("commit_timestamp").alias("committed")] if table.is_evolving else []),
+    )
+    flags = [_is_named(column).alias(named(column.name)) for column in table.value_columns]
+    return parsed.select(
+        KIND,
+        ORDINAL,
+        *further,
+        *origin,
+        *(F.expr(_value(table, column)).alias(column.name) for column in table.key_columns),
+        *(F.expr(_value(table, column)).alias(column.name) for column in table.value_columns),
+        *(flags if has_patches else []),
+    )
+
+
+def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
+    """Return changes of one table with the column `__row`, which those of one row share.
+
+    The texts of their keys need not be equal: sources of events write a key by the types of the file that it
+    comes by, which may be narrower than those of the table, or by none.
+
+    Args:
+        changes: rows of the change log, or tombstones.
+        table: the table's columns.
+    """
+    keys = key_parts(table)
+    return with_key_parts(changes, table).withColumn(ROW, F.struct(*keys)).drop(*keys)
+
+
+def key_parts(table: TableSchema) -> list[str]:
+    """Return what `with_key_parts` calls the columns of the key."""
+    return [f"{KEY_PREFIX}{number}" for number, _ in enumerate(table.key_columns)]
+
+
+def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
+    """Return changes of one table with the typed columns of their keys beside their own; see `with_row`."""
+    parts = {"k": _texts("keys", table), KEY_TEXT: F.col("keys")}
+    if table.is_evolving:
+        parts["committed"] = F.unix_micros("commit_timestamp")
+    values = {
+        name: F.expr(_value(table, column))
+        for name, column in zip(key_parts(table), table.key_columns, strict=True)
+    }
+    return changes.withColumns(parts).withColumns(values).drop(*parts)
+
+
+def _texts(mod: str, table: TableSchema) -> Column:
+    """Return the texts that the keys or the new values of a change have of the columns of a table."""
+    # Several versions of a column have one name in the records.
+    is_keys = mod == "keys"
+    names = dict.fromkeys(column.source_name for column in table.columns if column.is_in_keys == is_keys)
+    named = ", ".join(f"{quote_spark(name)}: string" for name in names)
+    fields = ", ".join(f"{_field(name)}: string" for name in names)
+    return F.from_json(mod, f"struct<{named or '`_`: string'}>").cast(f"struct<{fields or '_: string'}>")
+
+
+def _field(name: str) -> str:
+    """Return a name that stays apart from others where Spark takes no notice of case."""
+    return f"_{name.encode().hex()}"
+
+
+def _names(words: LogWords) -> Column:
+    """The columns that a change names; NULL when it names them all."""
+    keys = F.coalesce(F.expr(words.names), F.array().cast("array<string>"))
+    return F.when(~F.col("is_whole_row"), keys)
+
+
+def _is_named(column: SourceColumn) -> Column:
+    names = F.col("names").isNull() | F.array_contains("names", column.source_name)
+    if column.life is None:
+        return names
+    # A row that begins or ends has no value of what it does not know; any other keeps what it has.
+    is_row_event = F.col(KIND) != F.lit(ChangeKind.UPDATE.value)
+    return is_row_event | (names & F.expr(_within(column, with_former=True)))
+
+
+def _cast(table: TableSchema, column: SourceColumn) -> str:
+    text = f"{'k' if column.is_in_keys else 'v'}.{_field(column.source_name)}"
+    told = {
+        "table": quote_text(table.name),
+        "column": quote_text(column.source_name),
+        "type_name": quote_text(column.type.text),
+        "value": shown_expression(text),
+        "key": KEY_TEXT,
+    }
+    facts = ", ".join(f"'{name}', {sql}" for name, sql in told.items())
+    failure = f"concat('{UNFIT}', to_json(named_struct({facts})))"
+    return strict_cast_expression(text, column.type, failure)
+
+
+def _within(column: SourceColumn, *, with_former: bool) -> str:
+    """Return the SQL for whether a change was committed in the life of a column, or of a former version."""
+    bounds = ["true"]
+    first = column
+    while with_former and first.life is not None and first.life.before is not None:
+        first = first.life.before
+    if first.life is not None and first.life.since_micros_inclusive is not None:
+        bounds.append(f"committed >= {first.life.since_micros_inclusive}")
+    if column.life is not None and column.life.until_micros_exclusive is not None:
+        bounds.append(f"committed < {column.life.until_micros_exclusive}")
+    return f"({' AND '.join(bounds)})"
+
+
+def _value(table: TableSchema, column: SourceColumn) -> str:
+    own = _cast(table, column)
+    if column.life is None:
+        return own
+    cases = f"WHEN {_within(column, with_former=False)} THEN {own}"
+    former = column.life.before
+    if former is not None:
+        value, is_widened = _value(table, former), column.life.is_widened
+        converted = convert_expression(value, former.type, column.type, is_widened=is_widened)
+        cases += f" WHEN committed < {column.life.since_micros_inclusive} THEN {converted}"
+    return f"CASE {cases} END"
+
+
+def convert_expression(value: str, old: ColumnType, to: ColumnType, *, is_widened: bool = False) -> str:
+    """Return the SQL that converts a value when a column changes its type in place.
+
+    Between text and bytes this is UTF-8, as Spanner does it; all other types that Spanner converts are one in
+    the lake. Moments and floats become the texts that the log has of them, and so do bytes and arrays where
+    the column is widened.
+    """
+    if is_widened and spark_type(to) == "string":
+        return logged_text(value, old)
+    return convert_stored_expression(value, spark_type(old), to)
+
+
+def convert_stored_expression(value: str, old: str, to: ColumnType) -> str:
+    """Return the same for a value of which only the type in the lake is known."""
+    if spark_type(to) == "string":
+        return logged_scalar(value, old)
+    return f"cast({value} as {spark_type(to)})"
+
+
+@contextmanager
+def unfit_values() -> Iterator[None]:
+    """Raise our own error when a query meets a value that does not fit its column's type.
+
+    Raises:
+        ValueUnfit: it does not; the error names table, key and column.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        _, found, facts = str(error).partition(UNFIT + "{")
+        if not found:
+            # Spark's other errors may show the expression that would fail so.
+            raise
+        raise ValueUnfit(**json.JSONDecoder().raw_decode("{" + facts)[0]) from error

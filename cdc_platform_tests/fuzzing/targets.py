@@ -1,0 +1,381 @@
+"""What is fuzzed: each decoder, the way of its rows into Arrow, and the neighbours of every bad input."""
+
+import gzip
+import json
+import resource
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import fastavro
+import msgspec
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from cdc_platform.errors import RecordUnreadable, SourceError
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.sources.datastream.files.file_events import decode_file
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.debezium.rows.decoder import Decoder
+from cdc_platform.sources.debezium.rows.state import DecoderState
+from cdc_platform.sources.debezium.transactions.arrivals import Arrival, PassedUntil
+from cdc_platform.sources.debezium.transactions.finalise import settled
+from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionGate
+from cdc_platform.sources.debezium.transactions.truncates import refuse_truncated
+from cdc_platform.sources.debezium.wire.lines import FileDamaged, whole_lines
+from cdc_platform.sources.debezium.wire.messages import RawMessage
+from cdc_platform.sources.event_batches import EventBatches
+from cdc_platform.sources.spanner.stream.batches import to_batch
+from cdc_platform.sources.spanner.stream.decode import RecordRow, decode_change_record
+from cdc_platform.sources.spanner.stream.json_records import decode_json_record
+from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, plain, trees, written
+from cdc_platform_tests.sources.datastream.generated_events import SOURCES, story
+from cdc_platform_tests.sources.datastream.raw_avro import avro
+from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
+from cdc_platform_tests.sources.spanner.fake_server import (
+    change_row,
+    child_record,
+    data_record,
+    json_data_record,
+    to_value,
+)
+from cdc_platform_tests.unified_types import UNIFIED, avro_file, event_schema
+
+MOST_SECONDS: Final = 10
+"""For one input; most take milliseconds, and the machine may be busy."""
+MOST_GROWTH_BYTES: Final = 400 * 1024**2
+GOLDEN: Final = Path(__file__).parents[1] / "golden"
+_PIECE: Final = Slice("", 0, 1)
+_FILE: Final = SourceFile("file", "", 0, 0)
+
+
+class Target(NamedTuple):
+    """A decoder: inputs with something wrong in them, and what holds for each."""
+
+    inputs: st.SearchStrategy[bytes]
+    check: Callable[[bytes], None]
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Fail if what is done within takes more time or memory than one input may."""
+
+    def ring(_number: int, _frame: object) -> None:
+        raise AssertionError(f"One input takes more than {MOST_SECONDS} seconds.")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kib) * 1024
+    assert grown < MOST_GROWTH_BYTES
+
+
+def sized(examples: int, **more: Any) -> settings:
+    """Return the settings of a run of so many inputs."""
+    checks = list(HealthCheck)
+    return settings(max_examples=examples, deadline=None, database=None, suppress_health_check=checks, **more)
+
+
+def run(target: Target, data: bytes) -> None:
+    """Check one input."""
+    with bounded():
+        target.check(data)
+
+
+def _rows(events: Iterable[SourceEvent | FaultyEvent]) -> list[dict[str, Any]]:
+    """Return the raw records of events: changes, or faults that say why and of what."""
+    batches = EventBatches(1)
+    for event in events:
+        batches.add(event, _PIECE, _FILE)
+    rows: list[dict[str, Any]] = [row for batch in batches.take() for row in batch.to_pylist()]
+    for row in rows:
+        fault = row["event"]["fault"]
+        assert (fault is None) == (row["mod_type"] is not None)
+        assert fault is None or (fault and row["event"]["text"] is not None)
+        for text in (*row["mods"][0].values(), row["event"]["metadata"], row["column_types"]):
+            assert text is None or json.loads(text) is not None or fault
+    return rows
+
+
+# Debezium
+
+
+_GOOD: Final = [
+    line(
+        envelope("c", after={"id": key, "n": key}, source={"table": "good", "lsn": 900 + key, "txId": 900}),
+        {"id": key},
+    )
+    for key in (1, 2)
+]
+_DEBEZIUM: Final = settings_with(
+    columns={
+        TABLE: {
+            **COLUMNS[TABLE],
+            "d": "numeric",
+            "j": "jsonb",
+            "h": "hstore",
+            "t": "timestamptz",
+            "b": "bytea",
+        },
+        "public.good": COLUMNS[TABLE],
+    }
+)
+_ROW: Final = {"id": 1, "n": 2, "big": "a", "xs": [1, None], "d": 1.5, "j": '{"a":1}', "h": '{"a":"b"}'}
+_ROW_2: Final = {**_ROW, "t": "2026-01-31T08:00:00.123456Z", "b": "AAEC"}
+
+
+def _captured() -> list[Any]:
+    """Return messages that the connector has written, a few of each capture."""
+    found = []
+    for path in sorted((GOLDEN / "debezium").glob("*.jsonl.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as opened:
+            lines = [text for text in opened if len(text) < 20_000]
+        found += [json.loads(text) for text in lines[:: max(1, len(lines) // 5)]]
+    return found
+
+
+def _debezium_seeds() -> list[Any]:
+    block = {"id": "7:500", "total_order": 1, "data_collection_order": 1}
+    events = [
+        envelope("c", after=_ROW_2, transaction=block),
+        envelope("u", before=_ROW_2, after={**_ROW_2, "n": 3}),
+        envelope("d", before=_ROW_2),
+        envelope("r", after=_ROW_2, source={"snapshot": "true"}),
+        envelope("m", message={"prefix": "p", "content": "YQ=="}),
+        {
+            "status": "END",
+            "id": "7:500",
+            "event_count": 1,
+            "data_collections": [{"data_collection": TABLE, "event_count": 1}],
+            "ts_ms": 5,
+        },
+        {
+            "__op": "c",
+            "__source_schema": "public",
+            "__source_table": "orders",
+            "__source_txId": 7,
+            "__source_lsn": 500,
+            **_ROW,
+        },
+    ]
+    return [
+        *(json.loads(line(event, {"id": 1}, offset=5, partition=0, headers={"a": "b"})) for event in events),
+        *_captured(),
+    ]
+
+
+def check_debezium(data: bytes) -> None:
+    """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
+    text = b"\n".join([_GOOD[0].encode(), data.replace(b"\n", b" "), _GOOD[1].encode(), b""])
+    decoder, gate = Decoder(_DEBEZIUM), TransactionGate(is_one_stream=True)
+    told = decoder.decode_lines(whole_lines(text))
+    gate.take(Arrival(one, "file", place) for place, one in enumerate(told))
+    passed = settled(gate.let_pass(), decoder)
+    rows = _rows(released.event for released, _ in passed.events)
+    good = [row for row in rows if row["table_name"] == "public.good" and not row["event"]["fault"]]
+    assert {1, 2} <= {json.loads(row["mods"][0]["keys"]).get("id") for row in good}
+    batches = EventBatches(1)
+    for message, _ in passed.messages:
+        batches.add_message(message, _PIECE, _FILE)
+    list(batches.take())
+    DecoderState.from_json(decoder.state.to_json())
+
+
+def check_debezium_topics(data: bytes) -> None:
+    """Check the same of messages of topics, whose transactions are kept."""
+    good = [json.loads(text) for text in _GOOD]
+    raw = [RawMessage("t", json.dumps(one["key"]), json.dumps(one["value"]), offset=0) for one in good]
+    bad = [RawMessage("t", data, data, {"h": data}), RawMessage("t", b'{"id":1}', _value_of(data))]
+    decoder = Decoder(replace(_DEBEZIUM, has_transaction_topic=True))
+    gate = TransactionGate(is_one_stream=False, patience_micros=0)
+    for place, one in enumerate(decoder.decode_raw([raw[0], *bad, raw[1]])):
+        gate.take([Arrival(one, "t/0", place, place)])
+    passed = refuse_truncated(settled(gate.open_up(), decoder))
+    rows = _rows(released.event for released, _ in passed.events)
+    arrived = {row["mods"][0]["keys"] for row in rows if row["table_name"] == "public.good"}
+    assert {'{"id":1}', '{"id":2}'} <= arrived
+    PassedUntil.of(passed.until.to_text())
+
+
+def _value_of(data: bytes) -> bytes:
+    """Return the value of a line, as it is written, if it is the line of a message."""
+    try:
+        return bytes(msgspec.json.decode(data, type=dict[str, msgspec.Raw])["value"])
+    except (ValueError, LookupError, RecursionError):
+        return data
+
+
+def check_debezium_file(data: bytes) -> None:
+    """Check that a whole file is lines or named as damaged."""
+    try:
+        lines = whole_lines(data, 2**20)
+    except FileDamaged:
+        return
+    _rows(one for one in Decoder(_DEBEZIUM).decode_lines(lines) if isinstance(one, SourceEvent | FaultyEvent))
+
+
+# Datastream
+
+
+_STREAM: Final = DatastreamSettings(
+    "x", columns={"shop.items": {"note": "JSON"}}, most_block_bytes=2**20, most_digits=200, most_depth=40
+)
+_GOOD_EVENTS: Final = [
+    {**event, "object": "good", "schema_key": "f" * 40, "uuid": f"good-{place}"}
+    for place, event in enumerate(story("mysql")[:2])
+]
+_GOOD_LINES: Final = [json.dumps(event).encode() for event in _GOOD_EVENTS]
+
+
+def check_datastream_json(data: bytes) -> None:
+    """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
+    text = b"\n".join([_GOOD_LINES[0], data.replace(b"\n", b" "), _GOOD_LINES[1]])
+    rows = _rows(decode_file(_STREAM, text))
+    good = [row["record_sequence"] for row in rows if row["event"]["fault"] is None]
+    assert {"good-0", "good-1"} <= {name.rpartition("/")[2] for name in good}
+    assert len(rows) == 3 if data.strip() else 2
+
+
+def check_datastream_file(data: bytes) -> None:
+    """Check that every file gives events and faults, and that the next file is read as it always is."""
+    _rows(decode_file(_STREAM, data))
+    assert [row["event"]["fault"] for row in _rows(decode_file(_STREAM, _GOOD_AVRO))] == [None, None]
+
+
+_TYPES: Final = tuple(sorted(UNIFIED))
+_SCHEMA: Final = event_schema([(kind, UNIFIED[kind].schema(kind)) for kind in _TYPES])
+_JSON: Final = UNIFIED["JSON"].schema("j")
+_GOOD_AVRO: Final = avro_file(event_schema([("c0", "long")]), [{"c0": 1}, {"c0": 2}])
+
+
+def _avro_files() -> list[bytes]:
+    paths = sorted((GOLDEN / "datastream").rglob("*.avro"))
+    return [_GOOD_AVRO, *(path.read_bytes() for path in paths if path.stat().st_size < 20_000)]
+
+
+def _texted(text: str, name: str) -> bytes:
+    """Return an Avro file with a text as a value, a JSON document or the name of a column."""
+    told = text.encode("utf-8", "replace").decode()
+    types: dict[str, Any] = {"c0": "long", "json": _JSON, "text": "string", name: "string"}
+    row = {"c0": 1, "json": told, "text": told, name: told}
+    return avro_file(event_schema([*types.items()]), [row, {"c0": 2}])
+
+
+def _avro_inputs() -> st.SearchStrategy[bytes]:
+    files = _avro_files()
+    schemas = [
+        _SCHEMA,
+        *(json.loads(fastavro.reader(BytesIO(data)).metadata["avro.schema"]) for data in files),
+    ]
+    schema_bombs = st.builds(avro, trees(schemas).map(written), st.binary(max_size=60), st.integers(0, 2**62))
+    names = st.sampled_from(["a", "A_b", "json2", "_pos", "__x"])
+    return st.one_of(
+        bent(st.sampled_from(files)), schema_bombs, st.builds(_texted, st.sampled_from(TEXTS), names)
+    )
+
+
+# Spanner
+
+
+_COMMIT: Final = "2026-11-21T06:00:01.000001Z"
+
+
+def _check_spanner(rows: list[RecordRow], good: RecordRow) -> None:
+    found = to_batch(1, "token", [tuple(good), *map(tuple, rows), tuple(good)]).to_pylist()
+    assert len(found) == len(rows) + 2
+    assert found[0] == found[-1]
+    assert found[0]["number_of_records_in_transaction"] == 1
+
+
+def check_googlesql(data: bytes) -> None:
+    """Check that a value gives records or the one error that there is, and good records beside it stay."""
+    good = decode_change_record(to_value(change_row(data=[data_record(_COMMIT)])).SerializeToString())
+    try:
+        rows = decode_change_record(data)
+    except RecordUnreadable:
+        return
+    _check_spanner(rows, good[0])
+
+
+def check_postgresql(data: bytes) -> None:
+    """Check the same of a record in JSON."""
+    good = decode_json_record(to_value(json.dumps(json_data_record(_COMMIT))).SerializeToString())
+    text = data.decode("utf-8", "replace")
+    try:
+        rows = decode_json_record(to_value(text).SerializeToString())
+    except SourceError:
+        return
+    _check_spanner(rows, good[0])
+
+
+def _googlesql_inputs() -> st.SearchStrategy[bytes]:
+    children: Any = [child_record(_COMMIT, "a", "b", None)]
+    seeds = [
+        json.loads(json.dumps(change_row(data=[data_record(_COMMIT)]))),
+        json.loads(json.dumps(change_row(heartbeats=[_COMMIT], children=children))),
+    ]
+    values = trees(seeds).map(lambda tree: to_value(_listed(plain(tree))).SerializeToString())
+    return st.one_of(values, bent(st.sampled_from([to_value(seed).SerializeToString() for seed in seeds])))
+
+
+_DEEP: Final = 20
+"""Deeper ones the tests cannot write."""
+
+
+def _listed(tree: Any, depth: int = 0) -> Any:
+    """Return a tree of what Spanner's values can be: there are no objects, and texts are Unicode."""
+    if isinstance(tree, dict | list):
+        items = tree.values() if isinstance(tree, dict) else tree
+        return [_listed(item, depth + 1) for item in items] if depth < _DEEP else []
+    return tree.encode(errors="backslashreplace").decode() if isinstance(tree, str) else tree
+
+
+def _postgresql_seeds() -> list[Any]:
+    children = [{"token": "a", "parent_partition_tokens": ["b", None]}]
+    return [
+        json_data_record(_COMMIT),
+        {"heartbeat_record": {"timestamp": _COMMIT}},
+        {
+            "child_partitions_record": {
+                "start_timestamp": _COMMIT,
+                "record_sequence": "00000001",
+                "child_partitions": children,
+            }
+        },
+    ]
+
+
+def _lines_of(seeds: list[Any]) -> st.SearchStrategy[bytes]:
+    good = st.sampled_from([json.dumps(seed).encode() for seed in seeds])
+    return st.one_of(trees(seeds).map(lambda tree: written(tree).encode()), bent(good))
+
+
+def _packed(lines: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    return st.one_of(lines, bent(lines.map(gzip.compress)), st.binary(max_size=100))
+
+
+def targets() -> dict[str, Target]:
+    """Return all decoders, by their names."""
+    debezium = _lines_of(_debezium_seeds())
+    datastream = _lines_of([event for source in SOURCES for event in story(source)[::3]])
+    return {
+        "debezium": Target(debezium, check_debezium),
+        "debezium_topics": Target(debezium, check_debezium_topics),
+        "debezium_file": Target(_packed(debezium), check_debezium_file),
+        "datastream_json": Target(datastream, check_datastream_json),
+        "datastream_file": Target(_packed(datastream), check_datastream_file),
+        "datastream_avro": Target(_avro_inputs(), check_datastream_file),
+        "spanner_googlesql": Target(_googlesql_inputs(), check_googlesql),
+        "spanner_postgresql": Target(_lines_of(_postgresql_seeds()), check_postgresql),
+    }

@@ -1,0 +1,38 @@
+"""Whatever comes, decoders give changes, faults or documented errors, and the neighbours arrive."""
+
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from cdc_platform_tests.fuzzing.targets import run, sized, targets
+
+TARGETS = targets()
+CORPUS = Path(__file__).parent / "corpus"
+
+
+def corpus(name: str) -> list[bytes]:
+    """Return what has once been found to stop a decoder: a file a decoder, in base64, an input a line."""
+    path = CORPUS / f"{name}.txt"
+    return [b64decode(text) for text in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_has_stopped_a_decoder_does_so_no_more(name: str) -> None:
+    """Every input of the corpus has one of the documented outcomes, in bounded time and memory."""
+    for data in corpus(name):
+        run(TARGETS[name], data)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_input_stops_a_decoder(name: str) -> None:
+    """Inputs with something wrong in them have one of the documented outcomes, and stop no other input."""
+    target = TARGETS[name]
+
+    @sized(300, derandomize=True)
+    @given(target.inputs)
+    def fuzz(data: bytes) -> None:
+        run(target, data)
+
+    fuzz()

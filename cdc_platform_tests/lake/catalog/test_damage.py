@@ -1,0 +1,89 @@
+"""Rows of the platform's own tables that it cannot have written are damage, told with the table's name."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from cdc_platform.errors import LakeDamaged
+from cdc_platform.lake.catalog.lake import (
+    COPIED,
+    CUT,
+    LINEAGE,
+    QUARANTINED,
+    RAW,
+    READ,
+    SCHEMA,
+    Lake,
+    own_tables,
+)
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.control import load_lineage, read_control
+from cdc_platform.lake.state.copies import load_plans
+from cdc_platform.lake.state.cuts import list_cuts, newest_cut
+from cdc_platform.lake.state.markers import list_markers
+from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.lake.state.read_progress import list_failed
+from cdc_platform.lake.state.schema_history import list_schema_events
+from cdc_platform.model.base.timestamps import to_datetime
+
+MOMENT: Final = to_datetime(1_700_000_000_000_000)
+ROW: Final = {"tick": 1, "partition_token": "p", "record_timestamp": MOMENT}
+SLICE: Final = {"start_exclusive": MOMENT, "end_inclusive": MOMENT, "outcome": "complete"}
+
+
+def of_first_tick(lake: Lake) -> object:
+    """Return the control rows of the first tick."""
+    return read_control(lake, 1)
+
+
+def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]) -> Lake:
+    """Return a lake in one of whose own tables somebody has written a row."""
+    lake = Lake(LakeSettings(str(folder)), "p", hands_out_events=table == READ or "event" in row)
+    schema = own_tables(hands_out_events=lake.hands_out_events)[table]
+    lake.system_table(table).append(pa.Table.from_pylist([row], schema), snapshot_properties=facts)
+    return lake
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "read"),
+    [
+        (RAW, {**ROW, "kind": "slice", "slice": {**SLICE, "outcome": "odd"}}, of_first_tick),
+        (RAW, {**ROW, "kind": "slice", "slice": {**SLICE, "end_inclusive": None}}, of_first_tick),
+        (RAW, {**ROW, "kind": "slice"}, of_first_tick),
+        (RAW, {**ROW, "kind": "child_partitions", "child_partitions": [None]}, of_first_tick),
+        (LINEAGE, {"partition_token": "a", "parent_tokens": [], "state": "ODD"}, load_lineage),
+        (LINEAGE, {"partition_token": "a", "state": "RUNNING"}, load_lineage),
+        (CUT, {"cut": 1, "tables": [("t", 1)]}, list_cuts),
+        (CUT, {"cut": 1}, newest_cut),
+        (COPIED, {"table_name": "t", "number": 1}, load_plans),
+        (SCHEMA, {"tick": 1, "number": 1, "change": "odd"}, list_schema_events),
+        (SCHEMA, {"change": None}, list_schema_events),
+        (QUARANTINED, {"tick": 1}, load_held),
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": "{"}}, list_failed),
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": "{}"}}, list_failed),
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": "[" * 100_000}}, list_failed),
+        (READ, {"path": "unread@a", "version": "{", "tick": 1}, list_failed),
+        (RAW, {**ROW, "kind": "message", "event": {"metadata": "[]"}}, list_markers),
+    ],
+)
+def test_a_damaged_row_names_its_table(
+    tmp_path: Path, table: str, row: dict[str, Any], read: Callable[[Lake], object]
+) -> None:
+    """What a reader cannot understand is told as damage, with the table and what can be done."""
+    lake = damaged(tmp_path, table, row, {"cdc.tick": "1", "cdc.cut": "1"})
+    with pytest.raises(
+        LakeDamaged, match=rf"^The lake is damaged, its table `{table}`: .*Bring back"
+    ) as told:
+        read(lake)
+    assert len(str(told.value).splitlines()) == 1
+
+
+def test_a_damaged_summary_names_its_table(tmp_path: Path) -> None:
+    """So does what a snapshot's summary says of the tick that made it."""
+    lake = damaged(tmp_path, LINEAGE, {"state": "RUNNING"}, {"cdc.tick": "soon"})
+    with pytest.raises(LakeDamaged, match=r"its table `partition_lineage`.*soon"):
+        read_mark(lake.system_table(LINEAGE))

@@ -1,0 +1,181 @@
+"""Opening a lake: made where it is missing, read in every older format, refused in a newer one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.errors import LakeDamaged, LakeFormatUnknown
+from cdc_platform.lake.catalog.lake import (
+    BOUNDS,
+    CUT,
+    DICTIONARY,
+    FORMAT_PROPERTY,
+    LOG,
+    QUARANTINED,
+    RAW,
+    SYSTEM_TABLES,
+    Lake,
+)
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.control import load_lineage
+from cdc_platform.lake.state.cuts import Cut, append_cut, list_cuts
+from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.model.base.schemas import FORMAT_VERSION, QUARANTINE
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform_tests.lake.stored_lake import FOLDER, restore_lake
+from cdc_platform_tests.pipeline.bank import SECOND, feed_tick
+from cdc_platform_tests.pipelines import (
+    ACCOUNTS,
+    START,
+    TRANSFERS,
+    log_rows,
+    make_pipeline,
+    quarantined_rows,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIRST_FORMAT = FOLDER / "lake-v1.json"
+
+
+def restored(settings: LakeSettings, name: str) -> Pipeline:
+    """Return a pipeline on a lake in the first format: two ticks of the bank, one record in quarantine."""
+    restore_lake(FIRST_FORMAT, settings, name)
+    return make_pipeline(settings, (ACCOUNTS, TRANSFERS), name=name)
+
+
+def test_a_lake_is_made_where_it_is_missing(tmp_path: Path) -> None:
+    """Folder, catalog, namespaces and the platform's tables are made at the first use, and only then."""
+    lake = Lake(LakeSettings(str(tmp_path / "new" / "lake")), "bank")
+    assert not (tmp_path / "new").exists()
+    assert lake.table_names() == ()
+    assert (tmp_path / "new" / "lake" / "catalog.db").exists()
+    found = {identifier[-1] for identifier in lake.catalog.list_tables("bank__cdc")}
+    assert set(SYSTEM_TABLES) == found
+    assert lake.table("accounts") is None
+
+
+def test_every_own_table_tells_its_format(tmp_path: Path) -> None:
+    """A later version can tell what it reads."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    for name in SYSTEM_TABLES:
+        assert str(FORMAT_VERSION) == lake.system_table(name).properties[FORMAT_PROPERTY]
+
+
+@pytest.mark.parametrize("prefix", [DICTIONARY, BOUNDS])
+@pytest.mark.parametrize("hands_out_events", [False, True])
+def test_columns_without_a_dictionary_or_bounds_are_there(
+    tmp_path: Path, hands_out_events: bool, prefix: str
+) -> None:
+    """What is said of columns names columns that the tables have; Iceberg ignores any other name."""
+    lake = Lake(LakeSettings(str(tmp_path)), "shop", hands_out_events=hands_out_events)
+    for name in (RAW, LOG):
+        table = lake.system_table(name)
+        told = [key.removeprefix(prefix) for key in table.properties if key.startswith(prefix)]
+        assert len(told) >= 4
+        assert told == [
+            table.schema().find_column_name(table.schema().find_field(one).field_id) for one in told
+        ]
+
+
+def test_a_lake_of_a_newer_platform_is_refused(tmp_path: Path) -> None:
+    """Nothing is written into a format that may mean something else."""
+    settings = LakeSettings(str(tmp_path))
+    table = Lake(settings, "bank").system_table(CUT)
+    with table.transaction() as transaction:
+        transaction.set_properties({FORMAT_PROPERTY: str(FORMAT_VERSION + 1)})
+    with pytest.raises(LakeFormatUnknown, match=f"format version {FORMAT_VERSION + 1}, this platform knows"):
+        Lake(settings, "bank").table_names()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        (
+            "p__cdc/change_log/metadata/*.metadata.json",
+            None,
+            "file .*metadata.json: it is not there any more",
+        ),
+        ("p__cdc/change_log/metadata/*.metadata.json", "{", "table `p__cdc.change_log`: .*Invalid JSON"),
+        ("catalog.db", None, "its catalog .*: it is not there any more"),
+        ("catalog.db", "", "its catalog .*: it is not there any more"),
+        ("catalog.db", "not a database, whatever it is called", "its catalog .*: file is not a database"),
+    ],
+)
+def test_a_damaged_lake_names_its_damage(tmp_path: Path, name: str, content: str | None, told: str) -> None:
+    """What is gone or broken off is named, with what can be done; no new catalog takes its place."""
+    settings = LakeSettings(str(tmp_path))
+    _ = Lake(settings, "p").catalog
+    (file,) = tmp_path.glob(name)
+    file.unlink()
+    if content is not None:
+        file.write_text(content)
+    for is_reader in (True, False):
+        with pytest.raises(LakeDamaged, match=told):
+            Lake(settings, "p", is_reader=is_reader).system_table(LOG)
+
+
+@pytest.mark.parametrize("missing", ["metadata/snap-*.avro", "data/*.parquet"])
+def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
+    """Where a manifest list or data has gone, whoever reads them is told which file, and what can be done."""
+    lake = Lake(LakeSettings(str(tmp_path)), "p")
+    append_cut(lake, Cut(1, START, 1, {}, START))
+    (file,) = tmp_path.glob(f"*/cuts/{missing}")
+    file.unlink()
+    with pytest.raises(LakeDamaged, match=f"file .*{file.name}: it is not there any more. Bring back"):
+        list_cuts(lake)
+
+
+def test_names_are_quoted_for_spark(tmp_path: Path) -> None:
+    """Names that a lake cannot have are made safe; a branch is one more part."""
+    lake = Lake(LakeSettings(str(tmp_path)), "bank")
+    assert lake.spark_table("accounts") == "`lake`.`bank`.`accounts`"
+    assert lake.spark_table("accounts", "tick") == "`lake`.`bank`.`accounts`.`branch_tick`"
+    assert lake.spark_system_table(LOG) == "`lake`.`bank__cdc`.`change_log`"
+    assert lake.spark_table("a`b").startswith("`lake`.`bank`.`a_b_")
+
+
+def test_the_first_format_is_still_read(tmp_path: Path) -> None:
+    """Progress, lineage, cuts and log of a lake in the oldest format are understood."""
+    pipeline = restored(LakeSettings(str(tmp_path)), "old")
+    position = START + 3 * SECOND - 1
+    assert [read_mark(pipeline.lake.system_table(name)).tick for name in (RAW, LOG)] == [2, 2]
+    assert read_mark(pipeline.lake.system_table(LOG)).position_micros == position
+    assert [(cut.cut, cut.tick) for cut in list_cuts(pipeline.lake)] == [(1, 1), (2, 2)]
+    lineage = load_lineage(pipeline.lake)
+    assert lineage is not None
+    assert [partition.position_micros for partition in lineage.partitions.values()] == [position]
+    assert len(log_rows(pipeline)) == 8
+    assert len(quarantined_rows(pipeline)) == 1
+    status = read_status(pipeline)
+    assert (status.tick, status.watermark_micros, status.quarantined) == (2, position, 1)
+
+
+def test_an_older_lake_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
+    """They are added when the lake is opened, are NULL in what it holds, and are added once."""
+    settings = LakeSettings(str(tmp_path))
+    pipeline = restored(settings, "old")
+    table = pipeline.lake.system_table(QUARANTINED)
+    assert QUARANTINE.names == list(table.schema().column_names)
+    assert table.properties["commit.retry.num-retries"] == "0"
+    (held,) = load_held(pipeline.lake)
+    assert (held.is_open, held.origin) == (True, None)
+    again = Lake(settings, "old").system_table(QUARANTINED)
+    assert table.metadata_location == again.metadata_location
+
+
+@pytest.mark.integration
+def test_the_first_format_is_continued(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """The next tick is ordered after what the oldest format holds."""
+    pipeline = restored(session_lake, "continued")
+    before = log_rows(pipeline)
+    feed_tick(pipeline, 3)
+    order_changes(pipeline, spark)
+    after = log_rows(pipeline)
+    assert before == after[: len(before)]
+    assert len(after) == len(before) + 3

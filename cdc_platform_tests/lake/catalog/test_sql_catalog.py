@@ -1,0 +1,89 @@
+"""A table is read from its metadata file once, and is never older than the catalog says."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from cdc_platform.lake.catalog.files import LakeFile, LakeFiles
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.catalog.sql_catalog import share_logs
+
+ROWS: Final = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+TABLE: Final = "p.t"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a lake with a table of three rows."""
+    catalog = open_catalog(tmp_path)
+    catalog.create_table(TABLE, ROWS.schema).append(ROWS)
+    return tmp_path
+
+
+@pytest.fixture
+def catalog(folder: Path) -> Catalog:
+    """A catalog that has not loaded the table yet."""
+    return open_catalog(folder)
+
+
+def open_catalog(folder: Path) -> Catalog:
+    """Return the catalog as another process opens it."""
+    return Lake(LakeSettings(str(folder)), "p").catalog
+
+
+def test_metadata_file_is_read_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that nobody changes is loaded any number of times with one look at its metadata file."""
+    opened = list[str]()
+    new_input = LakeFiles.new_input
+
+    def record(files: LakeFiles, location: str) -> LakeFile:
+        opened.append(location)
+        return new_input(files, location)
+
+    monkeypatch.setattr(LakeFiles, "new_input", record)
+    locations = {catalog.load_table(TABLE).metadata_location for _ in range(5)}
+    assert [*locations] == opened
+
+
+def test_commit_of_another_process_is_seen(folder: Path, catalog: Catalog) -> None:
+    """The next load after a commit of another process returns what that process has committed."""
+    assert catalog.load_table(TABLE).scan().to_arrow().num_rows == 3
+    open_catalog(folder).load_table(TABLE).append(ROWS)
+    assert catalog.load_table(TABLE).scan().to_arrow().num_rows == 6
+
+
+def test_table_that_somebody_holds_stays_as_it_is(catalog: Catalog) -> None:
+    """A commit upon one object of a table leaves another one, loaded before, at its version."""
+    held, other = catalog.load_table(TABLE), catalog.load_table(TABLE)
+    other.append(ROWS)
+    assert held.scan().to_arrow().num_rows == 3
+    assert other.scan().to_arrow().num_rows == 6
+
+
+def test_dropped_table_is_not_found(folder: Path, catalog: Catalog) -> None:
+    """A table that another process has dropped is not found, and its successor is another table."""
+    before = catalog.load_table(TABLE).metadata.table_uuid
+    other = open_catalog(folder)
+    other.drop_table(TABLE)
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table(TABLE)
+    other.create_table(TABLE, ROWS.schema)
+    assert catalog.load_table(TABLE).metadata.table_uuid != before
+
+
+def test_copies_of_metadata_share_their_snapshots(catalog: Catalog) -> None:
+    """A deep copy has lists of its own with the same snapshots, also after one has been added."""
+    catalog.load_table(TABLE).append(ROWS)
+    metadata = share_logs(catalog.load_table(TABLE).metadata)
+    copied = deepcopy(metadata)
+    assert metadata == copied
+    assert copied.snapshots is not metadata.snapshots
+    assert [*map(id, metadata.snapshots)] == [*map(id, copied.snapshots)]
+    longer = deepcopy(metadata.snapshots + metadata.snapshots[:1])
+    assert id(metadata.snapshots[0]) == id(longer[-1])

@@ -1,0 +1,100 @@
+"""Control rows of the raw table, and the lineage as it is stored."""
+
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.lake.catalog.lake import LINEAGE, Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.control import load_lineage, read_control, save_lineage
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin
+from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform_tests.pipeline.bank import opening
+from cdc_platform_tests.pipelines import START, append_raw, make_pipeline, slice_row
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """A pipeline that has read nothing."""
+    return make_pipeline(LakeSettings(str(tmp_path)))
+
+
+def children_row(token: str, *children: tuple[str, list[str]]) -> dict[str, object]:
+    """Return a child partitions record that starts a second after the stream."""
+    return {
+        "kind": RecordKind.CHILD_PARTITIONS.value,
+        "partition_token": token,
+        "record_timestamp": to_datetime(START + 1_000_000),
+        "child_partitions": [
+            {"token": child, "parent_partition_tokens": parents} for child, parents in children
+        ],
+    }
+
+
+def grown() -> Lineage:
+    """Return a lineage with a partition in every state."""
+    announced = [ChildAnnouncement(1, START, token, ("",)) for token in ("a", "b")]
+    root = SliceReport("", START - 1, START - 1, SliceOutcome.FINISHED)
+    first = advance(begin(START), 1, [root], announced)
+    ended = SliceReport("a", START - 1, START + 9, SliceOutcome.FINISHED)
+    merged = [ChildAnnouncement(2, START + 10, "c", ("a", "b"))]
+    return advance(first, 2, [ended], merged)
+
+
+def test_control_rows_are_those_of_one_tick(pipeline: Pipeline) -> None:
+    """Reports, announcements and counts are read without the data records, and without other ticks."""
+    planned = Slice("", START - 1, START + 5)
+    append_raw(pipeline, 1, [slice_row(Slice("", 0, 1), records=7)], START)
+    rows = [
+        opening(1, 100, START),
+        children_row("", ("a", []), ("b", [""])),
+        children_row("a", ("c", ["a", "b"])),
+        slice_row(planned, SliceOutcome.FINISHED, records=1),
+    ]
+    append_raw(pipeline, 2, rows, START)
+    control = read_control(pipeline.lake, 2)
+    assert control.slices == (SliceReport("", START - 1, START + 5, SliceOutcome.FINISHED),)
+    start = START + 1_000_000
+    # The first partitions name no parent, or the empty token: both mean the root.
+    assert set(control.children) == {
+        ChildAnnouncement(2, start, "a", ("",)),
+        ChildAnnouncement(2, start, "b", ("",)),
+        ChildAnnouncement(2, start, "c", ("a", "b")),
+    }
+    assert control.records[RecordKind.DATA_CHANGE] == 1
+
+
+def test_a_lineage_survives_the_lake(pipeline: Pipeline) -> None:
+    """Every state and tick is read back as it was stored."""
+    assert load_lineage(pipeline.lake) is None
+    save_lineage(pipeline.lake, grown())
+    assert load_lineage(pipeline.lake) == grown()
+
+
+def test_an_older_lineage_replaces_nothing(pipeline: Pipeline) -> None:
+    """Whoever derives it last does not undo what a faster run has stored."""
+    save_lineage(pipeline.lake, grown())
+    before = pipeline.lake.system_table(LINEAGE).metadata_location
+    save_lineage(pipeline.lake, begin(START))
+    save_lineage(pipeline.lake, grown())
+    assert before == pipeline.lake.system_table(LINEAGE).metadata_location
+    assert load_lineage(pipeline.lake) == grown()
+
+
+def test_a_lineage_that_meets_another_commit_tries_again(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit between reading and writing leads to a second look, and the newer lineage stays."""
+    save_lineage(pipeline.lake, begin(START))
+    stale = [pipeline.lake.system_table(LINEAGE)]
+    first = advance(begin(START), 1, [SliceReport("", START - 1, START, SliceOutcome.COMPLETE)], [])
+    save_lineage(pipeline.lake, first)
+    original = Lake.system_table
+    monkeypatch.setattr(
+        Lake, "system_table", lambda lake, name: stale.pop() if stale else original(lake, name)
+    )
+    save_lineage(pipeline.lake, grown())
+    assert load_lineage(pipeline.lake) == grown()

@@ -1,0 +1,115 @@
+"""Plans of copies, and what a branch tells of them; no Spark is needed."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import Table
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.lake import Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import head
+from cdc_platform.lake.state.copies import (
+    COPY,
+    COPY_BRANCH,
+    CopyPlan,
+    Wave,
+    load_plans,
+    read_progress,
+    save_plans,
+)
+from cdc_platform.model.base.schemas import FORMAT_VERSION
+
+PLAN = CopyPlan("accounts", 1, 1_000_000, 2_000_000, "{}", ("a", "b", "c", "d"))
+ROWS = pa.table({"id": pa.array([1], pa.int64())})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """An empty lake."""
+    return Lake(LakeSettings(str(tmp_path)), "bank")
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    """A table with an empty snapshot, from which its branch begins."""
+    created = lake.catalog.create_table("bank.accounts", ROWS.schema)
+    created.append(ROWS.slice(0, 0))
+    begin_branch(created)
+    return created
+
+
+def begin_branch(table: Table) -> None:
+    """Point the branch at the empty snapshot, as a new plan does."""
+    root = head(table)
+    assert root is not None
+    with table.manage_snapshots() as manage:
+        manage.create_branch(root.snapshot_id, COPY_BRANCH)
+
+
+def newest(table: Table) -> int:
+    """Return the snapshot at the end of the branch."""
+    found = head(table, COPY_BRANCH)
+    assert found is not None
+    return found.snapshot_id
+
+
+def commit(table: Table, base: int, *done: int, number: int = 1) -> None:
+    """Commit a row as the wave that completes these pieces."""
+    wave = Wave(number, base, frozenset(done), 1, 0)
+    table.append(ROWS, snapshot_properties={COPY: wave.to_text()}, branch=COPY_BRANCH)
+
+
+def test_a_plan_is_kept(lake: Lake) -> None:
+    """The newest plan of a table comes back as it was; older ones stay as a record."""
+    assert load_plans(lake) == {}
+    save_plans(lake, [PLAN, CopyPlan("transfers", 1, 1, 2, "{}", ())])
+    anew = CopyPlan("accounts", 2, 5_000_000, 6_000_000, "{}", ("x",))
+    save_plans(lake, [anew])
+    assert load_plans(lake) == {"accounts": anew, "transfers": CopyPlan("transfers", 1, 1, 2, "{}", ())}
+    assert FORMAT_VERSION == 1, "a lake of the first format has no copies, and gets the table when opened"
+
+
+def test_of_two_planners_one_counts(lake: Lake) -> None:
+    """A plan that is not newer than what is known conflicts."""
+    save_plans(lake, [PLAN])
+    with pytest.raises(CommitConflict, match="planned the same initial copies"):
+        save_plans(lake, [PLAN])
+
+
+def test_a_wave_is_as_short_as_its_ranges() -> None:
+    """Thousands of pieces that are done fit into a summary."""
+    done = frozenset(range(10_000)) - {5}
+    text = Wave(1, 2, done, 3, 4).to_text()
+    assert '"done": [[0, 4], [6, 9999]]' in text
+    assert len(text) < 100
+
+
+def test_progress_is_what_the_newest_commit_says(lake: Lake, table: Table) -> None:
+    """Rows and pieces come from the branch alone."""
+    assert not read_progress(None, PLAN).is_complete
+    assert (read_progress(table, PLAN).missing, read_progress(table, PLAN).is_mixed) == ((0, 1, 2, 3), True)
+    commit(table, newest(table), 0, 1)
+    commit(table, newest(table), 0, 1, 3)
+    found = read_progress(table, PLAN)
+    assert (found.missing, found.rows, found.is_mixed) == ((2,), 2, False)
+    commit(table, newest(table), 0, 1, 2, 3)
+    assert read_progress(lake.table("accounts"), PLAN).is_complete
+
+
+def test_a_commit_upon_another_runs_does_not_count(table: Table) -> None:
+    """Of two waves that were planned on one and the same commit, only the first counts."""
+    first = newest(table)
+    commit(table, first, 0)
+    commit(table, first, 0)
+    found = read_progress(table, PLAN)
+    assert (found.missing, found.rows, found.is_mixed) == ((1, 2, 3), 1, True)
+
+
+def test_an_earlier_plan_does_not_count(table: Table) -> None:
+    """When a copy begins anew, what the last one has left on the branch is nothing."""
+    commit(table, newest(table), 0, 1, 2, 3, number=1)
+    anew = CopyPlan("accounts", 2, 5_000_000, 6_000_000, "{}", ("x",))
+    found = read_progress(table, anew)
+    assert (found.missing, found.rows, found.head, found.is_mixed) == ((0,), 0, None, True)

@@ -1,0 +1,23 @@
+"""Markers belong to the first cut that has everything before them, and are shown with it."""
+
+from cdc_platform.commands.cuts import as_dict, describe_cuts
+from cdc_platform.lake.state.cut_states import CutState
+from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.lake.state.markers import Marker, markers_of
+
+
+def test_markers_are_told_with_the_first_cut_that_holds_them() -> None:
+    """A tick without a cut of its own counts to the next cut, and what no cut has yet is not told."""
+    cuts = tuple(Cut(number, number * 1_000_000, tick, {}, 0) for number, tick in ((1, 2), (2, 5)))
+    markers = tuple(Marker(tick, f"{tick:04d}", "batch", f"of {tick}", tick, None) for tick in (1, 2, 4, 6))
+    found = markers_of(cuts, markers)
+    assert {number: [marker.tick for marker in told] for number, told in found.items()} == {
+        1: [1, 2],
+        2: [4],
+    }
+    states = [CutState(cut, (), is_promised=False) for cut in cuts]
+    lines = [line.strip() for line in describe_cuts(states, 0.0, found).splitlines()]
+    assert lines[2:4] == ["batch: of 1", "batch: of 2"]
+    assert lines[5:] == ["batch: of 4"]
+    assert as_dict(states[1], found)["markers"] == [{"prefix": "batch", "content": "of 4", "lsn": 4}]
+    assert as_dict(states[1])["markers"] == []

@@ -1,0 +1,101 @@
+"""Quarantine and its ledger: what is open, what is asked for, and what has been done; without Spark."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cdc_platform.lake.catalog.lake import QUARANTINED, READ, Lake
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import TICK
+from cdc_platform.lake.state.quarantine import (
+    ReplayMark,
+    count_quarantined,
+    load_held,
+    load_replays,
+    mark_replayed,
+    may_lack_changes,
+)
+from cdc_platform.lake.state.read_progress import read_ledger, replay_path, waiting_texts
+from cdc_platform.model.base.schemas import FILES, QUARANTINE
+from cdc_platform.model.stream.files import READ_AGAIN
+from cdc_platform.model.stream.quarantined_records import ReplaySource
+from cdc_platform.model.stream.unread import FailedRead, failed_reads, unread_path
+from cdc_platform_tests.lake.held_rows import held_row, hold, note_read
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake of events: three files have been read, and an event of two of them is held."""
+    made = Lake(LakeSettings(str(tmp_path)), "shop", hands_out_events=True)
+    hold(made, 1, held_row("a", "f"), held_row("b", "g"))
+    note_read(made, 1, "f", "g", "h")
+    return made
+
+
+def test_a_file_counts_as_unread_until_it_was_read_again(lake: Lake) -> None:
+    """Asking is one commit; whoever plans sees it, until a later tick has read the file."""
+    assert read_ledger(lake) == {"f": "1", "g": "1", "h": "1"}
+    mark_replayed(lake, {(1, "a/a"): ReplayMark(5, 1, ReplaySource.FILE)})
+    assert read_ledger(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
+    assert (count_quarantined(lake), count_quarantined(lake, "users")) == (1, 1)
+    assert may_lack_changes(lake, "users")
+    assert [held.name for held in load_held(lake)] == ["b"]
+    hold(lake, 2)
+    note_read(lake, 2, "f")
+    assert read_ledger(lake) == {"f": "1", "g": "1", "h": "1"}
+    assert load_replays(lake).origins == {"f"}
+
+
+def test_texts_wait_until_a_tick_notes_them(lake: Lake) -> None:
+    """The oldest replay comes first; the ledger tells which ones have been taken."""
+    assert waiting_texts(lake) is None
+    mark_replayed(
+        lake,
+        {
+            (1, "b/b"): ReplayMark(7, 1, ReplaySource.TEXT),
+            (1, "a/a"): ReplayMark(6, 1, ReplaySource.TEXT),
+        },
+    )
+    for micros, name in ((6, "a"), (7, "b")):
+        found = waiting_texts(lake)
+        assert found is not None
+        assert (micros, [name]) == (found[0], [held.name for held in found[1]])
+        hold(lake, micros)
+        note_read(lake, micros, replay_path(micros))
+    assert waiting_texts(lake) is None
+    assert count_quarantined(lake) == 0
+
+
+def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
+    """A failure of before the replay was asked for does not count; one that comes after it does."""
+
+    def note_failure(tick: int) -> None:
+        rows = [
+            {"tick": tick, "path": unread_path("f"), "version": FailedRead("2", tick, "Broken").to_text()}
+        ]
+        table = pa.Table.from_pylist(rows, FILES)
+        lake.system_table(READ).append(table, snapshot_properties={TICK: str(tick)})
+
+    hold(lake, 2)
+    note_failure(2)
+    assert list(failed_reads(read_ledger(lake))) == ["f"]
+    mark_replayed(lake, {(1, "a/a"): ReplayMark(5, 2, ReplaySource.FILE)})
+    assert read_ledger(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
+    hold(lake, 3)
+    note_failure(3)
+    ledger = read_ledger(lake)
+    assert (ledger["f"], failed_reads(ledger)["f"].tries) == (READ_AGAIN, 2)
+
+
+def test_what_a_running_tick_has_held_is_left_alone(lake: Lake) -> None:
+    """It writes these rows again if it is interrupted, so they may not stand beside others in a file."""
+    hold(lake, 2, held_row("a", "f", tick=2))
+    unfinished = pa.Table.from_pylist([held_row("a", "f", tick=3)], QUARANTINE)
+    lake.system_table(QUARANTINED).append(unfinished)
+    mark_replayed(lake, {(tick, "a/a"): ReplayMark(6, 2, ReplaySource.FILE) for tick in (1, 2, 3)})
+    assert [(held.tick, held.name) for held in load_held(lake)] == [(1, "b"), (3, "a")]
+    assert [held.tick for held in load_held(lake, with_replayed=True)] == [1, 1, 2, 3]
+    # What a tick that is run again does: the table would refuse to take a part of a file away.
+    lake.system_table(QUARANTINED).delete("tick > 2")
+    assert [held.tick for held in load_held(lake, with_replayed=True)] == [1, 1, 2]

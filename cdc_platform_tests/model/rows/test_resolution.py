@@ -1,0 +1,277 @@
+"""Values that the source did not send are found where they were seen last, and nowhere else."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.model.rows.resolution import (
+    Origin,
+    Resolution,
+    RowChange,
+    RowId,
+    Unresolved,
+    Values,
+    needed_rows,
+    resolve,
+)
+from cdc_platform.model.stream.records import ModType
+
+TABLE: Final = "public.t"
+TEMPORARY: Final = 9
+LARGE: Final = ("LARGE one", "LARGE two", "LARGE three")
+
+
+def key(number: int) -> str:
+    """Return a key as the log has it."""
+    return json.dumps({"id": number})
+
+
+def change(mod_type: ModType, number: int, values: Values | None = None, **rest: Any) -> RowChange:
+    """Return a change of a row of the table."""
+    return RowChange(TABLE, key(number), mod_type, values, **rest)
+
+
+def told(result: Resolution) -> list[Values | None]:
+    """Return the values of all changes."""
+    return [done.new_values for done in result.changes]
+
+
+def test_the_stored_row_has_what_an_update_lacks() -> None:
+    """An update that leaves the large value alone gets it from the table."""
+    result = resolve(
+        [change(ModType.UPDATE, 1, {"a": 2}, unavailable=("big",))], {(TABLE, key(1)): {"a": 1, "big": "x"}}
+    )
+    expected = [{"a": 2, "big": "x"}]
+    assert expected == told(result)
+    assert result.found[Origin.STORED] == sum(result.found.values())
+
+
+def test_the_batch_knows_better_than_the_table() -> None:
+    """The last value before the update counts, column by column, not the last event, nor the stored row."""
+    changes = [
+        change(ModType.UPDATE, 1, {"a": 1, "big": "new"}),
+        change(ModType.UPDATE, 1, {"a": 2}, unavailable=("big",)),
+        change(ModType.UPDATE, 1, {"a": 3}, unavailable=("big",)),
+    ]
+    result = resolve(changes, {(TABLE, key(1)): {"a": 0, "big": "old"}})
+    expected = {"a": 3, "big": "new"}
+    assert expected == told(result)[-1]
+
+
+def test_null_is_a_value() -> None:
+    """A value that was set to NULL stays NULL."""
+    changes = [
+        change(ModType.UPDATE, 1, {"big": None}),
+        change(ModType.UPDATE, 1, {"a": 2}, unavailable=("big",)),
+    ]
+    result = resolve(changes, {(TABLE, key(1)): {"big": "old"}})
+    expected = {"a": 2, "big": None}
+    assert expected == told(result)[-1]
+
+
+def test_a_row_that_moves_onto_a_freed_key_brings_its_own_value() -> None:
+    """The row that was deleted under the key leaves nothing to the row that gets the key."""
+    changes = [
+        change(ModType.DELETE, 5001),
+        change(ModType.DELETE, 5002, may_move=True),
+        change(ModType.INSERT, 5001, {"a": 1}, unavailable=("big",), previous_key=key(5002)),
+    ]
+    stored = {(TABLE, key(5001)): {"big": "victim's"}, (TABLE, key(5002)): {"big": "mover's"}}
+    result = resolve(changes, stored)
+    expected = {"a": 1, "big": "mover's"}
+    assert expected == told(result)[-1]
+    assert not result.departed
+
+
+def test_the_halves_of_a_key_change_may_be_in_two_batches() -> None:
+    """The first batch hands the row's last values on, and the second one finds them."""
+    first = resolve([change(ModType.DELETE, 1, may_move=True)], {(TABLE, key(1)): {"big": "x"}})
+    second = resolve(
+        [change(ModType.INSERT, 2, {"a": 1}, unavailable=("big",), previous_key=key(1))],
+        {(TABLE, key(1)): None},
+        first.departed,
+    )
+    expected = [{"a": 1, "big": "x"}]
+    assert expected == told(second)
+    assert not second.departed
+
+
+def test_a_reinserted_row_has_nothing_of_the_one_before() -> None:
+    """After a delete and a truncate, nothing of the stored row is left."""
+    late = change(ModType.UPDATE, 1, {"a": 2}, unavailable=("big",))
+    stored = {(TABLE, key(1)): {"big": "dead"}}
+    for ending in (change(ModType.DELETE, 1), RowChange(TABLE, "{}", ModType.TRUNCATE)):
+        result = resolve([ending, late], stored)
+        assert (Unresolved(1, TABLE, key(1), ("big",)),) == result.unresolved
+
+
+def test_what_nobody_knows_is_unresolved_until_it_is_told() -> None:
+    """A row that was never seen has no value, neither NULL nor a marker, until an event brings one."""
+    changes = [
+        change(ModType.UPDATE, 1, {"a": 1}, unavailable=("big",)),
+        change(ModType.UPDATE, 1, {"a": 2, "big": "healed"}),
+        change(ModType.UPDATE, 1, {"a": 3}, unavailable=("big",)),
+    ]
+    result = resolve(changes, {})
+    expected = [{"a": 1}, {"a": 2, "big": "healed"}, {"a": 3, "big": "healed"}]
+    assert expected == told(result)
+    assert Unresolved(0, TABLE, key(1), ("big",)) == result.unresolved[0]
+    assert result.unresolved[0].columns == result.changes[0].unavailable
+
+
+def test_a_patch_leaves_the_other_columns_as_they_were() -> None:
+    """After a change of some columns, the others are still found."""
+    changes = [
+        change(ModType.UPDATE, 1, {"a": 1}, is_whole_row=False),
+        change(ModType.UPDATE, 1, {"a": 2}, unavailable=("big",)),
+    ]
+    expected = {"a": 2, "big": "x"}
+    assert expected == told(resolve(changes, {(TABLE, key(1)): {"big": "x"}}))[-1]
+
+
+@dataclass
+class Database:
+    """A table that writes down what a source tells of it, and what is true after each change."""
+
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    changes: list[RowChange] = field(default_factory=list)
+    truths: list[Values | None] = field(default_factory=list)
+
+    def say(self, made: RowChange, truth: Values | None) -> None:
+        """Write down a change, and the row after it."""
+        self.changes.append(made)
+        self.truths.append(None if truth is None else dict(truth))
+
+    def insert(self, number: int, value: Any) -> None:
+        """Insert a row, which ships all its values; a row that is there is read by a snapshot instead."""
+        kind = ModType.SNAPSHOT if number in self.rows else ModType.INSERT
+        row = self.rows.setdefault(number, {"a": 0, "big": value})
+        self.say(change(kind, number, dict(row)), row)
+
+    def update(self, number: int, value: Any) -> None:
+        """Update the small column, and the large one unless the value is an ellipsis."""
+        row = self.rows.get(number)
+        if row is None:
+            return
+        row["a"] += 1
+        if value is not ...:
+            row["big"] = value
+            self.say(change(ModType.UPDATE, number, dict(row)), row)
+            return
+        shipped, lacking = self.ship(row)
+        self.say(change(ModType.UPDATE, number, shipped, unavailable=lacking), row)
+
+    def ship(self, row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return what the source sends of a row whose large column did not change, and what it does not."""
+        if row["big"] in LARGE:
+            return {"a": row["a"]}, ("big",)
+        return dict(row), ()
+
+    def delete(self, number: int) -> None:
+        """Delete a row."""
+        if self.rows.pop(number, None) is not None:
+            self.say(change(ModType.DELETE, number), None)
+
+    def move(self, old: int, new: int) -> None:
+        """Give a row another key, which is free."""
+        if old not in self.rows or new in self.rows:
+            return
+        row = self.rows[new] = self.rows.pop(old)
+        shipped, lacking = self.ship(row)
+        self.say(change(ModType.DELETE, old, may_move=True), None)
+        self.say(
+            change(ModType.INSERT, new, shipped, unavailable=lacking, previous_key=key(old)),
+            row,
+        )
+
+    def swap(self, one: int, other: int) -> None:
+        """Swap the keys of two rows."""
+        if one != other and {one, other} <= self.rows.keys():
+            self.move(one, TEMPORARY)
+            self.move(other, one)
+            self.move(TEMPORARY, other)
+
+    def truncate(self, _number: int) -> None:
+        """Delete all rows."""
+        self.rows.clear()
+        self.say(RowChange(TABLE, "{}", ModType.TRUNCATE), None)
+
+
+NUMBERS: Final = st.integers(1, 4)
+VALUES: Final = st.sampled_from([*LARGE, "short", None])
+STEPS: Final = st.lists(
+    st.one_of(
+        st.tuples(st.just("insert"), NUMBERS, VALUES),
+        st.tuples(st.just("update"), NUMBERS, st.just(...)),
+        st.tuples(st.just("update"), NUMBERS, VALUES),
+        st.tuples(st.just("delete"), NUMBERS),
+        st.tuples(st.just("move"), NUMBERS, NUMBERS),
+        st.tuples(st.just("swap"), NUMBERS, NUMBERS),
+        st.tuples(st.just("truncate"), NUMBERS),
+    ),
+    max_size=40,
+)
+
+
+def play(steps: Sequence[tuple[Any, ...]], rows: Mapping[int, Values]) -> Database:
+    """Return the database after some steps."""
+    database = Database({number: dict(row) for number, row in rows.items()})
+    for name, *arguments in steps:
+        getattr(database, name)(*arguments)
+    return database
+
+
+def fold(table: dict[RowId, Values], done: RowChange) -> None:
+    """Apply a change to a table."""
+    if done.mod_type is ModType.TRUNCATE:
+        table.clear()
+    elif done.mod_type is ModType.DELETE:
+        table.pop(done.row_id, None)
+    else:
+        table[done.row_id] = dict(done.new_values or {})
+
+
+def read_in_batches(database: Database, sizes: Sequence[int], table: dict[RowId, Values]) -> list[RowChange]:
+    """Return all changes, resolved in batches of the sizes; only rows said to be needed are looked up."""
+    done: list[RowChange] = []
+    departed: Mapping[RowId, Values] = {}
+    while len(done) < len(database.changes):
+        size = sizes[len(done) % len(sizes)]
+        batch = database.changes[len(done) : len(done) + size]
+        result = resolve(batch, {row: table.get(row) for row in needed_rows(batch)}, departed)
+        departed = result.departed
+        for resolved in result.changes:
+            fold(table, resolved)
+        done += result.changes
+    return done
+
+
+SIZES: Final = st.lists(st.integers(1, 9), min_size=1, max_size=5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS, SIZES)
+def test_any_history_in_any_batches_is_the_truth(steps: list[tuple[Any, ...]], sizes: list[int]) -> None:
+    """Whatever happens to keys, every change is whole again, and the table is the source's."""
+    database, table = play(steps, {}), dict[RowId, Values]()
+    done = read_in_batches(database, sizes, table)
+    assert database.truths == [resolved.new_values for resolved in done]
+    assert not any(resolved.unavailable for resolved in done)
+    assert {(TABLE, key(number)): row for number, row in database.rows.items()} == table
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS, SIZES)
+def test_a_history_without_its_beginning_is_never_wrong(
+    steps: list[tuple[Any, ...]], sizes: list[int]
+) -> None:
+    """Rows that were there before are known in part: what is told is true, and the rest is unresolved."""
+    database = play(steps, {number: {"a": 0, "big": LARGE[0]} for number in (1, 2)})
+    for resolved, truth in zip(read_in_batches(database, sizes, {}), database.truths, strict=True):
+        known = {**(resolved.new_values or {})}
+        assert known == {name: value for name, value in (truth or {}).items() if name in known}
+        assert set(truth or {}) == {*known, *resolved.unavailable}

@@ -1,0 +1,64 @@
+"""Places in the lake: whoever comes first has one, and only one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.schema.lake_tables import (
+    LakeTable,
+    asked_for,
+    contested,
+    describe_refusals,
+    find_refused,
+)
+from cdc_platform_tests.strategies import source_table_names
+
+
+@pytest.mark.parametrize(
+    ("names", "refused"),
+    [
+        (["Accounts", "transfers", "accounts"], {"accounts": "Accounts"}),
+        (["accounts", "ACCOUNTS", "Accounts"], {"ACCOUNTS": "accounts", "Accounts": "accounts"}),
+        (["Accounts", "transfers"], {}),  # case alone is no clash
+        (["sales.orders", "Sales.Orders", "sales_orders"], {}),  # their digests differ
+    ],
+)
+def test_the_first_of_two_names_is_had(names: list[str], refused: dict[str, str]) -> None:
+    """Of names that differ in nothing but case the first one has the place."""
+    expected = {LakeTable(name): LakeTable(holder) for name, holder in refused.items()}
+    assert expected == find_refused(asked_for(names, histories=()), {})
+
+
+@given(st.lists(source_table_names(), unique=True, max_size=20))
+def test_without_refusals_names_are_distinct_in_every_catalog(names: list[str]) -> None:
+    """Something is refused exactly where two tables would be one."""
+    lowered = {lake_table_name(name).lower() for name in names}
+    asked = tuple(asked_for(names, histories=()))
+    assert len(names) - len(lowered) == len(find_refused(asked, {}))
+    assert (not contested(asked)) == (len(lowered) == len(names))
+
+
+def test_a_history_has_a_place_like_a_table() -> None:
+    """It is refused where a table is there, as a table is where it is there itself."""
+    table, history, other = LakeTable("t"), LakeTable("t", is_history=True), LakeTable("T__history")
+    assert {other: history} == find_refused(asked_for(["t", "T__history"], histories={"t"}), {})
+    assert {history: other} == find_refused(asked_for(["T__history", "t"], histories={"t"}), {})
+    assert find_refused((table, other), {}) == {}
+
+
+def test_what_is_there_keeps_its_place() -> None:
+    """Who has a place already comes before whoever comes first; what is refused has no history."""
+    asked = tuple(asked_for(["Users", "users"], histories={"Users"}))
+    held = {"users": LakeTable("users")}
+    assert {LakeTable("Users"): LakeTable("users")} == find_refused(asked, held)
+
+
+def test_refusals_are_told_with_what_to_do() -> None:
+    """Each sentence names what is left out, what has its place, and where it can be had."""
+    history, table = LakeTable("t", is_history=True), LakeTable("t__history")
+    (of_table,) = describe_refusals({table: history})
+    assert of_table.startswith("`t__history` is not in the lake: the lake has the history of `t` under that")
+    assert "in the `tables` of a pipeline of its own" in of_table
+    (of_history,) = describe_refusals({history: table})
+    assert of_history.startswith("The history of `t` is not kept: the lake has `t__history` under that name")

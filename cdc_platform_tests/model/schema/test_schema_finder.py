@@ -1,0 +1,46 @@
+"""Changes of a schema that only the source's own description tells."""
+
+from dataclasses import replace
+
+import pytest
+
+from cdc_platform.model.schema.exclusions import describe_findings
+from cdc_platform.model.schema.schema_events import describe_event
+from cdc_platform.model.schema.schema_finder import find_events
+from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.model.schema_windows import changes, follow, look, notes, sighting
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_the_source_orders_the_key_and_records_do_not(is_exact: bool) -> None:
+    """A record numbers the columns of the key by their places in the table, which the key may not follow."""
+    ordered = table("notes", {"h": "INT64", "id": "INT64"}, {"text": "STRING(9)"})
+    places = {"id": 1, "h": 2, "text": 3}
+    recorded = replace(
+        ordered, columns=tuple(replace(column, ordinal=places[column.name]) for column in ordered.columns)
+    )
+    history, _ = follow(([sighting(5, recorded)], look(9, ordered, is_exact=is_exact)))
+    assert [column.name for column in history.tables["notes"].schema.key_columns] == ["h", "id"]
+    again = find_events(history, 2, {"notes": [sighting(15, recorded)]}, look(19, ordered, is_exact=is_exact))
+    assert again == ()
+
+
+def test_a_table_that_is_made_again_has_the_order_of_its_key_from_the_source() -> None:
+    """The columns are the same, so that only the order of the key shows the difference."""
+    before, after = (table("notes", dict.fromkeys(names, "INT64"), {}) for names in (["a", "b"], ["b", "a"]))
+    history, events = follow(([], look(5, before)), ([], look(9, after)))
+    assert [column.name for column in history.tables["notes"].schema.key_columns] == ["b", "a"]
+    assert 'columns of `notes` in the order of the key are ["b", "a"]' in describe_event(events[-1])
+
+
+def test_generated_columns_are_a_finding_as_long_as_there_are_some() -> None:
+    """No change stream sends them, so users must learn that the lake does not have them."""
+    plain = look(9, notes(text="STRING(9)"))
+    first, begun = follow(([], replace(plain, micros=5, generated={"notes": ("doubled",)})))
+    told = " ".join(describe_findings(first))
+    assert "`notes`: generated columns outside the key are not in the lake" in told
+    assert "doubled. Compute them in a view" in told
+    assert changes(begun) == []
+    later, events = follow(([], replace(plain, micros=5, generated={"notes": ("doubled",)})), ([], plain))
+    assert describe_findings(later) == ()
+    assert "columns of `notes` that are generated are none at " in describe_event(events[-1])

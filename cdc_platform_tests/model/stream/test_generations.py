@@ -1,0 +1,95 @@
+"""A read goes on with the children of partitions that end in it, each once and after all its parents."""
+
+import pytest
+
+from cdc_platform.model.stream.generations import MOST_FOLLOWED, Generations, PartitionEnd, finished_parents
+from cdc_platform.model.stream.lineage import ChildAnnouncement, advance, begin, watermark_micros
+from cdc_platform.model.stream.lineage_rules import violations
+from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+
+END = 9_000
+
+
+def announced(token: str, start_micros: int, *parents: str) -> ChildAnnouncement:
+    """Return the announcement of a child."""
+    return ChildAnnouncement(1, start_micros, token, parents)
+
+
+def end_of(token: str, *children: ChildAnnouncement) -> PartitionEnd:
+    """Return the end of a partition right before its children."""
+    return PartitionEnd(token, children[0].start_micros - 1, children)
+
+
+def test_children_of_a_split_are_read_at_once() -> None:
+    """Their slices begin where the parent ended and end where the read does."""
+    found = Generations(END, ()).after(end_of("a", announced("b", 2_000, "a"), announced("c", 2_000, "a")))
+    assert [Slice("b", 1_999, END), Slice("c", 1_999, END)] == found
+
+
+def test_a_merged_child_is_read_once_after_its_last_parent() -> None:
+    """Each parent announces it; one that ended in an earlier read counts."""
+    child = announced("c", 2_000, "a", "b")
+    generations = Generations(END, ())
+    assert [generations.after(end_of(parent, child)) for parent in "ab"] == [[], [Slice("c", 1_999, END)]]
+    assert generations.after(end_of("b", child)) == []
+    assert Generations(END, ("a",)).after(end_of("b", child)) == [Slice("c", 1_999, END)]
+
+
+@pytest.mark.parametrize("start_micros", [END + 1, 2_500])
+def test_a_child_that_does_not_go_on_in_the_read_is_left(start_micros: int) -> None:
+    """It begins after the end of the read, or not where its parent ended."""
+    found = Generations(END, ()).after(
+        PartitionEnd("a", min(start_micros, 2_400) - 1, (announced("b", start_micros, "a"),))
+    )
+    assert found == []
+
+
+def test_a_read_follows_a_bounded_number_of_children() -> None:
+    """What is beyond is left to the next read, whose lineage knows it."""
+    children = [announced(f"b{number}", 2_000, "a") for number in range(MOST_FOLLOWED + 1)]
+    generations = Generations(END, ())
+    assert len(generations.after(end_of("a", *children))) == MOST_FOLLOWED
+    assert generations.after(end_of("b1", announced("c", 3_000, "b1"))) == []
+
+
+def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() -> None:
+    """Whatever the order of the reports: a split, and the merge of its halves with a partition of before."""
+    root = [SliceReport("", 999, 999, SliceOutcome.FINISHED)]
+    before = advance(begin(1_000), 1, root, [announced("a", 1_000), announced("z", 1_000)])
+    rounds = [
+        ([report("a", 999, 1_999)], [announced("b", 2_000, "a"), announced("c", 2_000, "a")]),
+        ([report("b", 1_999, 2_999), report("z", 999, 2_999)], [announced("d", 3_000, "b", "z")]),
+        ([report("d", 2_999, END, is_over=False), report("c", 1_999, END, is_over=False)], []),
+    ]
+    slow = before
+    for number, (reports, children) in enumerate(rounds, start=2):
+        told = [
+            ChildAnnouncement(number, child.start_micros, child.token, child.parent_tokens)
+            for child in children
+        ]
+        slow = advance(slow, number, reports, told)
+    reports = [found for told, _ in rounds for found in told]
+    children = [
+        ChildAnnouncement(2, *rest)
+        for rest in ((2_000, "b", ("a",)), (2_000, "c", ("a",)), (3_000, "d", ("b", "z")))
+    ]
+    quick = advance(before, 2, reports[::-1], children)
+    assert violations(quick) == []
+    assert watermark_micros(slow) == watermark_micros(quick) == END
+    assert {token: (part.state, part.position_micros) for token, part in slow.partitions.items()} == {
+        token: (part.state, part.position_micros) for token, part in quick.partitions.items()
+    }
+
+
+def test_parents_that_ended_are_told_while_a_child_waits_for_another() -> None:
+    """A read in which the other parent ends can go on with the child."""
+    root = [SliceReport("", 999, 999, SliceOutcome.FINISHED)]
+    lineage = advance(begin(1_000), 1, root, [announced("a", 1_000), announced("b", 1_000)])
+    assert finished_parents(lineage) == ()
+    lineage = advance(lineage, 2, [report("a", 999, 1_999)], [ChildAnnouncement(2, 2_000, "c", ("a", "b"))])
+    assert finished_parents(lineage) == ("a",)
+
+
+def report(token: str, after: int, until: int, *, is_over: bool = True) -> SliceReport:
+    """Return the report of a slice in which the partition ended, or did not."""
+    return SliceReport(token, after, until, SliceOutcome.FINISHED if is_over else SliceOutcome.COMPLETE)

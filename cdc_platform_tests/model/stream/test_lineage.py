@@ -1,0 +1,246 @@
+"""Lineage: partitions start once, end with children, and hold the watermark until they are read."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_platform.errors import PartitionBoundsInvalid
+from cdc_platform.model.stream.lineage import (
+    ChildAnnouncement,
+    Lineage,
+    PartitionState,
+    advance,
+    begin,
+    live,
+    plan_slices,
+    prune,
+    watermark_micros,
+)
+from cdc_platform.model.stream.lineage_rules import violations
+from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+from cdc_platform_tests.fake_stream import Slicing, TickBatch, raw_rows
+from cdc_platform_tests.history import History
+from cdc_platform_tests.strategies import streams
+
+START = 1_000
+RANK = {state: rank for rank, state in enumerate(PartitionState)}
+
+Stream = tuple[History, Slicing]
+
+
+def finished(token: str, start: int, end: int) -> SliceReport:
+    """Return the report on a slice in which a partition ended."""
+    return SliceReport(token, start, end, SliceOutcome.FINISHED)
+
+
+def complete(token: str, start: int, end: int) -> SliceReport:
+    """Return the report on a slice that was read to its end."""
+    return SliceReport(token, start, end, SliceOutcome.COMPLETE)
+
+
+def two_partitions() -> Lineage:
+    """Return the lineage after the root query announced `a` and `b`."""
+    children = [ChildAnnouncement(1, START, token, ()) for token in "ab"]
+    return advance(begin(START), 1, [finished("", START - 1, START - 1)], children)
+
+
+def batches_of(stream: Stream) -> tuple[Lineage, list[TickBatch]]:
+    """Return the first lineage of a stream, and its ticks."""
+    return begin(stream[1].tree.start_micros), raw_rows(*stream)
+
+
+def test_stream_begins_with_the_root_query() -> None:
+    """A new lineage plans one slice, of the query without a token, that includes the start itself."""
+    lineage = begin(START)
+    assert plan_slices(lineage, clock_micros=2_000) == (Slice("", 999, 1_999),)
+    assert watermark_micros(lineage) == 999
+
+
+def test_children_of_the_root_are_scheduled_at_once() -> None:
+    """The first partitions name no parents, and may be read as soon as the root query ended."""
+    lineage = two_partitions()
+    assert {partition.token for partition in live(lineage)} == {"a", "b"}
+    assert {lineage.partitions[token].parent_tokens for token in "ab"} == {("",)}
+
+
+def test_merged_child_waits_for_its_last_parent() -> None:
+    """A child announced by one parent starts only when the other has finished, and holds the watermark."""
+    child = ChildAnnouncement(2, 2_000, "c", ("a", "b"))
+    lineage = advance(two_partitions(), 2, [finished("a", 999, 1_999), complete("b", 999, 1_500)], [child])
+    assert lineage.partitions["c"].state is PartitionState.CREATED
+    assert plan_slices(lineage, clock_micros=5_000) == (Slice("b", 1_500, 4_999),)
+    again = ChildAnnouncement(3, 2_000, "c", ("b", "a"))
+    lineage = advance(lineage, 3, [finished("b", 1_500, 1_999)], [again])
+    assert plan_slices(lineage, clock_micros=5_000) == (Slice("c", 1_999, 4_999),)
+    assert watermark_micros(lineage) == 1_999
+    assert lineage.partitions["c"].created_tick == 2
+    assert lineage.partitions["c"].parent_tokens == ("a", "b")
+
+
+def test_merged_child_waits_for_a_parent_that_nobody_has_announced_yet() -> None:
+    """A parent that is still to be announced by a partition that is behind has not finished."""
+    child = ChildAnnouncement(2, 2_000, "c", ("a", "grandchild"))
+    lineage = advance(two_partitions(), 2, [finished("a", 999, 1_999), complete("b", 999, 1_500)], [child])
+    assert lineage.partitions["c"].state is PartitionState.CREATED
+    late = ChildAnnouncement(3, 1_800, "grandchild", ("b",))
+    lineage = advance(lineage, 3, [finished("b", 1_500, 1_799)], [late])
+    assert lineage.partitions["c"].state is PartitionState.CREATED
+    lineage = advance(lineage, 4, [finished("grandchild", 1_799, 1_999)], [replace(child, tick=4)])
+    assert lineage.partitions["c"].state is PartitionState.SCHEDULED
+    assert violations(lineage) == []
+
+
+def test_interrupted_slice_moves_the_position_to_what_is_complete() -> None:
+    """What an interrupted slice has read for certain is not planned again."""
+    report = SliceReport("a", 999, 1_200, SliceOutcome.INTERRUPTED, "SourceUnreachable: no answer")
+    lineage = advance(two_partitions(), 2, [report], [])
+    assert Slice("a", 1_200, 2_999) in plan_slices(lineage, clock_micros=3_000)
+    assert lineage.partitions["a"].state is PartitionState.RUNNING
+
+
+def test_end_of_a_query_does_not_finish_its_partition() -> None:
+    """A slice that was read to its end without children leaves its partition running."""
+    lineage = advance(two_partitions(), 2, [complete("a", 999, 2_999)], [])
+    assert lineage.partitions["a"].state is PartitionState.RUNNING
+    assert plan_slices(lineage, 4_000, keys={lineage.partitions["a"].key}) == (Slice("a", 2_999, 3_999),)
+
+
+@pytest.mark.parametrize(
+    ("clock_micros", "max_slice_s", "end_limit_micros", "expected"),
+    [
+        (3_000_000, None, None, 2_999_999),  # just before the source's clock
+        (3_000_000, 1.5, None, 1_500_999),  # so long after the position that is furthest behind
+        (3_000_000, None, 2_000_000, 2_000_000),  # nothing after the limit
+        (3_000_000, 1e-9, None, 1_000),  # always some progress
+        (1_000, None, None, None),  # the clock has not moved: nothing to read
+    ],
+)
+def test_slices_have_one_common_end(
+    clock_micros: int, max_slice_s: float | None, end_limit_micros: int | None, expected: int | None
+) -> None:
+    """The end of the slices is the lowest of the clock, the longest slice, and the limit."""
+    slices = plan_slices(two_partitions(), clock_micros, max_slice_s, end_limit_micros=end_limit_micros)
+    assert {expected} - {None} == {planned.end_inclusive_micros for planned in slices}
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        complete("unknown", 999, 2_000),  # nobody announced it
+        complete("c", 1_999, 3_000),  # its second parent has not finished
+        complete("b", 1_501, 3_000),  # the microsecond at 1,501 would be lost
+    ],
+)
+def test_slice_that_would_lose_records_is_refused(report: SliceReport) -> None:
+    """A report that would step over something unread is an error, not progress."""
+    child = ChildAnnouncement(2, 2_000, "c", ("a", "b"))
+    reports = [finished("a", 999, 1_999), complete("b", 999, 1_500)]
+    lineage = advance(two_partitions(), 2, reports, [child])
+    with pytest.raises(PartitionBoundsInvalid, match="report this"):
+        advance(lineage, 3, [report], [])
+
+
+def test_finished_partition_without_children_is_a_violation() -> None:
+    """A partition that ended with nothing to continue it is reported."""
+    lineage = advance(two_partitions(), 2, [finished("a", 999, 1_999)], [])
+    key = lineage.partitions["a"].key
+    assert violations(lineage) == [f"Partition `{key}` is finished and has no children"]
+    assert prune(lineage, 10_000) == replace(lineage, partitions=prune(lineage, 10_000).partitions)
+    assert "a" in prune(lineage, 10_000).partitions
+
+
+def test_child_that_overlaps_its_parent_is_a_violation() -> None:
+    """A child that starts before its parent ended is reported."""
+    child = ChildAnnouncement(2, 1_500, "c", ("a",))
+    lineage = advance(two_partitions(), 2, [finished("a", 999, 1_999)], [child])
+    assert len(violations(lineage)) == 1
+    assert "does not start where its parent" in violations(lineage)[0]
+
+
+def test_parent_stays_until_all_its_children_are_read() -> None:
+    """A finished partition is pruned only when each of its children has been read."""
+    children = [ChildAnnouncement(2, 2_000, token, ("a",)) for token in "cd"]
+    lineage = advance(two_partitions(), 2, [finished("a", 999, 1_999), complete("b", 999, 3_000)], children)
+    assert set("abcd") == set(prune(lineage, 9_000).partitions)
+    lineage = advance(lineage, 3, [complete("c", 1_999, 4_000)], [])
+    assert "a" in prune(lineage, 9_000).partitions
+    lineage = advance(lineage, 4, [complete("d", 1_999, 4_000)], [])
+    assert set("abcd") == set(prune(lineage, 1_999).partitions) - {""}
+    assert set("bcd") == set(prune(lineage, 2_000).partitions)
+
+
+@given(streams(max_transactions=3))
+def test_running_a_tick_again_changes_nothing(stream: Stream) -> None:
+    """A lineage that contains a tick is the same after applying that tick again."""
+    _, batches = batches_of(stream)
+    for batch in batches:
+        for tick in range(1, batch.tick + 1):
+            assert batch.lineage == advance(batch.lineage, tick, batch.reports, batch.children)
+
+
+@given(streams(max_transactions=3), st.data())
+def test_order_of_reports_does_not_matter(stream: Stream, data: st.DataObject) -> None:
+    """Slices and announcements of a tick lead to the same lineage in any order, and repeated."""
+    lineage, batches = batches_of(stream)
+    for batch in batches:
+        reports = data.draw(st.permutations(batch.reports))
+        children = data.draw(st.permutations(batch.children * 2))
+        assert batch.lineage == advance(lineage, batch.tick, reports, children)
+        lineage = batch.lineage
+
+
+@given(streams(max_transactions=3))
+def test_watermark_and_positions_never_go_back(stream: Stream) -> None:
+    """Watermark, positions and states only move forward from tick to tick."""
+    before, batches = batches_of(stream)
+    watermark = watermark_micros(before) or 0
+    for batch in batches:
+        assert watermark <= batch.watermark_micros
+        for token, partition in before.partitions.items():
+            after = batch.lineage.partitions[token]
+            assert partition.position_micros <= after.position_micros
+            assert RANK[partition.state] <= RANK[after.state]
+        before, watermark = batch.lineage, batch.watermark_micros
+
+
+@given(streams(max_transactions=3))
+def test_lineage_of_a_correct_stream_is_sound(stream: Stream) -> None:
+    """Whatever is split, merged, interrupted or skipped, no rule of partitions is broken."""
+    for batch in batches_of(stream)[1]:
+        assert violations(batch.lineage) == []
+
+
+@given(streams(max_transactions=3))
+def test_child_starts_once_after_all_its_parents(stream: Stream) -> None:
+    """Each partition is first read in one tick, later than the one in which its last parent finished."""
+    tree = stream[1].tree
+    last = batches_of(stream)[1][-1].lineage
+    for span in tree.spans:
+        partition = last.partitions[span.token]
+        ends = [last.partitions[parent].finished_tick or 0 for parent in span.parents or ("",)]
+        assert max(ends) < (partition.running_tick or 10**9)
+
+
+@given(streams(max_transactions=3))
+def test_partition_that_has_not_been_read_holds_the_watermark(stream: Stream) -> None:
+    """The watermark lies before the start of every partition that is known but was never read."""
+    for batch in batches_of(stream)[1]:
+        for partition in batch.lineage.partitions.values():
+            if partition.running_tick is None:
+                assert batch.watermark_micros < partition.start_micros
+
+
+@given(streams(max_transactions=3), st.integers(0, 2_000_000))
+def test_pruning_changes_nothing_that_follows(stream: Stream, keep_micros: int) -> None:
+    """A lineage that is pruned after every tick has the same watermark, slices and states as a whole one."""
+    pruned, batches = batches_of(stream)
+    for batch in batches:
+        pruned = advance(pruned, batch.tick, batch.reports, batch.children)
+        pruned = prune(pruned, batch.watermark_micros - keep_micros)
+        clock = batch.watermark_micros + 10
+        assert watermark_micros(batch.lineage) == watermark_micros(pruned)
+        assert plan_slices(batch.lineage, clock) == plan_slices(pruned, clock)
+        assert violations(pruned) == []
+        assert batch.lineage.partitions.items() >= pruned.partitions.items()

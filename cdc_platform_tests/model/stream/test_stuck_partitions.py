@@ -1,0 +1,80 @@
+"""A stuck partition is named with its age, holds the watermark, and is asked again where it stands."""
+
+from cdc_platform.model.stream.lineage import (
+    ChildAnnouncement,
+    Lineage,
+    advance,
+    begin,
+    plan_slices,
+    watermark_micros,
+)
+from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.stuck_partitions import StuckPartition, find_stuck
+
+SECOND = 1_000_000
+START = 1_000 * SECOND
+SILENT = "PartitionStuck: it has sent neither records nor heartbeats"
+
+
+def two_partitions() -> Lineage:
+    """Return the lineage after the root query announced `a` and `b`."""
+    children = [ChildAnnouncement(1, START, token, ()) for token in "ab"]
+    root = SliceReport("", START - 1, START - 1, SliceOutcome.FINISHED)
+    return advance(begin(START), 1, [root], children)
+
+
+def cycle_of(seconds: int, read_s: int, error: str) -> list[SliceReport]:
+    """Return a cycle of so many seconds that read `b` whole and `a` for `read_s`, both from the start on."""
+    end = START + seconds * SECOND
+    return [
+        SliceReport("b", START - 1, end, SliceOutcome.COMPLETE),
+        SliceReport("a", START - 1, START - 1 + read_s * SECOND, SliceOutcome.INTERRUPTED, error),
+    ]
+
+
+def test_a_silent_partition_is_named_with_how_far_it_is_behind() -> None:
+    """A cycle that found nothing at all of it says where it stands, and not for how long it was silent."""
+    lineage = two_partitions()
+    (found,) = find_stuck(lineage, cycle_of(31, 0, SILENT), START - 1 + 30 * SECOND)
+    assert StuckPartition(lineage.partitions["a"].key, START - 1, 30.0) == found
+    told = found.describe()
+    assert f"`{lineage.partitions['a'].key}` is stuck: it sent nothing when it was asked twice" in told
+    assert "30.0 s behind the end of the cycle" in told
+
+
+def test_a_partition_that_falls_silent_under_way_is_not_stuck() -> None:
+    """A pipeline that catches up goes on where it fell silent; only one that does not move is stuck."""
+    lineage, end = two_partitions(), START + 480 * SECOND
+    assert find_stuck(lineage, cycle_of(480, 60, SILENT), end) == ()
+    lineage = advance(lineage, 2, cycle_of(480, 60, SILENT), [])
+    position = lineage.partitions["a"].position_micros
+    again = SliceReport("a", position, position, SliceOutcome.INTERRUPTED, SILENT)
+    assert [found.position_micros for found in find_stuck(lineage, [again], end)] == [position]
+
+
+def test_a_partition_that_fails_is_named_with_its_error() -> None:
+    """It holds the watermark as a silent one does, but the source has said why."""
+    reports = cycle_of(31, 1, "QuotaExceeded: too many")
+    (found,) = find_stuck(two_partitions(), reports, START - 1 + 31 * SECOND)
+    assert found.error == "QuotaExceeded: too many"
+    assert "could not be read on, 30.0 s behind the others" in found.describe()
+    assert found.describe().endswith("QuotaExceeded: too many")
+
+
+def test_a_stuck_partition_holds_the_watermark_and_is_asked_again() -> None:
+    """However long the others are read on, nothing of it is skipped: a fresh slice begins at its position."""
+    lineage, position = two_partitions(), START - 1
+    for tick in range(2, 6):
+        end = START + 10 * tick * SECOND
+        slices = {planned.token: planned for planned in plan_slices(lineage, end + 1)}
+        assert Slice("a", position, end) == slices["a"]
+        reports = [
+            SliceReport("b", slices["b"].start_exclusive_micros, end, SliceOutcome.COMPLETE),
+            SliceReport("a", slices["a"].start_exclusive_micros, position, SliceOutcome.INTERRUPTED, SILENT),
+        ]
+        (stuck,) = find_stuck(lineage, reports, end)
+        lineage = advance(lineage, tick, reports, [])
+        assert position == watermark_micros(lineage) == stuck.position_micros
+    answered = SliceReport("a", position, end, SliceOutcome.COMPLETE)
+    assert end == watermark_micros(advance(lineage, 6, [answered], []))
+    assert find_stuck(lineage, [answered], end) == ()

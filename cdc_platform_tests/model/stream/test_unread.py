@@ -1,0 +1,30 @@
+"""What is known of files that could not be read."""
+
+from cdc_platform.model.stream.unread import FailedRead, failed_reads, unread_path
+
+
+def test_pauses_double_up_to_an_hour() -> None:
+    """The first failure may be the network's; a file that never can be read costs a try an hour."""
+    pauses = [FailedRead("1", 0, "", tries).due_micros // 1_000_000 for tries in (1, 2, 3, 7, 8, 9, 10_000)]
+    assert pauses == [30, 60, 120, 1920, 3600, 3600, 3600]
+
+
+def test_tries_count_for_one_version() -> None:
+    """Once a file is written anew, what is wrong with it is something else."""
+    first, second, other = FailedRead("1", 5, "a"), FailedRead("1", 6, "b"), FailedRead("2", 7, "c")
+    assert FailedRead("1", 6, "b", tries=2) == second.after(first.after(None))
+    assert other == other.after(second)
+
+
+def test_it_survives_as_text() -> None:
+    """The ledger keeps it under a path of its own, beside those of files that were read."""
+    failure = FailedRead("1-2", 5, "No right to: \u00e9", tries=3)
+    assert {"/a b": failure} == failed_reads({"/a": "1", unread_path("/a b"): failure.to_text()})
+
+
+def test_a_report_tells_of_it() -> None:
+    """Reports of before, and of sources whose files do not pause, do not tell when it was tried."""
+    failure = FailedRead("1-2", 5, "Broken")
+    told = {"version": failure.reported_version, "error": "Broken"}
+    assert failure == FailedRead.of_report(told)
+    assert FailedRead.of_report({**told, "version": "1-2"}) is None

@@ -1,0 +1,42 @@
+"""How the session makes checks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
+
+import pytest
+
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.pipeline.checks import check_result
+from cdc_platform.pipeline.checks.check_result import checking
+from cdc_platform.spark.session.session_settings import changed_settings
+from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_tick
+from cdc_platform_tests.pipelines import found_table, run_steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COMPILES = "spark.sql.codegen.wholeStage"
+
+
+@pytest.mark.integration
+def test_only_queries_of_a_large_lake_are_compiled(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One large table is enough, or one that nobody can read; afterwards the session is as it was."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    with changed_settings(spark, {COMPILES: "true"}):
+        with checking(pipeline, spark):
+            assert spark.conf.get(COMPILES) == "false"
+        # The bank has three accounts, and as many changes.
+        with monkeypatch.context() as patch:
+            patch.setattr(check_result, "SMALL_LAKE_ROWS", 2)
+            with checking(pipeline, spark):
+                assert spark.conf.get(COMPILES) == "true"
+        damaged = Path(unquote(urlparse(found_table(pipeline, "accounts").metadata_location).path))
+        damaged.unlink()
+        with checking(pipeline, spark):
+            assert spark.conf.get(COMPILES) == "true"
+        assert spark.conf.get(COMPILES) == "true"

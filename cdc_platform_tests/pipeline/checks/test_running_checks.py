@@ -1,0 +1,105 @@
+"""Checks on what continuous running is about to publish."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.errors import CheckFailed
+from cdc_platform.lake.catalog.lake import LOG, RAW
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.pipeline.checks import running_checks as guard_module
+from cdc_platform.pipeline.checks.check_result import Check, Verdict
+from cdc_platform.pipeline.checks.running_checks import Guard
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.follow import follow_source
+from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_tick
+from cdc_platform_tests.pipelines import CHECKS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+LONG_S = 3600.0
+TICK_CHECKS = {check.name for check in CHECKS if check.every_tick}
+
+
+def with_pause(pipeline: Pipeline, every_s: float | None) -> Pipeline:
+    """Return a pipeline whose checks look so often."""
+    return replace(pipeline, settings=replace(pipeline.settings, check_every_s=every_s))
+
+
+def log_tick(pipeline: Pipeline, spark: "SparkSession", number: int) -> None:
+    """Bring one of the bank's ticks into the log."""
+    feed_tick(pipeline, number)
+    order_changes(pipeline, spark)
+
+
+def test_each_look_is_at_what_is_new(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Every check of a tick is made at once, then on the changes that no look has passed, when it is time."""
+    pipeline = with_pause(bank_pipeline(session_lake), 0)
+    heard: list[tuple[str, int, object]] = []
+
+    def hear(check: Check, verdict: Verdict, tick: int) -> None:
+        heard.append((check.name, tick, verdict.facts.get("changes")))
+
+    guard = Guard(pipeline, spark, hear)
+    for number in (1, 2):
+        log_tick(pipeline, spark, number)
+        guard.look()
+        merge_tables(pipeline, spark, pipeline.tables)
+        publish_cut(pipeline, spark)
+    rests = Guard(with_pause(pipeline, LONG_S), spark, hear)
+    rests.look()
+    rests.look()
+    Guard(with_pause(pipeline, None), spark, hear).look()
+    assert {(name, tick) for name in TICK_CHECKS for tick in (1, 2)} == {found[:2] for found in heard}
+    assert 3 * len(TICK_CHECKS) == len(heard)
+    assert [changes for name, _, changes in heard if name == "exactly_once"] == [3, 5, 8]
+
+
+def test_checks_take_turns(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are made at first, then each once in a pause, no two at one moment."""
+    clock = SimpleNamespace(now_s=0)
+    monkeypatch.setattr(guard_module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    names = ("one", "two", "three", "four")
+    verdict = Verdict(True, "fine", {})
+    checks = tuple(Check(name, "cut", "", True, lambda *_: verdict) for name in names)
+    monkeypatch.setattr(guard_module, "checks_of", lambda *_, **_options: checks)
+    heard: list[str] = []
+    paused = with_pause(bank_pipeline(session_lake), 40)
+    guard = Guard(paused, spark, lambda check, *_: heard.append(check.name))
+    looks = []
+    for clock.now_s in range(0, 90, 10):
+        guard.look()
+        looks.append(tuple(heard))
+        heard.clear()
+    assert [names, *((name,) for name in 2 * names)] == looks
+
+
+@pytest.mark.parametrize("damaged", [2, 3])
+def test_what_fails_ends_every_start(spark: "SparkSession", session_lake: LakeSettings, damaged: int) -> None:
+    """A log that fails a check ends the ticks before they add to it, be the failing part published or not."""
+    pipeline = with_pause(bank_pipeline(session_lake), 0)
+    for number in (1, 2, 3):
+        log_tick(pipeline, spark, number)
+        if number == damaged:
+            log = pipeline.lake.system_table(LOG)
+            log.append(log.scan(row_filter=f"tick = {number}").to_arrow())
+        if number < 3:
+            merge_tables(pipeline, spark, pipeline.tables)
+            publish_cut(pipeline, spark)
+    cut = newest_cut(pipeline.lake)
+    for _ in range(2):
+        with pytest.raises(CheckFailed, match=r"`exactly_once`: .* repeated"):
+            next(follow_source(pipeline, spark, lambda: True))
+    assert (cut, 3) == (newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(RAW)).tick)

@@ -1,0 +1,98 @@
+"""Rows of a table without a key are counted in the table, however long its log has become."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.rows.keyless import row_of
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.pipeline.completing.equal_rows import EqualRows
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.versions.lake_frames import read_log
+from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.spark.log.keyless import count_in_log
+from cdc_platform.spark.log.ordered_rows import RowCopies
+from cdc_platform_tests.pipeline.test_datastream import sync
+from cdc_platform_tests.pipelines import log_rows, rows_of
+from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+OPTIONS: Final = {"plain": TableOptions(), "soft deletes": TableOptions(soft_delete=True)}
+
+
+class Sender:
+    """Writes inserts and deletes of rows of one number, each a message."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._lsn = file, 1000
+
+    def send(self, *changes: str) -> None:
+        """Write changes such as `+1` and `-1`."""
+        with self._file.open("a", encoding="utf-8") as opened:
+            opened.writelines(f"{self._event(change)}\n" for change in changes)
+
+    def _event(self, change: str) -> str:
+        self._lsn += 10
+        source = {"lsn": self._lsn, "sequence": json.dumps([str(self._lsn - 5), str(self._lsn)])}
+        row = {"n": int(change[1:])}
+        if change.startswith("-"):
+            return line(envelope("d", before=row, source=source))
+        return line(envelope("c", after=row, source=source))
+
+
+@pytest.fixture(params=OPTIONS)
+def pipeline(request: pytest.FixtureRequest, session_lake: LakeSettings, tmp_path: Path) -> Pipeline:
+    """A pipeline of a table without a key."""
+    told = settings_with(
+        input=FilesInput(str(tmp_path / "in")),
+        columns={TABLE: {"n": "integer"}},
+        keys={TABLE: ()},
+        full_identity=(TABLE,),
+    )
+    (tmp_path / "in").mkdir()
+    name = f"equal_{tmp_path.name}"
+    options = {TABLE: OPTIONS[request.param]}
+    return open_pipeline(PipelineSettings(name, told, session_lake, table_options=options))
+
+
+def counted(pipeline: Pipeline, spark: "SparkSession") -> list[dict[RowCopies, int]]:
+    """Return the counts of all rows in the log: of few rows, by Spark's tasks, from the log."""
+    log = read_log(pipeline, spark)
+    rows = {row_of(row["keys"]) for row in log_rows(pipeline)}
+    equal = EqualRows(pipeline, spark, read_mark(pipeline.lake.system_table(LOG)).tick, log)
+    asked = spark.createDataFrame([(TABLE, row) for row in rows], "table_name string, row string")
+    frames = [equal.count(asked), count_in_log(log, asked)]
+    found = [{(row[0], row[1]): row[2] for row in frame.collect()} for frame in frames]
+    return [equal.count_few({TABLE: rows}), *found]
+
+
+def test_equal_rows_are_counted_where_they_lie(
+    pipeline: Pipeline, spark: "SparkSession", tmp_path: Path
+) -> None:
+    """This process, Spark's tasks and the whole log count the same, and each deletion takes one row."""
+    sender = Sender(tmp_path / "in" / "events.jsonl")
+    sender.send("+1", "+1", "+1", "+2", "+3")
+    pipeline = sync(pipeline, spark)
+    here, by_tasks, in_log = counted(pipeline, spark)
+    assert sorted(here.values()) == [1, 1, 3]
+    assert here == by_tasks == in_log
+    sender.send("-1", "+2", "-1", "-3")
+    pipeline = sync(pipeline, spark)
+    here, by_tasks, in_log = counted(pipeline, spark)
+    assert sorted(here.values()) == [1, 2]
+    assert here == by_tasks == {row: count for row, count in in_log.items() if count}
+    sender.send("-1", "-2", "+3")
+    sync(pipeline, spark)
+    living = [row["n"] for row in rows_of(pipeline, TABLE) if not row.get("__deleted")]
+    assert Counter([2, 3]) == Counter(living)

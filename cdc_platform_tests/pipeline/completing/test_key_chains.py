@@ -1,0 +1,155 @@
+"""Stories that are told alone come out as the whole batch does."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.model.rows.connected_rows import stories_of
+from cdc_platform.model.rows.resolution import RowChange, RowId, Values, resolve
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.pipeline.completing.key_chains import (
+    LINE,
+    REST,
+    STORED,
+    STORED_PLACE,
+    STORY,
+    TOLD,
+    UNKNOWN,
+    UNKNOWN_PLACE,
+    Stories,
+)
+from cdc_platform_tests.model.rows.test_resolution import LARGE, SIZES, STEPS, TABLE, key, play
+
+Line = dict[str, Any]
+Told = tuple[int, Values, list[str] | None, bool, str]
+
+LINES: Final = pa.schema(
+    [
+        (STORY, pa.string()),
+        ("table_name", pa.string()),
+        ("keys", pa.string()),
+        ("previous_keys", pa.string()),
+        ("ordinal", pa.int64()),
+        ("change_kind", pa.string()),
+        ("new_values", pa.string()),
+        ("unavailable_columns", pa.list_(pa.string())),
+        ("is_whole_row", pa.bool_()),
+        (REST, pa.struct([("order_key", pa.string())])),
+    ]
+)
+STORED_ROWS: Final = st.dictionaries(
+    st.integers(1, 4), st.sampled_from([*LARGE, "short", None, ...]), max_size=4
+)
+"""What the table has of rows; an ellipsis where nobody knows the value."""
+LOST: Final = st.sets(st.sampled_from([ModType.INSERT, ModType.SNAPSHOT, ModType.DELETE]))
+
+
+def line_of(ordinal: int, change: RowChange, *, names_all: bool) -> Line:
+    """Return a change as the workers are given it; ``names_all``: unavailable columns are named with null."""
+    nulls = dict.fromkeys(change.unavailable) if names_all else {}
+    values = None if change.new_values is None else json.dumps({**change.new_values, **nulls})
+    rest = {"order_key": f"place {ordinal}"} if change.unavailable else None
+    place = (change.table, change.key, change.previous_key, ordinal)
+    told = (change.key, *place, change.mod_type.lower(), values, list(change.unavailable))
+    return {**dict(zip(LINE, told, strict=False)), "is_whole_row": not change.unavailable, REST: rest}
+
+
+def stored_lines(stored: Mapping[int, Any]) -> Iterator[Line]:
+    """Yield what the workers are told of the table's rows."""
+    for number, big in stored.items():
+        row = {"table_name": TABLE, "keys": key(number), STORY: key(number)}
+        values = json.dumps({"a": 0, "big": None if big is ... else big})
+        yield {**row, "ordinal": STORED_PLACE, "change_kind": STORED, "new_values": values}
+        if big is ...:
+            unknown = {"change_kind": UNKNOWN, "unavailable_columns": ["big"]}
+            yield {**row, "ordinal": UNKNOWN_PLACE, **unknown}
+
+
+def with_stories(lines: Sequence[Line]) -> list[Line]:
+    """Return lines with the stories of rows that are connected by changes of keys."""
+    links = [
+        ((TABLE, line["keys"]), (TABLE, line["previous_keys"])) for line in lines if line.get("previous_keys")
+    ]
+    stories = stories_of({row_id for link in links for row_id in link}, links)
+    return [{**line, STORY: stories.get((TABLE, line["keys"]), line[STORY])} for line in lines]
+
+
+def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> list[Told]:
+    """Return the completed changes by ordinal, of lines that come in batches of so many at most."""
+    by_story = sorted(with_stories(lines), key=lambda line: (line[STORY], line["ordinal"]))
+    batches = pa.Table.from_pylist(by_story, LINES).to_batches(max_chunksize=most)
+    stories = Stories((*TOLD, "order_key"), {TABLE: truncates})
+    rows = [row for batch in stories(batches) for row in batch.to_pylist()]
+    told = [
+        (
+            row["ordinal"],
+            json.loads(row["new_values"]),
+            row["unavailable_columns"],
+            row["is_whole_row"],
+            row["order_key"],
+        )
+        for row in rows
+    ]
+    return sorted(told, key=lambda row: row[0])
+
+
+def expected_of(changes: Sequence[RowChange], stored: Mapping[int, Any], *, names_all: bool) -> list[Told]:
+    """Return the same as the whole batch has it."""
+    rows: dict[RowId, Values] = {
+        (TABLE, key(number)): {"a": 0} if big is ... else {"a": 0, "big": big}
+        for number, big in stored.items()
+    }
+    return [
+        (
+            ordinal,
+            {**(done.new_values or {}), **(dict.fromkeys(done.unavailable) if names_all else {})},
+            list(done.unavailable) or None,
+            not done.unavailable,
+            f"place {ordinal}",
+        )
+        for ordinal, (change, done) in enumerate(zip(changes, resolve(changes, rows).changes, strict=True))
+        if change.unavailable
+    ]
+
+
+@settings(max_examples=400, deadline=None)
+@given(STEPS, LOST, STORED_ROWS, SIZES, st.booleans())
+def test_stories_alone_are_the_whole_batch(
+    steps: list[tuple[Any, ...]],
+    lost: set[ModType],
+    stored: dict[int, Any],
+    sizes: list[int],
+    names_all: bool,
+) -> None:
+    """A row's story is its own and that of the rows which changes of keys connect with it, but for truncates.
+
+    That holds where the source loses changes, too, so that rows go on after they have ended.
+    """
+    known = {number: {"a": 0, "big": LARGE[0] if big is ... else big} for number, big in stored.items()}
+    played = play(steps, known).changes
+    changes = [change for change in played if change.mod_type not in lost]
+    numbered = list(enumerate(changes))
+    truncates = [ordinal for ordinal, change in numbered if change.mod_type is ModType.TRUNCATE]
+    lines = [
+        line_of(ordinal, change, names_all=names_all)
+        for ordinal, change in numbered
+        if change.mod_type is not ModType.TRUNCATE
+    ]
+    expected = expected_of(changes, stored, names_all=names_all)
+    assert expected == completed([*stored_lines(stored), *lines], truncates, sizes[0])
+
+
+def test_numbers_keep_their_digits() -> None:
+    """Values that were sent, and those of earlier changes, are written as they came."""
+    first = line_of(0, RowChange(TABLE, key(1), ModType.UPDATE, {}), names_all=False)
+    first["new_values"] = '{"a":1,"big":1.10}'
+    second = line_of(1, RowChange(TABLE, key(1), ModType.UPDATE, {}, ("big",)), names_all=False)
+    second["new_values"] = '{"a":12345678901234567890.50}'
+    stories = Stories((*TOLD, "order_key"), {})
+    (batch,) = stories(pa.Table.from_pylist([first, second], LINES).to_batches())
+    expected = ['{"a":12345678901234567890.50,"big":1.10}']
+    assert expected == batch.column("new_values").to_pylist()

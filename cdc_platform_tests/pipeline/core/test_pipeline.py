@@ -1,0 +1,106 @@
+"""Which source tables a pipeline materialises."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.errors import SettingError
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.model.schema.column_versions import Bound, ColumnHistory, ColumnVersion
+from cdc_platform.model.schema.evolution import SchemaHistory
+from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.model.schema.table_schema import ColumnType
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.schema.evolve import find_exclusions
+from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.pipelines import make_pipeline, source_of
+
+WATCHED = ("transfers", "accounts", "Accounts")
+
+
+def choosing(folder: Path, *names: str) -> Pipeline:
+    """Return a pipeline whose stream watches three tables, and that is told to take some of them."""
+    schemas = [table(name, {"id": "INT64"}, {}) for name in WATCHED]
+    pipeline = make_pipeline(LakeSettings(str(folder)), schemas)
+    return replace(pipeline, settings=replace(pipeline.settings, tables=names or None))
+
+
+def test_chosen_tables_are_sorted(tmp_path: Path) -> None:
+    """The order in the file does not matter."""
+    assert [found.name for found in choosing(tmp_path, *WATCHED[:2]).tables] == ["accounts", "transfers"]
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (("accounts", "loans"), "has no column: 'loans'. It watches Accounts, accounts, transfers"),
+        (WATCHED, "no notice of case: `accounts` has the place of `Accounts`"),
+    ],
+)
+def test_tables_that_cannot_be_had_are_refused(tmp_path: Path, names: tuple[str, ...], problem: str) -> None:
+    """A table that the stream does not watch, and two by name that one catalog takes for one, are errors."""
+    with pytest.raises(SettingError, match=problem):
+        _ = choosing(tmp_path, *names).tables
+
+
+def test_options_of_a_table_that_is_not_watched_yet_wait(tmp_path: Path) -> None:
+    """A table that the source has may be watched later, and is told; one that it lacks is a mistake."""
+    watched = table("accounts", {"id": "INT64"}, {})
+    options = {"loans": TableOptions(history=True)}
+    pipeline = make_pipeline(LakeSettings(str(tmp_path)), (watched,), options=options)
+    source_of(pipeline).look_at = lambda micros: Look(micros, (watched,), {"loans": ("id",)}, {})
+    assert [found.name for found in pipeline.tables] == ["accounts"]
+    (told,) = find_exclusions(pipeline)
+    assert "`loans` is not watched: its `table_options` count" in told
+    pipeline.forget_tables()
+    source_of(pipeline).look_at = None
+    with pytest.raises(SettingError, match=r"`table_options` names a table that .*'loans'"):
+        _ = pipeline.tables
+    pipeline.know(
+        SchemaHistory(tick=1, tables={"accounts": ColumnHistory("accounts")}, others=frozenset({"loans"}))
+    )
+    assert [found.name for found in pipeline.tables] == ["accounts"]
+
+
+def test_a_key_that_no_lake_can_have_is_refused(tmp_path: Path) -> None:
+    """The error names column and table, and the other tables go on once they are named."""
+    tables = (table("odd", {"_pos": "INT64"}, {}), table("plain", {"id": "INT64"}, {}))
+    pipeline = make_pipeline(LakeSettings(str(tmp_path)), tables)
+    with pytest.raises(SettingError, match="`_pos` of `odd`"):
+        _ = pipeline.tables
+    chosen = replace(pipeline, settings=replace(pipeline.settings, tables=("plain",)))
+    assert [found.name for found in chosen.tables] == ["plain"]
+
+
+def test_a_column_like_those_of_deleted_rows_is_left_out(tmp_path: Path) -> None:
+    """It is in the way of no option, since the lake has its own column of the name, and it is told."""
+    watched = table("accounts", {"id": "INT64"}, {"__Deleted": "STRING(MAX)"})
+    options = {"accounts": TableOptions(soft_delete=True)}
+    pipeline = make_pipeline(LakeSettings(str(tmp_path)), (watched,), options=options)
+    assert [column.name for column in pipeline.tables[0].columns] == ["id"]
+    assert "names no table of the lake can have are in the change log only" in find_exclusions(pipeline)[0]
+
+
+def known_since(name: str, tick: int) -> ColumnHistory:
+    """Return a table that came up in a tick."""
+    key = ColumnVersion("id", "id", ColumnType("INT64"), True, 1, Bound(tick, None))
+    return ColumnHistory(name, (key,))
+
+
+def test_of_two_names_that_differ_in_case_the_first_is_had(tmp_path: Path) -> None:
+    """Of new tables it is the first by name, later the one that was known first; the other one is told."""
+    pipeline = choosing(tmp_path)
+    assert [found.name for found in pipeline.tables] == ["Accounts", "transfers"]
+    dropped = replace(known_since("accounts", 1), is_watched=False, is_dropped=True)
+    others = {name: known_since(name, 2) for name in ("transfers", "Accounts")}
+    pipeline.know(SchemaHistory(tick=2, tables={**others, "accounts": dropped}))
+    assert [found.name for found in pipeline.tables] == ["accounts", "transfers"]
+    told = pipeline.findings(pipeline.schema_history)[0]
+    assert told.startswith("`Accounts` is not in the lake: the lake has `accounts` under that name")
+    chosen = replace(pipeline, settings=replace(pipeline.settings, tables=("Accounts", "transfers")))
+    chosen.know(pipeline.schema_history)
+    assert [found.name for found in chosen.tables] == ["Accounts", "transfers"]
+    (told,) = chosen.findings(chosen.schema_history)
+    assert told.startswith("`accounts` was dropped")

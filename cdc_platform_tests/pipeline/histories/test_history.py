@@ -1,0 +1,210 @@
+"""Histories: every version of every row, whatever the ticks, and nothing twice, whatever is killed."""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.model.base.timestamps import from_datetime, to_datetime
+from cdc_platform.model.schema.table_options import TableOptions, history_name
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.table_checks import check_histories
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.histories import history
+from cdc_platform.pipeline.histories.history import extend_history
+from cdc_platform.pipeline.merging.merge import merge_tables
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.publishing.maintain import maintain_lake
+from cdc_platform.pipeline.publishing.publish import publish_cut
+from cdc_platform_tests.example_tables import TABLES
+from cdc_platform_tests.fake_stream import Slicing, raw_rows
+from cdc_platform_tests.history import History
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, closing, feed_tick, opening, transfer
+from cdc_platform_tests.pipelines import START, append_raw, feed, make_pipeline, rows_of, run_steps, state_of
+from cdc_platform_tests.strategies import spark_cases, streams
+from cdc_platform_tests.typed_values import typed_row
+from cdc_platform_tests.versions import Version, kept_rows_at, versions_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+READ_AT_ONCE = 3
+"""How many reads a tick merges: a merge of six tables takes seconds."""
+
+EVERY_OPTION = {
+    "accounts": TableOptions(history=True, soft_delete=True),
+    "orders": TableOptions(history=True),
+    "memberships": TableOptions(history=True, soft_delete=True),
+}
+
+
+class Killed(BaseException):
+    """Stands for the end of a process: nothing may catch it."""
+
+
+@spark_cases(1)
+@given(stream=streams(max_transactions=24).filter(lambda stream: len(stream[0].transactions) >= 12))
+def test_histories_and_kept_rows_equal_the_model_at_every_cut(
+    spark: "SparkSession", session_lake: LakeSettings, stream: tuple[History, Slicing]
+) -> None:
+    """Whatever is done to rows, and however it is cut into ticks, the versions are those of the model."""
+    source, slicing = stream
+    pipeline = make_pipeline(
+        session_lake, TABLES, first_micros=slicing.tree.start_micros, options=EVERY_OPTION
+    )
+    batches = raw_rows(source, slicing)
+    for number, batch in enumerate(batches, 1):
+        append_raw(pipeline, batch.tick, batch.rows, position_micros=0)
+        if number % READ_AT_ONCE == 0 or number == len(batches):
+            run_steps(pipeline, spark)
+    for cut in list_cuts(pipeline.lake):
+        versions, kept = versions_at(source, cut.position_micros), kept_rows_at(source, cut.position_micros)
+        for table in pipeline.histories:
+            name = history_name(table.name)
+            expected = [version_row(table, version) for version in versions[table.name]]
+            assert sorted(expected, key=repr) == rows_of(pipeline, name, cut.tables[name])
+        for name in ("accounts", "memberships"):
+            table = source.table(name)
+            rows = [
+                {
+                    **key_and_values(table, key, row.row),
+                    "__deleted": row.deleted_micros is not None,
+                    "__deleted_at": moment(row.deleted_micros),
+                }
+                for key, row in kept[name].items()
+            ]
+            assert sorted(rows, key=repr) == rows_of(pipeline, name, cut.tables[name])
+    assert check_histories(pipeline, spark, EVERYTHING).passed
+
+
+def key_and_values(table: TableSchema, key: Any, row: Any) -> dict[str, Any]:
+    """Return a row of the model with Python values."""
+    names = [column.name for column in table.key_columns]
+    return typed_row(table, {**dict(zip(names, key, strict=True)), **row})
+
+
+def version_row(table: TableSchema, version: Version) -> dict[str, Any]:
+    """Return a version of the model as the row that a history has."""
+    return {
+        **key_and_values(table, version.key, version.row),
+        "valid_from": moment(version.since_micros),
+        "valid_to": moment(version.until_micros),
+        "is_current": version.until_micros is None,
+        "transaction_id": version.transaction_id,
+    }
+
+
+def moment(micros: int | None) -> Any:
+    """Return a moment as a table gives it back."""
+    return to_datetime(micros) if micros is not None else None
+
+
+def bank_with_history(lake: LakeSettings) -> Pipeline:
+    """Return the bank, whose accounts keep a history."""
+    return bank_pipeline(lake, accounts=TableOptions(history=True))
+
+
+def bank_versions(
+    pipeline: Pipeline, snapshot_id: int | None = None
+) -> list[tuple[int, int, float, float | None]]:
+    """Return id and balance of all versions, and their interval in seconds since the start."""
+    rows = rows_of(pipeline, "accounts__history", snapshot_id)
+    found = [
+        (row["id"], row["balance"], seconds(row["valid_from"]) or 0, seconds(row["valid_to"])) for row in rows
+    ]
+    return sorted(found, key=lambda version: version[:3])
+
+
+def seconds(timestamp: Any) -> int | None:
+    """Return whole seconds since the start."""
+    return (from_datetime(timestamp) - START) // SECOND if timestamp is not None else None
+
+
+FIRST = [(1, 100, 1, None), (2, 100, 1, None), (3, 100, 1, None)]
+SECOND_TICK = [
+    (1, 90, 2, None),
+    (1, 100, 1, 2),
+    (2, 100, 1, 2),
+    (2, 110, 2, None),
+    (3, 100, 1, 2),
+    (4, 100, 2, None),
+]
+
+
+def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Patches keep what they do not name, older cuts stay, and nobody sees a version before its cut."""
+    pipeline = bank_with_history(session_lake)
+    feed_tick(pipeline, 1)
+    first = run_steps(pipeline, spark)
+    feed_tick(pipeline, 2)
+    order_changes(pipeline, spark)
+    merge_tables(pipeline, spark, pipeline.tables)
+    for commit in ("append_versions", "close_versions", "verify_attempt"):
+        with monkeypatch.context() as patch:
+            patch.setattr(history, commit, _die)
+            with pytest.raises(Killed):
+                extend_history(pipeline, spark, "accounts")
+        assert bank_versions(pipeline) == FIRST, f"killed before `{commit}`"
+    extend_history(pipeline, spark, "accounts")
+    assert bank_versions(pipeline) == FIRST
+    second = publish_cut(pipeline, spark)
+    assert second is not None
+    assert (
+        SECOND_TICK == bank_versions(pipeline) == bank_versions(pipeline, second.tables["accounts__history"])
+    )
+    assert bank_versions(pipeline, first.tables["accounts__history"]) == FIRST
+    assert {row["owner"] for row in rows_of(pipeline, "accounts__history")} == {
+        f"owner {account}" for account in (1, 2, 3, 4)
+    }
+    before = state_of(pipeline)
+    run_steps(pipeline, spark)
+    assert before == state_of(pipeline)
+    maintain_lake(pipeline, spark, thorough=True)
+    assert bank_versions(pipeline) == SECOND_TICK
+    spark.sql(f"DELETE FROM {pipeline.lake.spark_table('accounts__history')} WHERE id = 1")
+    assert bank_versions(pipeline) != SECOND_TICK
+    rebuild_table(pipeline, spark, "accounts__history")
+    assert bank_versions(pipeline) == SECOND_TICK
+
+
+def test_a_source_that_lies_about_new_keys_gets_no_second_current_version(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """An update of a row that nobody inserted makes a version, and all else ends as it must."""
+    pipeline = bank_with_history(session_lake)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    begun = START + 2 * SECOND
+    feed(
+        pipeline,
+        begun + SECOND - 1,
+        closing(3, begun),
+        opening(3, 5, begun + 1),
+        opening(1, 7, begun + 2),
+        *transfer({8: 1, 2: 99}, begun + 3),
+    )
+    order_changes(pipeline, spark)
+    outcome = extend_history(pipeline, spark, "accounts")
+    assert (outcome.fell_back, outcome.appended, outcome.updated) == (True, 4, 3)
+    run_steps(pipeline, spark)
+    assert bank_versions(pipeline) == [
+        (1, 7, 2, None),
+        (1, 100, 1, 2),
+        (2, 99, 2, None),
+        (2, 100, 1, 2),
+        (3, 5, 2, None),
+        (3, 100, 1, 2),
+        (8, 1, 2, None),
+    ]
+
+
+def _die(*_args: object, **_kwargs: object) -> None:
+    raise Killed

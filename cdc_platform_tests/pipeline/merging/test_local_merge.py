@@ -1,0 +1,195 @@
+"""Small patches are merged by the process that runs the tick; what it cannot, or should not, is Spark's."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import fact, head
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging import build, local_merge
+from cdc_platform.pipeline.tick import run_tick
+from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_tick
+from cdc_platform_tests.pipeline.reading.test_local_read import busy, wait
+from cdc_platform_tests.pipelines import (
+    START,
+    data_change,
+    feed,
+    found_table,
+    make_pipeline,
+    rows_of,
+    run_steps,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+HERE: Final = "cdc_platform"
+SPARK: Final = "spark"
+
+
+def merged_by(pipeline: Pipeline, name: str) -> str | None:
+    """Return what made the newest version of a table."""
+    newest = head(found_table(pipeline, name))
+    assert newest is not None
+    return fact(newest, "engine-name")
+
+
+def accounts_after_two_ticks(pipeline: Pipeline, spark: "SparkSession") -> dict[int, int]:
+    """Return the balances after two ticks of the small bank."""
+    for number in (1, 2):
+        feed_tick(pipeline, number)
+        run_steps(pipeline, spark)
+    return {row["id"]: row["balance"] for row in rows_of(pipeline, "accounts")}
+
+
+def test_a_small_patch_is_merged_here(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """One commit brings in what was born and what existed."""
+    pipeline = bank_pipeline(session_lake)
+    assert expected_balances(2) == accounts_after_two_ticks(pipeline, spark)
+    assert merged_by(pipeline, "accounts") == HERE
+    assert merged_by(pipeline, "transfers") == HERE
+
+
+def test_what_this_process_has_read_is_not_measured_again(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a tick that was held already, Spark folds the changes and does nothing else."""
+    monkeypatch.setattr(build, "measure_patch", None)
+    pipeline = busy(bank_pipeline(session_lake))
+    for _ in range(3):
+        wait(pipeline, 1)
+        run_tick(pipeline, spark)
+    assert merged_by(pipeline, "accounts") == HERE
+    assert len(rows_of(pipeline, "accounts")) == 3
+
+
+def no_files(pipeline: Pipeline, patch: pytest.MonkeyPatch) -> Pipeline:
+    """Let tables of any file be too large."""
+    patch.setattr(local_merge, "MOST_FILES", -1)
+    return pipeline
+
+
+def no_rows(pipeline: Pipeline, patch: pytest.MonkeyPatch) -> Pipeline:
+    """Let any row be too many to look among."""
+    patch.setattr(local_merge, "MOST_ROWS", 0)
+    return pipeline
+
+
+def no_bytes_read(pipeline: Pipeline, patch: pytest.MonkeyPatch) -> Pipeline:
+    """Let any key be too long to be read."""
+    patch.setattr(local_merge, "MOST_READ_BYTES", 0)
+    return pipeline
+
+
+def few_bytes(pipeline: Pipeline, _patch: pytest.MonkeyPatch) -> Pipeline:
+    """Let the setting be less than a row takes."""
+    return replace(pipeline, settings=replace(pipeline.settings, merge_here_bytes=1))
+
+
+def never(pipeline: Pipeline, _patch: pytest.MonkeyPatch) -> Pipeline:
+    """Let the setting forbid it."""
+    return replace(pipeline, settings=replace(pipeline.settings, merge_here_bytes=0))
+
+
+@pytest.mark.parametrize("bound", [no_files, no_rows, no_bytes_read, few_bytes, never])
+def test_what_is_much_is_merged_by_spark(
+    spark: "SparkSession",
+    session_lake: LakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    bound: Callable[[Pipeline, pytest.MonkeyPatch], Pipeline],
+) -> None:
+    """Whichever bound says so, the rows are the same."""
+    pipeline = bound(bank_pipeline(session_lake), monkeypatch)
+    assert expected_balances(2) == accounts_after_two_ticks(pipeline, spark)
+    assert merged_by(pipeline, "accounts") == SPARK
+
+
+def test_tables_without_vectors_are_merged_by_spark(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """In format version 2 rows are deleted by files of positions."""
+    pipeline = bank_pipeline(replace(session_lake, table_format_version=2))
+    assert expected_balances(2) == accounts_after_two_ticks(pipeline, spark)
+    assert merged_by(pipeline, "accounts") == SPARK
+
+
+def changes(
+    schema: TableSchema, *mods: tuple[ModType, dict[str, Any], dict[str, Any]], after_micros: int = START
+) -> list[RawRow]:
+    """Return a change a microsecond."""
+    return [
+        data_change(schema.name, kind, (key, values), at_micros=after_micros + n, transaction=f"t{n}")
+        for n, (kind, key, values) in enumerate(mods, 1)
+    ]
+
+
+def test_keys_of_floating_point_are_compared_by_spark(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """There 0.0 equals -0.0, and NaN itself."""
+    schema = table("t", {"id": "FLOAT64"}, {"a": "INT64"})
+    pipeline = make_pipeline(session_lake, (schema,))
+    first = [(ModType.INSERT, {"id": key}, {"a": "1"}) for key in ("NaN", 0.0)]
+    feed(pipeline, START + SECOND, *changes(schema, *first))
+    run_steps(pipeline, spark)
+    second = [(ModType.UPDATE, {"id": key}, {"a": "2"}) for key in ("NaN", -0.0)]
+    late = [
+        {**row, "record_timestamp": row["record_timestamp"].replace(second=59)}
+        for row in changes(schema, *second)
+    ]
+    feed(pipeline, START + 60 * SECOND, *late)
+    run_steps(pipeline, spark)
+    assert [row["a"] for row in rows_of(pipeline, "t")] == [2, 2]
+    assert merged_by(pipeline, "t") == SPARK
+
+
+def test_a_column_that_somebody_has_added_is_left_to_spark(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Rows that are updated keep their values of it, and those that come are without."""
+    pipeline = bank_pipeline(session_lake)
+    feed_tick(pipeline, 1)
+    run_steps(pipeline, spark)
+    name = pipeline.lake.spark_table("accounts")
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN mine INT")
+    spark.sql(f"UPDATE {name} SET mine = 7")
+    feed_tick(pipeline, 2)
+    run_steps(pipeline, spark)
+    assert merged_by(pipeline, "accounts") == SPARK
+    rows = rows_of(pipeline, "accounts")
+    assert expected_balances(2) == {row["id"]: row["balance"] for row in rows}
+    assert {row["id"]: row["mine"] for row in rows if row["id"] in {1, 2}} == {1: 7, 2: 7}
+    assert {None} == {row["mine"] for row in rows if row["id"] not in {1, 2}}
+
+
+@pytest.mark.parametrize(
+    ("columns", "merger"),
+    [
+        ([f"c{n}" for n in range(130)], HERE),  # Spark tells the sizes of the first hundred columns only
+        (["__filename"], SPARK),  # a name that Arrow takes for itself
+    ],
+)
+def test_tables_of_many_or_strange_columns(
+    spark: "SparkSession", session_lake: LakeSettings, columns: list[str], merger: str
+) -> None:
+    """Their rows are right, too, and what a patch does not name stays."""
+    schema = table("t", {"id": "INT64"}, dict.fromkeys(columns, "STRING(9)"))
+    pipeline = make_pipeline(session_lake, (schema,))
+    before = dict.fromkeys(columns, "x")
+    feed(pipeline, START + SECOND, *changes(schema, (ModType.INSERT, {"id": "1"}, before)))
+    run_steps(pipeline, spark)
+    patch = (ModType.UPDATE, {"id": "1"}, {columns[-1]: "y"})
+    feed(pipeline, START + 3 * SECOND, *changes(schema, patch, after_micros=START + 2 * SECOND))
+    run_steps(pipeline, spark)
+    rows = spark.table(pipeline.lake.spark_table("t")).collect()
+    assert [{"id": 1, **before, columns[-1]: "y"}] == [row.asDict() for row in rows]
+    assert merged_by(pipeline, "t") == merger

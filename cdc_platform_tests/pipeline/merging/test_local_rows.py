@@ -1,0 +1,113 @@
+"""What rows become by a patch at hand: what Spark's MERGE says, whatever the patch and the rows."""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_platform.model.schema.table_options import ORDER_KEY, TableOptions, stored_schema
+from cdc_platform.pipeline.merging.local_rows import NearPatch, born_rows, is_newer, matching, new_rows
+from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE
+from cdc_platform.spark.tables.typed import named
+from cdc_platform_tests.example_tables import table
+
+Row = dict[str, Any]
+SCHEMA: Final = table("t", {"id": "INT64"}, {"a": "INT64", "tags": "ARRAY<STRING(9)>"})
+TYPES: Final = {"id": pa.int64(), "a": pa.int64(), "tags": pa.list_(pa.string()), ORDER_KEY: pa.string()}
+ORDERED: Final = stored_schema(SCHEMA, TableOptions(keeps_order=True))
+
+
+@st.composite
+def changed_rows(draw: st.DrawFn) -> tuple[list[Row], list[Row], bool, bool]:
+    """Return rows of a table, the folded changes of some keys, whether they name columns, and keep order."""
+    has_patches, keeps = draw(st.booleans()), draw(st.booleans())
+    values = {
+        "a": st.none() | st.integers(0, 9),
+        "tags": st.none() | st.lists(st.sampled_from("xy"), max_size=2),
+    }
+    if keeps:
+        values[ORDER_KEY] = st.sampled_from(["1", "2", "3"])
+    row = st.fixed_dictionaries(values)
+    ids = st.lists(st.integers(0, 6), max_size=6, unique=True)
+    stored = [{"id": id_, **draw(row)} for id_ in draw(ids)]
+    flags = st.none() | st.booleans()
+    patch = []
+    for id_ in draw(ids):
+        change = {"id": id_, **draw(row), ACTION: draw(st.sampled_from([APPEND, UPDATE, REMOVE, NOTHING]))}
+        if has_patches:
+            change |= {named(name): draw(flags) for name in values if name != ORDER_KEY}
+            change |= {named(ORDER_KEY): True} if keeps else {}
+        patch.append(change)
+    return stored, patch, has_patches, keeps
+
+
+def merged(stored: list[Row], patch: list[Row], *, has_patches: bool, keeps: bool) -> dict[int, Row]:
+    """Return the rows after the statement of `merge_everything`, one by one."""
+    rows = {row["id"]: dict(row) for row in stored}
+    for change in patch:
+        action = REMOVE if change[ACTION] == NOTHING else change[ACTION]
+        old = rows.get(change["id"])
+        values = {name: change[name] for name in change if name in TYPES}
+        if old is None:
+            if action != REMOVE:
+                rows[change["id"]] = values
+            continue
+        if keeps:
+            new_key, old_key = change[ORDER_KEY], old[ORDER_KEY]
+            if new_key < old_key or (new_key == old_key and not has_patches):
+                continue
+        if action == REMOVE:
+            del rows[change["id"]]
+        elif has_patches:
+            old |= {name: value for name, value in values.items() if name == "id" or change[named(name)]}
+        else:
+            rows[change["id"]] = values
+    return rows
+
+
+def as_arrow(rows: list[Row], names: list[str]) -> pa.Table:
+    """Return rows as two batches, as they come from files."""
+    types = {name: TYPES.get(name, pa.string() if name == ACTION else pa.bool_()) for name in names}
+    schema = pa.schema(list(types.items()))
+    half = len(rows) // 2
+    return pa.concat_tables(pa.Table.from_pylist(part, schema) for part in (rows[:half], rows[half:]))
+
+
+@given(drawn=changed_rows())
+def test_rows_become_what_the_statement_says(drawn: tuple[list[Row], list[Row], bool, bool]) -> None:
+    """Whole rows and patches, late ones and new ones, of keys that the table has or not."""
+    stored, changes, has_patches, keeps = drawn
+    schema = ORDERED if keeps else SCHEMA
+    columns = [column.name for column in schema.columns]
+    flags = [named(column.name) for column in schema.value_columns] if has_patches else []
+    patch = NearPatch(as_arrow(changes, [*columns, *flags, ACTION]), schema, has_patches, believes=False)
+    told = patch.touched["id"].to_pylist()
+    hit = [row for row in stored if row["id"] in told]
+    keys = np.array([told.index(row["id"]) for row in hit], dtype=np.int64)
+    matched, old = matching(patch, keys), as_arrow(hit, columns)
+    newer = pa.array(is_newer(patch, matched, old))
+    became = new_rows(patch, matched.filter(newer), old.filter(newer)).to_pylist()
+    gone = {row["id"] for row, is_gone in zip(hit, newer.to_pylist(), strict=True) if is_gone}
+    left = [row for row in stored if row["id"] not in gone]
+    found = [*left, *became, *born_rows(patch, keys).to_pylist()]
+
+    expected = merged(stored, changes, has_patches=has_patches, keeps=keeps)
+    assert expected == {row["id"]: row for row in found}
+    assert len(expected) == len(found)
+
+
+@given(drawn=changed_rows())
+def test_a_source_that_is_believed_names_what_is_looked_for(
+    drawn: tuple[list[Row], list[Row], bool, bool],
+) -> None:
+    """Keys that it calls born are not, and those that were born and died are nowhere."""
+    _, changes, _, _ = drawn
+    patch = NearPatch(
+        as_arrow(changes, ["id", "a", "tags", ACTION]), SCHEMA, has_patches=False, believes=True
+    )
+    acting = {change["id"] for change in changes if change[ACTION] in {UPDATE, REMOVE}}
+    born = {change["id"] for change in changes if change[ACTION] == APPEND}
+    assert acting == set(patch.touched["id"].to_pylist())
+    assert born == set(born_rows(patch, np.arange(len(acting)))["id"].to_pylist())

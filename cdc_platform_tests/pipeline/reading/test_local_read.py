@@ -1,0 +1,164 @@
+"""Small ticks are read by the process that runs them, and come to the same as those that Spark reads."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pytest
+
+from cdc_platform.errors import CommitConflict
+from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.ordering import log_commit
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.reading import local_read
+from cdc_platform.pipeline.reading.read import read_slices
+from cdc_platform.spark.log.faults import SHAPE_FAULT
+from cdc_platform.spark.log.order import LogStats
+from cdc_platform.spark.log.ordered_rows import measure_rows
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, opening
+from cdc_platform_tests.pipelines import log_rows, quarantined_rows, run_steps, slice_row, source_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NO_SPARK = cast("SparkSession", None)
+
+
+def busy(pipeline: Pipeline, accounts: int = 1, broken: int = 0) -> Pipeline:
+    """Let each tick of a pipeline bring some accounts, of which some are broken, and return it."""
+
+    def answer(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+        moment = slices[0].end_inclusive_micros
+        opened = [opening(tick * 100 + number, 10, moment) for number in range(accounts)]
+        for row in opened[:broken]:
+            row["mods"][0]["new_values"] = "no JSON"
+        rows = [*opened, *(slice_row(planned, records=accounts) for planned in slices)]
+        return [{**row, "tick": tick} for row in rows]
+
+    source_of(pipeline).answer = answer
+    return pipeline
+
+
+def wait(pipeline: Pipeline, seconds: float) -> None:
+    """Let the source's clock go on."""
+    source_of(pipeline).now_micros += round(seconds * SECOND)
+
+
+def raw_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Return the raw records, in the order of their ticks."""
+    rows = pipeline.lake.system_table(RAW).scan().to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: (row["tick"], row["kind"], repr(row["mods"])))
+
+
+def test_a_short_tick_is_read_without_spark(tmp_path: Any) -> None:
+    """Reading a second takes no session, and commits the records with the reports and the mark."""
+    pipeline = busy(bank_pipeline(LakeSettings(str(tmp_path))))
+    wait(pipeline, 1)
+    outcome = read_slices(pipeline, NO_SPARK)
+    assert outcome.is_near
+    assert [row["kind"] for row in raw_rows(pipeline)] == ["data_change", "slice"]
+    assert read_mark(pipeline.lake.system_table(RAW)).tick == 1
+
+
+@pytest.mark.integration
+def test_both_ways_of_reading_come_to_the_same(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Raw records and tables do not tell who has read a tick; ticks of both kinds may follow each other."""
+    here = busy(bank_pipeline(session_lake), accounts=3)
+    by_spark = busy(bank_pipeline(session_lake), accounts=3)
+    by_spark = replace(by_spark, settings=replace(by_spark.settings, read_here_s=0))
+    for seconds in (1, 2, 3600, 3):
+        for pipeline in (here, by_spark):
+            wait(pipeline, seconds)
+            is_short = seconds < 60 and pipeline is here
+            assert is_short == read_slices(pipeline, spark).is_near
+            run_steps(pipeline, spark)
+    assert raw_rows(by_spark) == raw_rows(here)
+    assert len(balances(here)) == 12
+    assert balances(by_spark) == balances(here)
+
+
+@pytest.mark.integration
+def test_a_tick_with_an_unsound_record_is_as_spark_has_it(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """What cannot be used goes to quarantine, and the rest to log and tables, whoever read it."""
+    for most_s in (0.0, 15.0):
+        pipeline = busy(bank_pipeline(session_lake), accounts=3, broken=1)
+        pipeline = replace(pipeline, settings=replace(pipeline.settings, read_here_s=most_s))
+        wait(pipeline, 1)
+        read_slices(pipeline, spark)
+        run_steps(pipeline, spark)
+        assert [row["reason"] for row in quarantined_rows(pipeline)] == [SHAPE_FAULT]
+        assert len(log_rows(pipeline)) == 2
+        assert len(balances(pipeline)) == 2
+
+
+@pytest.mark.integration
+def test_two_runs_cannot_both_order_what_they_hold(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of two runs that ordered the same window fails, and the log has it once."""
+    pipeline = busy(bank_pipeline(session_lake), accounts=2)
+    wait(pipeline, 1)
+    read_slices(pipeline, spark)
+    counting = measure_rows
+
+    def interrupted(rows: pa.Table) -> LogStats:
+        monkeypatch.setattr(log_commit, "measure_rows", counting)
+        order_changes(pipeline, spark)
+        return counting(rows)
+
+    monkeypatch.setattr(log_commit, "measure_rows", interrupted)
+    with pytest.raises(CommitConflict, match=r"Tick 1 of .*change_log was not committed"):
+        order_changes(pipeline, spark)
+    assert [row["ordinal"] for row in log_rows(pipeline)] == [0, 1]
+
+
+@pytest.mark.integration
+def test_what_turns_out_to_be_large_is_left_to_spark(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short tick of many bytes is read anew by Spark, and none of its records is committed twice."""
+    pipeline = busy(bank_pipeline(session_lake), accounts=5)
+    monkeypatch.setattr(local_read, "MOST_BYTES", 10)
+    wait(pipeline, 1)
+    assert not read_slices(pipeline, spark).is_near
+    assert len(raw_rows(pipeline)) == 6
+
+
+@pytest.mark.integration
+def test_after_a_large_tick_the_next_one_is_not_tried_here(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While ticks are large the source is asked once for each; after a small one it is tried again."""
+    pipeline = busy(bank_pipeline(session_lake), accounts=5)
+    monkeypatch.setattr(local_read, "MOST_RECORDS", 5)
+    found = []
+    for accounts in (5, 1, 1):
+        busy(pipeline, accounts)
+        wait(pipeline, 1)
+        found.append(read_slices(pipeline, spark).is_near)
+    assert found == [True, False, True]
+
+
+def test_a_read_that_breaks_off_commits_nothing(tmp_path: Any) -> None:
+    """What a source raises reaches the caller, and the next read begins at the same place."""
+    pipeline = busy(bank_pipeline(LakeSettings(str(tmp_path))))
+    answer = source_of(pipeline).answer
+
+    def broken(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+        source_of(pipeline).answer = answer
+        raise RuntimeError(f"tick {tick} of {len(slices)} slices")
+
+    source_of(pipeline).answer = broken
+    wait(pipeline, 1)
+    with pytest.raises(RuntimeError, match="tick 1 of 1 slices"):
+        read_slices(pipeline, NO_SPARK)
+    assert read_slices(pipeline, NO_SPARK).is_near
+    assert len(raw_rows(pipeline)) == 2

@@ -1,0 +1,131 @@
+"""Reading goes on within a tick where children hold the watermark back."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from cdc_platform.errors import PartitionStuck
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.control import ControlRows
+from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin
+from cdc_platform.model.stream.read_windows import ReadPlan, Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.reading import read
+from cdc_platform.pipeline.reading.read import (
+    ReadOutcome,
+    most_tasks,
+    read_generations,
+    read_partitions,
+    read_slices,
+)
+from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipelines import make_pipeline, slice_row, source_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START, SECOND = 1_800_000_000_000_000, 1_000_000
+
+
+class Generations:
+    """Partitions that end every ten seconds, all at once, as the rounds of a tick see them."""
+
+    def __init__(self, clock_micros: int) -> None:
+        self.clock_micros = clock_micros
+        self.lineage = begin(START)
+
+    def trace(self, _pipeline: object) -> Lineage:
+        """Return the lineage after the rounds so far."""
+        return self.lineage
+
+    def read(self, *_: object, end_limit_micros: int | None = None, **_named: object) -> ReadOutcome:
+        """Read the only live partition until it ends, or until the clock."""
+        end = min(self.clock_micros, end_limit_micros or self.clock_micros) - 1
+        found = next(part for part in self.lineage.partitions.values() if part.is_live)
+        tick, ends = self.lineage.tick + 1, found.start_micros + 10 * SECOND
+        is_over = ends <= end
+        outcome = SliceOutcome.FINISHED if is_over else SliceOutcome.COMPLETE
+        report = SliceReport(found.token, found.position_micros, ends - 1 if is_over else end, outcome)
+        children = [ChildAnnouncement(tick, ends, f"token-{tick}", (found.token,))] if is_over else []
+        self.lineage = advance(self.lineage, tick, [report], children)
+        return ReadOutcome(tick, (report,), {}, True, self.clock_micros, end)
+
+
+def test_a_tick_follows_generations_that_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One tick reaches the clock although all partitions end in each of its rounds."""
+    generations = Generations(START + 35 * SECOND)
+    monkeypatch.setattr(read, "read_slices", generations.read)
+    monkeypatch.setattr(read, "trace_lineage", generations.trace)
+    outcome = read_generations(cast("Pipeline", None), cast("SparkSession", None))
+    assert [part.outcome for part in outcome.slices] == [SliceOutcome.FINISHED] * 3 + [SliceOutcome.COMPLETE]
+    assert generations.clock_micros - 2 * SECOND < outcome.slices[-1].end_inclusive_micros
+
+
+def test_children_are_read_with_all_live_partitions_but_not_with_chosen_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who asks for everything gets a whole tick's reading; who names some partitions gets these alone."""
+    generations = Generations(START + 35 * SECOND)
+    monkeypatch.setattr(read, "read_slices", generations.read)
+    monkeypatch.setattr(read, "trace_lineage", generations.trace)
+    pipeline, spark = cast("Pipeline", None), cast("SparkSession", None)
+    assert len(read_partitions(pipeline, spark, ["another one"]).slices) == 1
+    live = [part.key for part in generations.lineage.partitions.values() if part.is_live]
+    assert len(read_partitions(pipeline, spark, live).slices) == 3
+
+
+@pytest.mark.parametrize(
+    ("slices", "records", "follows", "tasks"),
+    [
+        (6, 100, True, 1),  # so that all of them can be followed, whatever merges
+        (9, 100, True, 2),
+        (99, 100, True, 4),
+        (6, 600_000, True, 4),  # a backlog is read in parallel
+        (6, 100, False, 4),
+    ],
+)
+def test_few_records_are_read_by_few_tasks(
+    monkeypatch: pytest.MonkeyPatch, slices: int, records: int, follows: bool, tasks: int
+) -> None:
+    """The cycle before tells how many records come in a second; each has a price, and so has a task."""
+    report = SliceReport("token", START, START + SECOND, SliceOutcome.COMPLETE)
+    control = ControlRows((report,), (), {RecordKind.DATA_CHANGE: records // 10})
+    monkeypatch.setattr(read, "read_control", lambda *_: control)
+    monkeypatch.setattr(read, "local_cores", lambda _: 4)
+    pieces = tuple(Slice(f"token-{number}", START, START + 10 * SECOND) for number in range(slices))
+    plan = ReadPlan(pieces, finished_parents=() if follows else None)
+    source = SpannerSettings("project", "instance", "database", "stream")
+    pipeline = open_pipeline(PipelineSettings("bank", source, LakeSettings("unused")))
+    assert tasks == most_tasks(pipeline, cast("SparkSession", None), 1, plan)
+
+
+def test_a_cycle_whose_reads_fall_silent_under_way_goes_on(tmp_path: Path) -> None:
+    """A pipeline that catches up commits what it has and reads on; only one that does not move stops."""
+    pipeline = make_pipeline(LakeSettings(str(tmp_path)), first_micros=START)
+    source, spark = source_of(pipeline), cast("SparkSession", None)
+    source.now_micros = START + 9 * SECOND
+
+    def silent_after(seconds: int) -> Callable[..., list[RawRow]]:
+        def answer(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+            piece = slices[0]
+            read_to = piece.start_exclusive_micros + seconds * SECOND
+            row = slice_row(replace(piece, end_inclusive_micros=read_to), SliceOutcome.INTERRUPTED)
+            return [{**row, "tick": tick, "slice": {**row["slice"], "error": "PartitionStuck: it is silent"}}]
+
+        return answer
+
+    source.answer = silent_after(4)
+    outcome = read_slices(pipeline, spark)
+    assert [report.end_inclusive_micros for report in outcome.slices] == [START - 1 + 4 * SECOND]
+    assert read_status(pipeline).stuck_partitions == ()
+    source.answer = silent_after(0)
+    with pytest.raises(PartitionStuck, match="it is silent"):
+        read_slices(pipeline, spark)
+    assert len(read_status(pipeline).stuck_partitions) == 1

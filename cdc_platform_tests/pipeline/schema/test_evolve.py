@@ -1,0 +1,345 @@
+"""Tables follow the source's schema, wherever it changes, whatever dies meanwhile."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+
+from cdc_platform.lake.catalog.lake import SCHEMA
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.cuts import list_cuts
+from cdc_platform.model.schema.schema_reads import Look
+from cdc_platform.model.stream.records import ValueCaptureType
+from cdc_platform.pipeline.checks.check_result import EVERYTHING
+from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
+from cdc_platform.pipeline.checks.table_checks import check_fold
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.merging import build
+from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
+from cdc_platform.pipeline.on_demand.status import read_status
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.pipeline.schema import evolve, table_ddl
+from cdc_platform.pipeline.schema.evolve import find_exclusions
+from cdc_platform_tests.pipeline.evolving import STEP, Source, lives
+from cdc_platform_tests.pipelines import (
+    START,
+    feed,
+    found_table,
+    log_rows,
+    make_pipeline,
+    merging_by_spark,
+    rows_of,
+    run_steps,
+    source_of,
+)
+from cdc_platform_tests.strategies import spark_cases
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+
+class Killed(BaseException):
+    """Stands for the end of a process: nothing may catch it."""
+
+
+def follow(lake: LakeSettings, *sources: Source) -> Pipeline:
+    """Return a pipeline on these tables, told of each as long as it exists."""
+    pipeline = make_pipeline(lake, ())
+    source_of(pipeline).look_at = lambda micros: look_at(sources, micros)
+    return pipeline
+
+
+def look_at(sources: tuple[Source, ...], micros: int) -> Look:
+    """Return a look at several tables; one without columns does not exist."""
+    looks = [source.look(micros) for source in sources if source.state_at(micros)[0]]
+    unwatched = {name: columns for look in looks for name, columns in look.unwatched.items()}
+    return Look(micros, tuple(table for look in looks for table in look.tables), unwatched, {})
+
+
+def read_until(pipeline: Pipeline, until_micros: int, *sources: Source) -> None:
+    """Commit the records up to a moment that have not been read yet."""
+    due = [row for source in sources for at, row in source.records if at <= until_micros]
+    for source in sources:
+        source.records = [(at, row) for at, row in source.records if at > until_micros]
+    feed(pipeline, until_micros, *due)
+
+
+def live_rows(pipeline: Pipeline, source: Source, micros: int) -> list[dict[str, Any]]:
+    """Return the lake's rows at a moment, in the columns that the stream has always watched."""
+    names = ["id", *(name for name in source.state_at(micros)[0] if name not in source.left)]
+    rows = [{name: row[name] for name in names} for row in rows_of(pipeline, source.name)]
+    return sorted(rows, key=lambda row: int(row["id"]))
+
+
+@spark_cases(5)
+@given(life=lives())
+def test_whatever_changes_the_table_equals_the_source(
+    spark: "SparkSession", session_lake: LakeSettings, life: tuple[Source, list[int]]
+) -> None:
+    """Columns come, go and change their type between any two changes; every cut has the source's rows."""
+    source, ends = life
+    pipeline = follow(session_lake, source)
+    for end in ends:
+        read_until(pipeline, end, source)
+        cut = run_steps(pipeline, spark)
+        assert cut.position_micros == end
+        assert source.typed_rows_at(end) == live_rows(pipeline, source, end)
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+    for cut in list_cuts(pipeline.lake):
+        # Older cuts have the columns that they were made with.
+        names = set(
+            found_table(pipeline, "notes").scan(snapshot_id=cut.tables["notes"]).to_arrow().column_names
+        )
+        assert {"id", *source.state_at(cut.position_micros)[0]} - source.left <= names
+
+
+def retyped_source() -> Source:
+    """Return rows that are written, retyped, then partly written again."""
+    source = Source()
+    capture = ValueCaptureType.NEW_ROW
+    for key in ("1", "2"):
+        source.write(key, int(key), capture, ("a",))
+        source.end_step()
+    source.alter("retype", "a", "")
+    source.alter("add", "b", "INT64")
+    source.end_step()
+    source.write("2", 9, capture, ("a", "b"))
+    source.end_step()
+    return source
+
+
+@pytest.mark.parametrize("dies_in", ["append_events", "convert_stored", "append_born", "merge_existing"])
+def test_a_kill_in_a_schema_change_loses_nothing(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, dies_in: str
+) -> None:
+    """Whichever step of a schema change a process dies before, the next one brings the table there."""
+    source = retyped_source()
+    pipeline = merging_by_spark(follow(session_lake, source))
+    read_until(pipeline, START + STEP, source)
+    run_steps(pipeline, spark)
+    read_until(pipeline, START + 3 * STEP, source)
+    with monkeypatch.context() as patched:
+        patched.setattr(evolve if dies_in == "append_events" else build, dies_in, _die, raising=True)
+        try:
+            run_steps(pipeline, spark)
+        except Killed:
+            pass
+        else:
+            assert dies_in == "append_born", "a merge without new keys appends nothing"
+    pipeline.forget_tables()  # as a new process
+    run_steps(pipeline, spark)
+    assert source.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, source, START + 3 * STEP)
+    stored = rows_of(pipeline, "notes")
+    assert [row["a__string"] for row in sorted(stored, key=lambda row: int(row["id"]))] == ["v1", "v2"]
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+
+
+def test_a_column_that_changes_its_type_twice_between_ticks_keeps_its_values(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Values of rows that nobody writes go the same way as at the source, through both types at once."""
+    source = Source()
+    for key in ("1", "2"):
+        source.write(key, int(key), ValueCaptureType.NEW_ROW, ("a",))
+    source.end_step()
+    for _ in range(2):
+        source.alter("retype", "a", "")
+        source.end_step()
+        source.write("2", 9, ValueCaptureType.NEW_ROW, ("a",))
+        source.end_step()
+    pipeline = follow(session_lake, source)
+    for step in (0, 4):
+        read_until(pipeline, START + step * STEP, source)
+        run_steps(pipeline, spark)
+    assert len(pipeline.schema_history.tables["notes"].versions) == 4
+    assert source.typed_rows_at(START + 4 * STEP) == live_rows(pipeline, source, START + 4 * STEP)
+
+
+def _die(*_args: object, **_kwargs: object) -> None:
+    raise Killed
+
+
+def test_two_runs_meet_one_schema_change(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """Both find it, one writes it; a rebuild from the log and from an older cut converts as the tick did."""
+    source = retyped_source()
+    pipeline, rival = follow(session_lake, source), None
+    read_until(pipeline, START + STEP, source)
+    run_steps(pipeline, spark)
+    rival = make_pipeline(session_lake, (), name=pipeline.name)
+    source_of(rival).look_at = source_of(pipeline).look_at
+    assert rival.schema_history.tick == pipeline.schema_history.tick
+    read_until(pipeline, START + 3 * STEP, source)
+    for run in (pipeline, rival):
+        order_changes(run, spark)
+        assert [table.name for table in run.tables] == ["notes"]
+    events = pipeline.lake.system_table(SCHEMA).scan().to_arrow()
+    assert events.num_rows == len(set(zip(*(events[n].to_pylist() for n in ("tick", "number")), strict=True)))
+    run_steps(rival, spark)
+    table_ddl.ensure_table(pipeline, spark, pipeline.table("notes"))
+    first = list_cuts(pipeline.lake)[0]
+    for at_cut in (None, first.cut):
+        rebuild_table(pipeline, spark, "notes", at_cut)
+        assert source.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, source, START + 3 * STEP)
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+
+
+def test_columns_made_anew_as_they_were_have_no_older_values(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Dropped and added again with the same type, across ticks or within one: NULL, as in the source."""
+    source = Source(columns=dict.fromkeys("abcd", "STRING"))
+    pipeline = follow(session_lake, source)
+    whole, patch = ValueCaptureType.NEW_ROW, ValueCaptureType.NEW_VALUES
+
+    def step(*deeds: Callable[[], None]) -> None:
+        for deed in deeds:
+            deed()
+        source.end_step()
+
+    def drop(name: str) -> Callable[[], None]:
+        return lambda: source.alter("drop", name, "")
+
+    def add(name: str) -> Callable[[], None]:
+        return lambda: source.alter("add", name, "STRING")
+
+    def write(key: str, number: int, capture: ValueCaptureType, *named: str) -> Callable[[], None]:
+        return lambda: source.write(key, number, capture, named)
+
+    step(*(write(key, int(key), whole) for key in "123"))
+    step(drop("a"), write("3", 4, patch, "d"))
+    for end in (0, 1):
+        read_until(pipeline, START + end * STEP, source)
+        run_steps(pipeline, spark)
+    # In the next tick `a` comes back, `b` changes its place, and a row tells that `c` was away.
+    step(add("a"), drop("b"), write("1", 6, patch, "d"))
+    step(add("b"), drop("c"), write("2", 8, whole, "d"))
+    step(add("c"), write("1", 9, patch, "a", "c"))
+    end = START + 4 * STEP
+    read_until(pipeline, end, source)
+    run_steps(pipeline, spark)
+
+    assert source.typed_rows_at(end) == live_rows(pipeline, source, end)
+    assert [row["b"] for row in live_rows(pipeline, source, end)] == [None, None, None]
+    stored = sorted(rows_of(pipeline, "notes"), key=lambda row: int(row["id"]))
+    assert [row["b__string"] for row in stored] == ["v1", "v2", "v3"]
+    rebuild_table(pipeline, spark, "notes")
+    assert source.typed_rows_at(end) == live_rows(pipeline, source, end)
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+
+
+def test_tables_come_and_go_without_a_restart(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """A new table is in the next cut; a dropped one stays there; made anew, it has the new rows only."""
+    notes, tags = Source("notes"), Source("tags", columns={})
+    capture = ValueCaptureType.NEW_ROW
+    pipeline = follow(session_lake, notes, tags)
+    steps: list[tuple[dict[str, str], list[str]]] = [
+        ({}, []),
+        ({"a": "STRING"}, ["1", "2"]),
+        ({}, []),
+        ({"b": "INT64"}, ["2"]),
+    ]
+    for number, (columns, keys) in enumerate(steps):
+        tags.columns, tags.rows = dict(columns), {}
+        for key in keys:
+            tags.write(key, number + 1, capture, ("a",))
+        notes.write("1", number + 1, capture, ("a",))
+        for source in (notes, tags):
+            source.end_step()
+        read_until(pipeline, START + number * STEP, notes, tags)
+        cut = run_steps(pipeline, spark)
+        assert ("tags" in cut.tables) == (number > 0)
+        if number in {1, 2}:
+            assert [str(row["id"]) for row in rows_of(pipeline, "tags")] == ["1", "2"]
+            assert "`tags` was dropped" in " ".join(read_status(pipeline).findings) or number == 1
+    assert tags.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, tags, START + 3 * STEP)
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+    verdict = check_schema(pipeline, spark, EVERYTHING)
+    assert not verdict.passed
+    assert (verdict.facts["table_added"], verdict.facts["table_dropped"]) == (2, 1)
+
+
+def test_a_column_that_no_lake_can_have_stops_nothing(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """It is left out and named, and its table goes on like the others; the log has its values."""
+    notes, tags = Source(), Source("tags", {"__ordinal": "STRING"})
+    pipeline = follow(session_lake, notes, tags)
+    for number in (1, 2):
+        notes.write("1", number, ValueCaptureType.NEW_ROW, tuple(notes.columns))
+        tags.write(str(number), number, ValueCaptureType.NEW_ROW, ("__ordinal",))
+        notes.end_step()
+        tags.end_step()
+        notes.alter("add", "_deleted", "STRING")
+    for end in (START, START + STEP):
+        read_until(pipeline, end, notes, tags)
+        run_steps(pipeline, spark)
+    assert rows_of(pipeline, "notes") == [{"id": 1, "a": "v2"}]
+    assert rows_of(pipeline, "tags") == [{"id": 1}, {"id": 2}]
+    assert "_deleted" in log_rows(pipeline)[-2]["new_values"] + log_rows(pipeline)[-1]["new_values"]
+    findings = " ".join(read_status(pipeline).findings)
+    assert "`notes`: columns whose names no table of the lake can have" in findings
+    assert check_fold(pipeline, spark, EVERYTHING).passed
+
+
+def test_what_the_stream_leaves_out_is_said_and_expected(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """With deletes left out a key may be inserted twice: it stays one row, and differences are explained."""
+    source = Source()
+    pipeline = follow(session_lake, source)
+    for number in (1, 2):
+        source.write("1", number, ValueCaptureType.NEW_ROW, ("a",))
+        source.rows.pop("1") if number == 1 else None  # its deletion is not recorded
+        source.write("3", number, ValueCaptureType.NEW_ROW, ("a",)) if number == 1 else None
+        source.rows.pop("3", None)
+        source.end_step()
+    filtering = {"exclude_delete": "true"}
+    source_of(pipeline).look_at = lambda micros: Look(micros, source.look(micros).tables, {}, filtering)
+    source_of(pipeline).now_micros = START + STEP
+    assert "exclude_delete = true" in " ".join(find_exclusions(pipeline))
+    for end in (START, START + STEP):
+        read_until(pipeline, end, source)
+        run_steps(pipeline, spark)
+    assert [(row["id"], row["a"]) for row in rows_of(pipeline, "notes")] == [(1, "v2"), (3, "v1")]
+    source_of(pipeline).rows_at = lambda _table, _micros: iter(
+        found_table(pipeline, "notes").scan(row_filter="id = 1").to_arrow().to_batches()
+    )
+    verdict = check_source(pipeline, spark, EVERYTHING)
+    assert verdict.passed
+    assert "differs as expected, since the change stream has exclude_delete = true" in verdict.summary
+    assert "1 too many" in verdict.summary
+
+
+@pytest.mark.parametrize("cause", ["a suspended stream", "exclude_delete"])
+def test_what_is_left_out_while_nothing_comes_is_remembered(
+    spark: "SparkSession", session_lake: LakeSettings, cause: str
+) -> None:
+    """A key whose deletion was left out in a time without records is inserted again, and stays one row."""
+    source = Source()
+    pipeline = follow(session_lake, source)
+    for number in (1, 2, 3):
+        if number != 2:
+            source.write("1", number, ValueCaptureType.NEW_ROW, ("a",))
+        source.rows.pop("1") if number == 2 else None
+        source.end_step()
+    is_suspended = cause == "a suspended stream"
+
+    def look(micros: int) -> Look:
+        found = source.look(micros)
+        if micros != START + STEP:
+            return found
+        gone = replace(found, tables=(), unwatched={"notes": ("a", "id")})
+        return gone if is_suspended else replace(found, options={"exclude_delete": "true"})
+
+    source_of(pipeline).look_at = look
+    for end in (START, START + STEP, START + 2 * STEP):
+        read_until(pipeline, end, source)
+        run_steps(pipeline, spark)
+    assert rows_of(pipeline, "notes") == [{"id": 1, "a": "v3"}]
+    told = "`notes` was not watched for a while" if is_suspended else "has had exclude_delete = true"
+    assert told in " ".join(read_status(pipeline).findings)
+    assert check_fold(pipeline, spark, EVERYTHING).passed

@@ -1,0 +1,126 @@
+"""Files of JSON lines say the same, however they are cut into blocks and however their lines are parsed."""
+
+import copy
+import gzip
+import json
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.sources.datastream.files import blocks, lines
+from cdc_platform.sources.datastream.files.file_events import decode_file
+from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, story
+from cdc_platform_tests.sources.datastream.odd_fields import ODD, odd_event
+
+SETTINGS: Final = DatastreamSettings("files")
+BAD: Final = (
+    *('{"uuid": "u", ', "[]", '{"payload": 3}', '{"x": "\\ud800"}'),
+    *('{"uuid": 1.5}', '{"sort_keys": [1.5]}', '{"read_timestamp": "never"}'),
+)
+
+
+def told(text: str) -> list[SourceEvent | FaultyEvent]:
+    """Return what a file tells."""
+    return list(decode_file(SETTINGS, text.encode("utf-8", "surrogatepass")))
+
+
+def mixed_lines() -> list[str]:
+    """Return lines of all sources, some of them bad; each has its own column, the last one other types."""
+    events = [json_event(copy.deepcopy(event)) for source in SOURCES for event in story(source)]
+    for number, event in enumerate(events):
+        event["payload"][f"only_{number}"] = number
+    events[-1]["payload"] = {"_id": 1, "late": [1.5]}
+    events.append({**events[5], "payload": {"id": 1, "v": "a text", "late": 2**60}})
+    good = [json.dumps(event) for event in events]
+    return [line for pair in zip(good, BAD * len(good), strict=False) for line in pair]
+
+
+@pytest.mark.parametrize("chunk_bytes", [64, 1_000, 10_000])
+@pytest.mark.parametrize("ahead_bytes", [0, 5_000, 1 << 24])
+@pytest.mark.parametrize("form", ["plain", "gzip", "cut gzip"])
+def test_blocks_do_not_show(
+    monkeypatch: pytest.MonkeyPatch, chunk_bytes: int, ahead_bytes: int, form: str
+) -> None:
+    """Types that the last line tells hold for the first one, also where a file is too large to be held."""
+    data = "\n".join(mixed_lines()).encode()
+    if form != "plain":
+        data = gzip.compress(data, 1, mtime=0)
+    data = data[: len(data) * 2 // 3] if form == "cut gzip" else data
+    expected = list(decode_file(SETTINGS, data))
+    monkeypatch.setattr(lines, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(blocks, "MOST_AHEAD_BYTES", ahead_bytes)
+    assert expected == list(decode_file(SETTINGS, data))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"payload": 3, "object": 3, "source_metadata": 3}', "`source_metadata` is no object"),
+        ('{"payload": 3, "object": 3, "uuid": 3}', "`object` is no text"),
+        ('{"stream_name": 3, "sort_keys": 3, "source_timestamp": "never"}', "`source_timestamp`: "),
+        ('{"sort_keys": 3, "stream_name": 3}', "`stream_name` is no text"),
+    ],
+)
+def test_of_several_faults_one_is_told(line: str, reason: str) -> None:
+    """It is the same one wherever the fields stand in the line."""
+    (found,) = told(line)
+    assert isinstance(found, FaultyEvent)
+    assert found.reason.startswith(reason)
+
+
+@given(
+    st.sampled_from(SOURCES),
+    st.integers(0, 13),
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(ODD)), max_size=3),
+)
+def test_a_line_is_taken_the_same_by_either_way(
+    source: str, number: int, changes: Sequence[tuple[int, Any]]
+) -> None:
+    """A field that no version knows has lines judged with more care, to the same end."""
+    events = [odd_event(source, number, changes), odd_event(source, number, ())]
+    usual = told("\n".join(map(json.dumps, events)))
+    careful = told("\n".join(json.dumps({**event, "unheard_of": 1}) for event in events))
+    assert [without_text(event) for event in usual] == [without_text(event) for event in careful]
+
+
+def without_text(event: SourceEvent | FaultyEvent) -> Any:
+    """Return an event without the text of its line."""
+    if isinstance(event, SourceEvent):
+        return event
+    return event.reason, event.position, event.table, event.event_id, event.metadata, event.source_micros
+
+
+def test_one_bad_line_changes_no_other() -> None:
+    """Lines around a bad one are what they are without it."""
+    good = [json.dumps(json_event(event)) for event in story("oracle")]
+    with_bad = told("\n".join([*good[:3], BAD[0], *good[3:]]))
+    assert told("\n".join(good))[:3] == with_bad[:3]
+    assert isinstance(with_bad[3], FaultyEvent)
+    assert len(good) + 1 == len(with_bad)
+
+
+def test_members_of_a_gzip_are_gathered() -> None:
+    """A gzip of a thousand small members is few blocks, and damage at its end takes none of them away."""
+    members = b"".join(gzip.compress(b'{"uuid": "u"}\n') for _ in range(1_000))
+    found = list(lines.read_blocks(BytesIO(members)))
+    assert [len(block) for block in found] == [1_000]
+    damaged = lines.read_blocks(BytesIO(members[:-5]))
+    assert len(next(damaged)) == 1_000
+    with pytest.raises(lines.FileDamaged):
+        next(damaged)
+
+
+def test_tables_may_take_turns() -> None:
+    """Events of the same columns are of the table that each of them names."""
+    events = [json_event(copy.deepcopy(event)) for event in story("mysql")]
+    names = [f"items_{number % 2}" for number in range(len(events))]
+    for event, name in zip(events, names, strict=True):
+        event["source_metadata"]["table"] = name
+    found = told("\n".join(map(json.dumps, events)))
+    assert [f"shop.{name}" for name in names] == [event.table for event in found]

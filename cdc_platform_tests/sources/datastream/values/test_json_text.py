@@ -1,0 +1,21 @@
+"""The text of a JSON document is the same, whether it was parsed or not."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_platform.sources.datastream.values.json_text import compact, normal, parsed
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+VALUES = st.recursive(SCALARS, lambda part: st.lists(part) | st.dictionaries(st.text(), part), max_leaves=8)
+
+
+@given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
+def test_spaces_and_escapes_make_no_difference(
+    value: Any, ascii_only: bool, indent: int | str | None
+) -> None:
+    """What has no two members of one name and no zero with a sign is what a parser would make of it."""
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
+    assert compact(parsed(text)) == normal(text)

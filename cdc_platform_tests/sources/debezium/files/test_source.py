@@ -1,0 +1,22 @@
+"""Debezium's events in files, as the pipeline sees them."""
+
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.errors import SourceNotFound
+from cdc_platform.sources.debezium.files.source import DebeziumSource
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, EngineInput, FilesInput
+
+
+def test_a_spool_that_its_engine_has_not_made_yet_holds_nothing(tmp_path: Path) -> None:
+    """A new pipeline asks for its tables before the engine has started, and is told that there are none."""
+    place = EngineInput("host", "database", "user", str(tmp_path / "spool"))
+    assert DebeziumSource(DebeziumSettings(place)).describe().tables == ()
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    """Files that somebody else writes are in a folder that exists; a wrong path must not look empty."""
+    source = DebeziumSource(DebeziumSettings(FilesInput(str(tmp_path / "nowhere"))))
+    with pytest.raises(SourceNotFound, match="nowhere"):
+        source.describe()

@@ -1,0 +1,149 @@
+"""Which messages a tick reads: shares of what is new, never past anything that is gone."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from cdc_platform.errors import OffsetsLost, SettingError, SourceNotFound
+from cdc_platform.sources.debezium.kafka.topic_ranges import (
+    TopicPartition,
+    TopicProgress,
+    TopicRange,
+    plan_ranges,
+)
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+
+SETTINGS: Final = KafkaInput("localhost:9092", "shop[.].*", most_messages=100)
+FIRST: Final = TopicPartition("shop.public.a/b", 0, "ID", 3, 40)
+SECOND: Final = TopicPartition("shop.public.a/b", 1, "ID", 0, 10)
+
+
+def ledger(*read: tuple[TopicPartition, int, int]) -> Mapping[str, str]:
+    """Return a ledger in which partitions have been read up to a next and a seen offset."""
+    entries = {
+        one.origin: TopicProgress(one.topic_id, next_offset, seen).to_text()
+        for one, next_offset, seen in read
+    }
+    return {"decoder state": "{}", "other.topic/0": "ID#1#1", **entries}
+
+
+def span(one: TopicPartition, start: int, seen: int, end_exclusive: int) -> TopicRange:
+    """Return a range of a partition."""
+    return TopicRange(one.topic, one.partition, one.topic_id, start, seen, end_exclusive)
+
+
+def test_a_stream_begins_with_the_first_messages_that_there_are() -> None:
+    """Without a ledger each partition is read from its first message on."""
+    expected = (span(FIRST, 3, 3, 40), span(SECOND, 0, 0, 10))
+    assert expected == plan_ranges([FIRST, SECOND], {}, SETTINGS)
+
+
+def test_what_waits_is_read_again_with_what_is_new() -> None:
+    """One partition has news, the other one messages of a transaction that was not whole."""
+    known = ledger((FIRST, 30, 30), (SECOND, 4, 10))
+    expected = (span(FIRST, 30, 30, 40), span(SECOND, 4, 10, 10))
+    assert expected == plan_ranges([FIRST, SECOND], known, SETTINGS)
+
+
+def test_without_news_nothing_is_read() -> None:
+    """What waits is not read again and again while nothing comes."""
+    known = ledger((FIRST, 30, 40), (SECOND, 4, 10))
+    assert plan_ranges([FIRST, SECOND], known, SETTINGS) == ()
+
+
+def test_a_backlog_is_read_in_shares() -> None:
+    """Partitions share what a tick may read by what they have, so that all advance together."""
+    expected = (span(FIRST, 3, 3, 21), span(SECOND, 0, 0, 5))
+    assert expected == plan_ranges([FIRST, SECOND], {}, replace(SETTINGS, most_messages=24))
+
+
+def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
+    """A partition that comes up later begins at 0, and what it has lost before is told."""
+    known = ledger((FIRST, 40, 40))
+    assert plan_ranges([FIRST, SECOND], known, SETTINGS) == (span(SECOND, 0, 0, 10),)
+    with pytest.raises(OffsetsLost, match="next one has offset 0, the first that is left 2"):
+        plan_ranges([FIRST, replace(SECOND, earliest=2)], known, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (
+            [replace(FIRST, earliest=31)],
+            "partition 0, were deleted .* offset 30, .* left 31, so that 1 offsets",
+        ),
+        ([replace(FIRST, topic_id="NEW")], "is another one than before"),
+        ([replace(FIRST, end_exclusive=20)], "ends at offset 20, before the next message to read, 30"),
+        ([SECOND], "The partition shop.public.a/b/0 is gone"),
+    ],
+)
+def test_what_is_gone_is_told(found: list[TopicPartition], words: str) -> None:
+    """Messages that were never read are not passed over in silence."""
+    with pytest.raises(OffsetsLost, match=words):
+        plan_ranges(found, ledger((FIRST, 30, 30)), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("found", "start"),
+    [
+        (replace(FIRST, earliest=31), 31),
+        (replace(FIRST, topic_id="NEW"), 3),
+        (replace(FIRST, end_exclusive=20), 15),
+    ],
+)
+def test_what_is_gone_is_given_up_on_demand(found: TopicPartition, start: int) -> None:
+    """A start offset says from where on to read; what has been read beyond it stays read."""
+    settings = replace(SETTINGS, start_offsets={FIRST.origin: start})
+    expected = (span(found, start, start, found.end_exclusive),)
+    assert expected == plan_ranges([found], ledger((FIRST, 30, 30)), settings)
+    later = ledger((found, found.end_exclusive, found.end_exclusive))
+    assert plan_ranges([found], later, settings) == ()
+
+
+def test_no_topic_is_told() -> None:
+    """A pattern that matches nothing is a mistake, and not a stream without news."""
+    with pytest.raises(SourceNotFound, match="topics_pattern"):
+        plan_ranges([], {}, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("setting", "given"),
+    [
+        ("topics_pattern", {"topics_pattern": "*"}),
+        ("most_messages", {"most_messages": 0}),
+        ("transaction_patience_s", {"transaction_patience_s": 0.0}),
+        ("options.assign", {"options": {"assign": "{}"}}),
+        ("start_offsets.shop", {"start_offsets": {"shop": 1}}),
+        ("start_offsets.shop/0", {"start_offsets": {"shop/0": -1}}),
+    ],
+)
+def test_settings_are_checked(setting: str, given: dict[str, Any]) -> None:
+    """A setting that cannot be used is named."""
+    with pytest.raises(SettingError) as raised:
+        replace(SETTINGS, **given)
+    assert f"input.kafka.{setting}" == raised.value.setting
+
+
+def test_a_login_is_told_to_both_clients_and_shown_to_nobody() -> None:
+    """Java's login line is read for librdkafka; what it alone needs wins; nothing of it is in a text."""
+    line = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a\\"b";'
+    options = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": line,
+        "kafka.ssl.truststore.location": "trust.jks",
+        "minPartitions": "1",
+    }
+    settings = replace(SETTINGS, options=options, client={"ssl.ca.location": "ca.pem"})
+    assert settings.client_properties() == {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": 'a"b',
+        "ssl.ca.location": "ca.pem",
+    }
+    assert options.items() <= settings.spark_options().items()
+    assert "PlainLoginModule" not in repr(settings)

@@ -1,0 +1,131 @@
+"""Replica identities: what events show of them, and how long it is held against a table."""
+
+from typing import Any, Final
+
+import pytest
+
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.records import ModType
+from cdc_platform_tests.sources.debezium.written_events import (
+    TABLE,
+    decode_all,
+    envelope,
+    line,
+    only_event,
+    only_fault,
+)
+
+POINT: Final = {"x": 0.0, "y": 0.0, "wkb": "AQEAAAAAAAAAAAAAAAAAAAAAAAAA", "srid": None}
+COLUMNS: Final = {TABLE: {"id": "integer", "n": "integer"}}
+
+
+def in_block(value: dict[str, Any], *fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a value with the schema block of its fields, beside a key `id`."""
+    told = [{"field": "id", "type": "int32", "optional": False}, *fields]
+    return {"schema": {"fields": [{"field": "after", "fields": told}]}, "payload": value}
+
+
+def deleted(key: int, **row: Any) -> str:
+    """Return the line of a delete whose row before has more than the key."""
+    return line(envelope("d", before={"id": key, **row}), {"id": key})
+
+
+def kinds_of(*lines: str) -> list[type]:
+    """Return which lines are changes, and which are refused."""
+    return [type(one) for one in decode_all(*lines, columns=COLUMNS)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "zero"),
+    [("numeric", {"scale": 0, "value": "AA=="}), ("timetz", "00:00:00Z"), ("point", POINT), ("text", "")],
+)
+def test_the_row_of_key_0_is_deleted(declared: str, zero: Any) -> None:
+    """Under DEFAULT the row before has zeros beside its key, which do not show an index."""
+    columns = {TABLE: {"id": "integer", "n": declared}}
+    assert only_event(deleted(0, n=zero), columns=columns).mod_type is ModType.DELETE
+
+
+def test_a_default_is_no_content() -> None:
+    """A column that is NOT NULL with a DEFAULT has it in the row before, as the schema block tells."""
+    field = {"field": "n", "type": "string", "optional": False, "default": "new"}
+    gone = in_block(envelope("d", before={"id": 0, "n": "new"}), field)
+    assert only_event(line(gone, {"id": 0}), columns={}).mod_type is ModType.DELETE
+    kept = in_block(envelope("d", before={"id": 0, "n": "old"}), field)
+    assert "REPLICA IDENTITY" in only_fault(line(kept, {"id": 0}), columns={}).reason
+
+
+UPDATE: Final = line(envelope("u", after={"id": 1, "n": 6}), {"id": 1})
+UNUSABLE: Final = deleted(0, n=5)
+
+
+def test_an_unusable_identity_is_refused_until_a_snapshot() -> None:
+    """The advice is to take another identity and a snapshot, which ends what was known of the old one."""
+    row = line(envelope("r", after={"id": 1, "n": 5}, source={"snapshot": "last"}), {"id": 1})
+    expected = [FaultyEvent, FaultyEvent, SourceEvent, SourceEvent]
+    assert expected == kinds_of(UNUSABLE, UPDATE, row, UPDATE)
+    assert [FaultyEvent, SourceEvent, FaultyEvent] == kinds_of(UNUSABLE, row, UNUSABLE)
+
+
+def test_a_deletion_that_names_its_row_shows_a_usable_identity() -> None:
+    """An index beside the key makes every key up, so one that is not is the database's own."""
+    expected = [FaultyEvent, SourceEvent, SourceEvent]
+    assert expected == kinds_of(UNUSABLE, deleted(1, n=None), UPDATE)
+
+
+WIDE: Final[dict[str, str]] = {
+    "id": "integer",
+    "tenant": "integer",
+    "n": "integer",
+    "huge": "numeric",
+    "doc": "xml",
+}
+PARTLY: Final[dict[str, Any]] = {"id": 1, "tenant": 5, "n": None, "huge": None, "doc": None}
+
+
+def shown_by(before: dict[str, Any], after: dict[str, Any], *fields: dict[str, Any]) -> str | None:
+    """Return the row before that an update tells, or the reason of its refusal."""
+    value = envelope("u", before=before, after=after)
+    told = line(in_block(value, *fields) if fields else value, {"id": 1})
+    (found,) = decode_all(told, columns={} if fields else {TABLE: WIDE})
+    return found.reason if isinstance(found, FaultyEvent) else found.old_values  # type: ignore[union-attr]
+
+
+def test_an_index_with_the_key_and_more_is_not_full() -> None:
+    """Its columns alone are told of the row before, so that null there says nothing of a large value."""
+    assert "null_policies" in str(shown_by(PARTLY, {**PARTLY, "tenant": 6}))
+    zeros = {**PARTLY, "n": 0}  # a column that is NOT NULL
+    assert shown_by(zeros, {**PARTLY, "tenant": 6, "n": 3, "huge": {"scale": 0, "value": "AQ=="}}) is None
+
+
+def test_what_no_index_can_tell_shows_full() -> None:
+    """An index is over columns that are NOT NULL and can be compared; a row without a gap needs no index."""
+    assert "null" in str(shown_by({**PARTLY, "doc": "<a/>"}, {**PARTLY, "doc": "<b/>"}))
+    assert "null" in str(shown_by({**PARTLY, "n": 3}, {**PARTLY, "n": None}))
+    whole = {**PARTLY, "n": 3, "huge": {"scale": 0, "value": "AQ=="}, "doc": "<a/>"}
+    assert '"tenant":5' in str(shown_by(whole, {**whole, "tenant": 6}))
+
+
+def test_a_block_tells_which_columns_an_index_may_have() -> None:
+    """A column that may be NULL is in no replica identity but FULL, unless it seems to have its default."""
+    tenant = {"field": "tenant", "type": "int32", "optional": False}
+    before = {"id": 1, "tenant": 5, "n": 7, "xs": None}
+    samples = {"field": "xs", "type": "array", "optional": True, "items": {"type": "int16"}}
+    for default, expected in ((None, '"tenant":5'), (7, "null_policies")):
+        n = {"field": "n", "type": "int32", "optional": True, "default": default}
+        assert expected in str(shown_by(before, {**before, "tenant": 6}, tenant, n, samples))
+
+
+def test_full_that_was_given_up_for_an_index_is_trusted_no_more() -> None:
+    """What an index over the key and more leaves out is judged by its policy, until FULL shows again."""
+    whole = {"id": 1, "tenant": 5, "n": 3, "huge": {"scale": 0, "value": "AQ=="}, "doc": "<a/>"}
+    lacking = {**whole, "huge": None}
+    updates = [
+        (whole, {**whole, "n": 4}),
+        (lacking, {**lacking, "tenant": 6}),  # NULL, as FULL tells
+        (PARTLY, {**lacking, "tenant": 7}),
+        (PARTLY, {**lacking, "tenant": 8}),
+        (whole, {**whole, "n": 5}),
+    ]
+    lines = [line(envelope("u", before=before, after=after), {"id": 1}) for before, after in updates]
+    kinds = [type(one) for one in decode_all(*lines, columns={TABLE: WIDE})]
+    assert [SourceEvent, SourceEvent, FaultyEvent, FaultyEvent, SourceEvent] == kinds

@@ -1,0 +1,70 @@
+"""What the engine is told: every setting reaches it, and none that would break the spool's promises."""
+
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.errors import SettingError
+from cdc_platform.sources.debezium.engine.engine import Order
+from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings, Snapshot
+
+SETTINGS = EngineSettings(
+    spool="spool",
+    host="db",
+    port=6432,
+    database="shop",
+    user="me",
+    password="p ä\"'\n",  # noqa: S106  no real one
+    tables=("public.a", "public.b_.*"),
+    slot="s",
+    publication="p",
+    snapshot=Snapshot.NEVER,
+    with_schemas=False,
+    properties={"binary.handling.mode": "hex", "message.prefix.include.list": "mine"},
+)
+
+
+def test_an_order_reaches_the_other_process_as_it_is() -> None:
+    """Password and all, in one line."""
+    text = Order(SETTINGS, until_caught_up=True).to_json()
+    assert "\n" not in text
+    assert Order(SETTINGS, until_caught_up=True) == Order.from_json(text)
+
+
+def test_a_password_is_not_shown() -> None:
+    """Logs and traces show settings."""
+    assert "p ä" not in repr(SETTINGS)
+
+
+def test_settings_become_properties_of_the_connector() -> None:
+    """The user's own properties come beside those that the platform sets, and before its defaults."""
+    found = SETTINGS.connector_properties(Path("offsets.dat"))
+    expected = {
+        "database.hostname": "db",
+        "database.port": "6432",
+        "table.include.list": "public.a,public.b_.*",
+        "snapshot.mode": "no_data",
+        "value.converter.schemas.enable": "false",
+        "offset.storage.file.filename": "offsets.dat",
+        "offset.flush.interval.ms": "0",
+        "binary.handling.mode": "hex",
+        "skipped.operations": "none",
+        "message.prefix.include.list": "mine,cdc_platform.caught_up.*",
+    }
+    assert expected == {name: found[name] for name in expected}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "offset.flush.interval.ms",  # what is acknowledged is flushed
+        "database.password",  # has a setting
+        "value.converter.schemas.enable",  # has a setting
+        "provide.transaction.metadata",  # acknowledging goes by transactions
+        "post.processors",  # they select values of a later moment
+    ],
+)
+def test_properties_that_are_set_elsewhere_are_refused(name: str) -> None:
+    """The message names the property."""
+    with pytest.raises(SettingError, match=name):
+        EngineSettings(spool="s", host="h", database="d", user="u", properties={name: "1"})

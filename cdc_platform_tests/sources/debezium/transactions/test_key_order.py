@@ -1,0 +1,119 @@
+"""Keys that one statement shifts or swaps, where the database checks them at its end only."""
+
+import itertools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform_tests.sources.debezium.deferred import FIRST, DeferredConnector, without_headers
+from cdc_platform_tests.sources.debezium.folding import Lake, row_change_of, rows_of
+from cdc_platform_tests.sources.debezium.ticks import Ticks, append
+from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
+
+STREAMS: Final = list(itertools.product((True, False), repeat=2))
+UP: Final = {key: key + 1 for key in FIRST}
+
+
+def found(sent: DeferredConnector, *, has_headers: bool, has_metadata: bool, repeats: bool) -> Any:
+    """Return the rows that the log makes of what was sent, once or twice, in one tick."""
+    lines = sent.lines if has_headers else without_headers(sent.lines)
+    lake = Lake()
+    with TemporaryDirectory() as folder:
+        place = FilesInput(folder)
+        ticks = Ticks(settings_with(input=place, has_transaction_topic=has_metadata))
+        append(Path(folder) / "events.jsonl", lines * (1 + repeats))
+        ticks.read()
+        lake.take([row_change_of(row) for row in ticks.log])
+    assert not lake.unresolved
+    return sorted(rows_of(lake.tables, TABLE), key=lambda row: int(row["id"]))
+
+
+@pytest.mark.parametrize(("has_headers", "has_metadata"), STREAMS)
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [UP],
+        [UP, {key + 1: key + 2 for key in FIRST}],
+        [{1: 2, 2: 1}],
+        [{6: 5, 5: 4, 4: 7}],
+        [{1: 2, 2: 3, 3: 1}, {3: 2, 2: 3}],
+    ],
+)
+def test_rows_whose_keys_shift_or_swap_are_all_there(
+    statements: list[Mapping[int, int]], has_headers: bool, has_metadata: bool
+) -> None:
+    """Each key has the row that the database has there, with and without headers and metadata."""
+    sent = DeferredConnector()
+    sent.insert_all(FIRST)
+    sent.begin()
+    for moves in statements:
+        sent.move_all(moves)
+    sent.change(3, n=9)
+    sent.end()
+    got = found(sent, has_headers=has_headers, has_metadata=has_metadata, repeats=False)
+    assert sent.found() == got
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.permutations(sorted(FIRST)), st.permutations(sorted(FIRST))), min_size=1, max_size=3
+    ),
+    st.sampled_from(STREAMS),
+    st.booleans(),
+)
+def test_any_permutation_of_keys_is_followed(
+    permutations: list[tuple[list[int], list[int]]], told: tuple[bool, bool], repeats: bool
+) -> None:
+    """In whatever order a statement comes upon the rows, and also where all of it is sent again."""
+    sent = DeferredConnector()
+    sent.insert_all(FIRST)
+    sent.begin()
+    for movers, targets in permutations:
+        sent.move_all({old: new for old, new in zip(movers, targets, strict=True) if old != new})
+    sent.end()
+    assert sent.found() == found(sent, has_headers=told[0], has_metadata=told[1], repeats=repeats)
+
+
+@pytest.mark.parametrize("before", [{"id": 2}, {"id": 2, "n": 0, "big": "a default", "xs": None}])
+def test_a_row_that_goes_on_takes_nothing_from_others(tmp_path: Path, before: dict[str, Any]) -> None:
+    """Without FULL the row before has its key and defaults alone, which does not make it another row."""
+    sent = DeferredConnector()
+    sent.insert_all({1: {"n": 7, "big": "x", "xs": [1]}})
+    sent.begin()
+    sent.move_all({1: 2})
+    sent.move_all({2: 3})
+    sent.end()
+    told = [json.loads(text) for text in sent.lines]
+    for one in told:
+        if one["value"].get("op") == "d":
+            one["value"]["before"] = before | {"id": one["key"]["id"]}
+    ticks = Ticks(settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True))
+    append(tmp_path / "events.jsonl", [json.dumps(one) for one in told])
+    ticks.read()
+    assert [row["mod_type"] for row in ticks.log] == ["INSERT", "DELETE", "INSERT", "DELETE", "INSERT"]
+    assert [json.loads(row["mods"][0]["keys"])["id"] for row in ticks.log] == [1, 1, 2, 2, 3]
+
+
+def test_columns_chosen_as_a_key_may_shift(tmp_path: Path) -> None:
+    """An update of such a column is both halves of a key change, and leaves its key before others take it."""
+    sent = DeferredConnector()
+    sent.begin()
+    for place, key in enumerate((1, 2, 3)):
+        images = {"before": {"id": place, "n": key}, "after": {"id": place, "n": key + 1}}
+        sent.send("u", {"n": key + 1}, sent.lsn + 10, **images)
+    sent.end()
+    place_of = FilesInput(str(tmp_path))
+    ticks = Ticks(settings_with(input=place_of, has_transaction_topic=True, full_identity=(TABLE,)))
+    append(tmp_path / "events.jsonl", sent.lines)
+    ticks.read()
+    lake = Lake({(TABLE, f'{{"n":{key}}}'): {"id": key - 1} for key in (1, 2, 3)})
+    lake.take([row_change_of(row) for row in ticks.log])
+    assert [(row["n"], row["id"]) for row in rows_of(lake.tables, TABLE)] == [(2, 0), (3, 1), (4, 2)]

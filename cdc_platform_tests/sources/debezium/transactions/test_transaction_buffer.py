@@ -1,0 +1,161 @@
+"""What passes the gate, what is given up there, and what it tells of what seems to have passed before."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cdc_platform.model.stream.records import AGAIN_SINCE, RecordKind
+from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
+from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.sources.debezium.transactions.progress import STATE
+from cdc_platform_tests.sources.debezium.test_redelivery import (
+    Connector,
+    faults_of,
+    feed,
+    keys_of,
+    ticks_over,
+)
+from cdc_platform_tests.sources.debezium.ticks import Ticks, append
+from cdc_platform_tests.sources.debezium.topic_logs import Place, TopicLogs
+from cdc_platform_tests.sources.debezium.written_events import settings_with
+
+
+def test_an_end_that_is_lost(tmp_path: Path) -> None:
+    """The next transaction shows that it has come and gone: its events are held, all others pass."""
+    sent = Connector()
+    sent.begin()
+    sent.insert(1)
+    sent.end()
+    sent.lines.pop()
+    ticks = feed(ticks_over(tmp_path), sent.lines)
+    assert [one["transaction_id"] for one in ticks.waiting] == ["701"]
+    first = len(sent.lines)
+    sent.whole(2)
+    sent.begin()
+    feed(ticks, sent.lines[first:])
+    assert keys_of(ticks) == [1, 2]
+    (fault,) = faults_of(ticks)
+    assert "Its transaction 701 has an unknown number of events" in fault
+    assert "its END is missing" in fault
+    assert [one["transaction_id"] for one in ticks.waiting] == ["703"]
+    first = len(sent.lines)
+    sent.insert(3)
+    sent.whole(4)
+    feed(ticks, sent.lines[first:])
+    assert [row["event"]["fault"] is None for row in ticks.log] == [False, True, False, True]
+
+
+def test_the_last_event_waits_for_its_other_half(tmp_path: Path) -> None:
+    """A delete that names a new key, at the end of a file, enters the log with what comes next."""
+    sent = Connector()
+    sent.insert(1)
+    sent.move(1, 2)
+    sent.move(2, 3)
+    left = len(sent.lines) - 1
+    sent.insert(4)
+    ticks = feed(Ticks(settings_with(input=FilesInput(str(tmp_path)))), sent.lines[:2])
+    assert keys_of(ticks) == [1]
+    feed(ticks, sent.lines[2:left])
+    assert keys_of(ticks) == [1, 1, 2]
+    feed(ticks, sent.lines[left + 1 :])
+    assert keys_of(ticks) == [1, 1, 2, 2, 4]
+    assert faults_of(ticks) == []
+
+
+def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:
+    """An earlier transaction that is sent again does not end the one in which the connector has crashed."""
+    sent = Connector()
+    sent.whole(1)
+    first = len(sent.lines)
+    sent.whole(2, 3)
+    ticks = feed(ticks_over(tmp_path), [*sent.lines[: first + 2], *sent.lines[:first]])
+    assert keys_of(ticks) == [1]
+    feed(ticks, sent.lines[first:])
+    assert keys_of(ticks) == [1, 2, 3]
+    assert faults_of(ticks) == []
+
+
+def test_a_server_whose_positions_begin_anew() -> None:
+    """What was committed later than all that has passed is new, however low its positions are."""
+    logs = topic_logs()
+    before, after = Connector(5000, 5000), Connector(100, 100, transaction=810)
+    before.whole(1)
+    after.whole(2, 3)
+    after.whole(4)
+    told = []
+    for lines in (before.lines, after.lines[:2], after.lines[2:], after.lines[1:3]):
+        send(logs, lines)
+        told.append([(row["mods"][0]["keys"], row["event"]["fault"]) for row in logs.tick()])
+    assert told[:3] == [[('{"id":1}', None)], [], [(f'{{"id":{key}}}', None) for key in (2, 3, 4)]]
+    assert all("has passed before" in fault for _, fault in told[3])
+
+
+def topic_logs(**rest: Any) -> TopicLogs:
+    """Return logs of topics whose connector reports transactions."""
+    kafka = KafkaInput("localhost:9092", ".*")
+    return TopicLogs(settings_with(input=kafka, has_transaction_topic=True, **rest), kafka)
+
+
+def send(logs: TopicLogs, lines: Sequence[str]) -> list[Place]:
+    """Append messages to the logs; return the partition of each."""
+    messages = [{"headers": None, "timestamp": 1, **json.loads(text)} for text in lines]
+    return [logs.append({**one, "topic": one["topic"].removeprefix("s.")}, 2) for one in messages]
+
+
+def found_in(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str | None]]:
+    """Return the keys and faults of rows."""
+    return sorted((row["mods"][0]["keys"], row["event"]["fault"]) for row in rows)
+
+
+def test_an_empty_transaction_does_not_overtake_one_that_waits() -> None:
+    """The waiting transaction enters the log once it is whole, in whichever cycle that is."""
+    logs, sent = topic_logs(), Connector()
+    sent.begin()
+    sent.insert(1)
+    sent.insert(2)
+    sent.end()
+    sent.begin()
+    sent.end()
+    _, lagging, other, *_ = send(logs, sent.lines)
+    assert lagging != other
+    first = {place: len(log) for place, log in logs.logs.items()} | {lagging: 0}
+    heartbeat = {"topic": "__debezium-heartbeat.s", "key": {"serverName": "s"}, "value": {"ts_ms": 1}}
+    second = {**first, logs.append({**heartbeat, "headers": None, "timestamp": 1}, 1): 1}
+    ticks = [found_in(logs.tick(ends)) for ends in (first, second, None)]
+    assert ticks == [[], [], [('{"id":1}', None), ('{"id":2}', None)]]
+
+
+def test_a_signal_keeps_no_transaction_waiting() -> None:
+    """A row of the signal table counts for its own transaction, once, whichever partition is read first."""
+    logs, sent = topic_logs(signal_table="public.signals"), Connector()
+    sent.begin()
+    sent.insert(1)
+    sent.insert(2)
+    signal = json.loads(sent.lines.pop())
+    signal["value"]["source"]["table"] = "signals"
+    signal = json.dumps({**signal, "topic": "s.public.signals"})
+    sent.lines += [signal, signal]
+    sent.insert(3)
+    sent.end()
+    send(logs, [*sent.lines[:-2], sent.lines[-1]])
+    assert logs.tick() == []
+    send(logs, sent.lines[-2:-1])
+    assert found_in(logs.tick()) == [('{"id":1}', None), ('{"id":3}', None)]
+
+
+def test_what_seems_to_have_passed_is_told(tmp_path: Path) -> None:
+    """The report says when the first was committed of what comes again, so that all of it is looked for."""
+    sent = Connector()
+    sent.whole(1)
+    sent.whole(2)
+    again = len(sent.lines)
+    sent.whole(3)
+    ticks = ticks_over(tmp_path)
+    told = []
+    for lines in (sent.lines[:again], sent.lines[:again], sent.lines[again:]):
+        append(tmp_path / "events.jsonl", lines)
+        reports = [row["event"] for row in ticks.read() if row["kind"] == RecordKind.FILE]
+        states = [json.loads(report["metadata"]) for report in reports if report["origin"] == STATE]
+        told += [state.get(AGAIN_SINCE) for state in states]
+    assert told == [None, 1_700_000_000_701_000, None]

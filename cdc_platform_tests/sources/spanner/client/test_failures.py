@@ -1,0 +1,149 @@
+import re
+
+import pytest
+
+from cdc_platform.errors import (
+    AccessDenied,
+    PartitionBoundsInvalid,
+    PartitionModeUnsupported,
+    PartitionStuck,
+    QueryRefused,
+    RetentionExpired,
+    SettingError,
+    SourceError,
+    SourceNotFound,
+    SourceUnreachable,
+)
+from cdc_platform.model.base.timestamps import to_rfc3339
+from cdc_platform.sources.attempts import Attempts
+from cdc_platform.sources.spanner.client.failures import refused_start, to_source_error
+from cdc_platform.sources.spanner.settings import SpannerSettings
+
+SETTINGS = SpannerSettings("p", "i", "d", "s")
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "error"),
+    [
+        ("OUT_OF_RANGE", "Specified start_timestamp is too far in the past.", RetentionExpired),
+        ("OUT_OF_RANGE", "This partition is no longer valid.", RetentionExpired),
+        ("OUT_OF_RANGE", "start_timestamp is invalid for the partition.", PartitionBoundsInvalid),
+        ("OUT_OF_RANGE", "start_timestamp is too far in the future.", PartitionBoundsInvalid),
+        ("INVALID_ARGUMENT", "token is invalid, as it does not belong to", PartitionBoundsInvalid),
+        ("INVALID_ARGUMENT", "Table-valued function not found: READ_s", SourceNotFound),
+        ("INVALID_ARGUMENT", "anything else", SourceError),
+        ("NOT_FOUND", "Database not found", SourceNotFound),
+        ("NOT_FOUND", "Session not found", SourceUnreachable),
+        ("PERMISSION_DENIED", "Caller is missing IAM permission", AccessDenied),
+        ("UNAUTHENTICATED", "", AccessDenied),
+        ("UNAVAILABLE", "", SourceUnreachable),
+        ("DEADLINE_EXCEEDED", "", SourceUnreachable),
+        ("ABORTED", "", SourceUnreachable),
+        ("CANCELLED", "", SourceUnreachable),
+        ("RESOURCE_EXHAUSTED", "", SourceUnreachable),
+        ("INTERNAL", "Received RST_STREAM with error code 2", SourceUnreachable),
+        ("INTERNAL", "a fault of the server", SourceError),
+        ("UNKNOWN", "Stream removed", SourceUnreachable),
+        ("UNKNOWN", "", SourceError),
+        ("UNIMPLEMENTED", "", QueryRefused),
+        ("INVALID_ARGUMENT", "does not belong to the placement TVF", PartitionModeUnsupported),
+        ("NOT_FOUND", "function spanner.read_json_S(...) does not exist", SourceNotFound),
+    ],
+)
+def test_status_becomes_an_error_of_the_platform(code: str, text: str, error: type[SourceError]) -> None:
+    """Each status has one meaning, and its message names the stream, what was said, and what to do."""
+    found = to_source_error(SETTINGS, code, text)
+
+    assert error is type(found)
+    assert "change stream `s` of projects/p/instances/i/databases/d" in str(found)
+    assert f"Spanner said {code}: {text}" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "advice"),
+    [
+        ("INVALID_ARGUMENT", "Table-valued function not found: READ_s", "Check `project`, `instance`"),
+        ("NOT_FOUND", "function spanner.read_json_s(...) does not exist", "count upper and lower case"),
+        ("OUT_OF_RANGE", "start_timestamp is too far in the past", "its `retention_period` is over"),
+    ],
+)
+def test_a_dropped_stream_is_among_the_possibilities(code: str, text: str, advice: str) -> None:
+    """The same words may tell of a wrong setting, or of records that are too old."""
+    found = str(to_source_error(SETTINGS, code, text))
+    assert advice in found
+    assert re.search(r"(was|the stream) dropped.*begin a new lake folder", found)
+
+
+def test_attempts_are_bounded_and_wait_longer_each_time() -> None:
+    """Failures in a row end the read, after pauses that double up to the longest."""
+    pauses: list[float] = []
+    attempts = Attempts(5, 1.0, 3.0, pauses.append)
+    error = SourceUnreachable("down")
+
+    for _ in range(4):
+        attempts.failed(error)
+    with pytest.raises(SourceUnreachable):
+        attempts.failed(error)
+
+    limits = [(0.5, 1.0), (1.0, 2.0), (1.5, 3.0), (1.5, 3.0)]
+    assert all(low <= pause <= high for pause, (low, high) in zip(pauses, limits, strict=True))
+
+
+def test_progress_forgives_failures() -> None:
+    """A source that answers now and then is read to the end."""
+    attempts = Attempts(2, 0.0, 0.0, lambda _: None)
+
+    for _ in range(10):
+        attempts.failed(SourceUnreachable("down"))
+        attempts.progressed()
+
+    assert attempts.failures == 0
+
+
+def test_what_cannot_pass_is_not_tried_again() -> None:
+    """An error that stays is raised at once."""
+    with pytest.raises(AccessDenied):
+        Attempts(5, 1.0, 1.0, lambda _: pytest.fail("waited")).failed(AccessDenied("no"))
+
+
+def test_a_silent_partition_is_asked_anew_once() -> None:
+    """The second silence ends the read, whatever came in between, and however many attempts are left."""
+    attempts = Attempts(9, 0.0, 0.0, lambda _: None)
+    attempts.failed(PartitionStuck("silent"))
+    attempts.progressed()
+    attempts.failed(SourceUnreachable("down"))
+
+    with pytest.raises(PartitionStuck):
+        attempts.failed(PartitionStuck("silent"))
+
+
+@pytest.mark.parametrize(
+    ("start_days", "earliest_days", "error"),
+    [
+        (8, 7, RetentionExpired),
+        (8, 1, SettingError),  # created a day ago
+        (6, 5, SettingError),
+        (8, None, RetentionExpired),  # the text is no contract, and need not name the earliest moment
+        (6, None, SettingError),
+    ],
+)
+def test_a_start_before_the_stream_existed_is_no_lost_retention(
+    start_days: int, earliest_days: int | None, error: type[Exception]
+) -> None:
+    """Records that were there and are no longer kept need another advice than records that never were."""
+    now, day = 1_800_000_000_000_000, 86_400_000_000
+    said = "too far in the past."
+    if earliest_days is not None:
+        said += f" Specify one within the earliest read timestamp: {to_rfc3339(now - earliest_days * day)}."
+    refusal = to_source_error(SETTINGS, "OUT_OF_RANGE", said)
+    found = refused_start(SETTINGS, refusal, now - start_days * day, now, 7 * 86_400)
+    assert error is type(found)
+    assert to_rfc3339(now - start_days * day) in str(found)
+    assert "or leave it out" in str(found)
+    assert "new lake folder" not in str(found)
+    assert str(found).endswith(f". Spanner said OUT_OF_RANGE: {said}")
+    if error is SettingError:
+        assert "lies before the change stream existed" in str(found)
+        assert earliest_days is None or to_rfc3339(now - earliest_days * day) in str(found)
+    else:
+        assert "604800 s" in str(found)

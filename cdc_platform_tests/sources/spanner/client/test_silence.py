@@ -1,0 +1,71 @@
+"""A call that says nothing for too long is ended, whatever the caller does meanwhile."""
+
+import time
+from collections.abc import Iterator
+from threading import Event
+
+import pytest
+
+from cdc_platform.errors import PartitionStuck
+from cdc_platform.sources.spanner.client.silence import unless_silent
+
+LIMIT_S = 0.5
+"""Longer than a busy machine makes a thread wait for its turn."""
+
+
+class Call:
+    """Messages after pauses; when it is cancelled it ends, in either way that a call may."""
+
+    def __init__(self, *pauses_s: float, breaks: bool = True) -> None:
+        self.pauses_s, self.breaks, self.cancelled = pauses_s, breaks, Event()
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the numbers of the messages."""
+        for number, pause_s in enumerate(self.pauses_s):
+            if self.cancelled.wait(pause_s):
+                if self.breaks:
+                    raise ConnectionError("Locally cancelled")
+                return
+            yield number
+
+    def cancel(self) -> None:
+        """End the call."""
+        self.cancelled.set()
+
+
+def stuck() -> PartitionStuck:
+    """Return the error of a silent call."""
+    return PartitionStuck("silent")
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+def test_a_silent_call_is_cancelled(breaks: bool) -> None:
+    """What came is given out; then the call is ended and the error says why, even if it ends in peace."""
+    call = Call(0, 0, 60, breaks=breaks)
+    messages = unless_silent(call, LIMIT_S, stuck)
+    assert [next(messages), next(messages)] == [0, 1]
+    with pytest.raises(PartitionStuck, match="silent"):
+        next(messages)
+    assert call.cancelled.is_set()
+
+
+def test_a_call_that_answers_now_and_then_goes_on() -> None:
+    """Only a pause between two messages counts, not how long the call takes as a whole."""
+    assert list(range(6)) == list(unless_silent(Call(*[LIMIT_S / 5] * 6), LIMIT_S, stuck))
+
+
+def test_a_slow_caller_is_no_silence() -> None:
+    """A caller may take any time for a message."""
+    found = []
+    for number in unless_silent(Call(0, 0), LIMIT_S, stuck):
+        time.sleep(LIMIT_S * 1.5)
+        found.append(number)
+    assert found == [0, 1]
+
+
+def test_an_error_of_the_call_stays_what_it_is() -> None:
+    """A call that breaks by itself is not taken for a silent one."""
+    call = Call(0, 0.001)
+    call.cancel()
+    with pytest.raises(ConnectionError):
+        list(unless_silent(call, LIMIT_S, stuck))

@@ -1,0 +1,107 @@
+"""The data source in Spark, on the emulator."""
+
+import importlib
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+import pytest
+
+from cdc_platform.demo.bank import write_transfers
+from cdc_platform.model.stream.generations import finished_parents
+from cdc_platform.model.stream.lineage import Lineage, begin, plan_slices, watermark_micros
+from cdc_platform.model.stream.lineage_rules import violations
+from cdc_platform.model.stream.read_windows import ReadPlan, Slice, SliceOutcome
+from cdc_platform.sources.spanner.source import SpannerSource
+from cdc_platform.sources.spanner.stream.reader import deal_out, slices_from_json, slices_to_json
+from cdc_platform.sources.workers import prepare_worker
+from cdc_platform_tests.emulator_fixtures import make_bank
+from cdc_platform_tests.sources.spanner.ticks import apply_tick
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+
+def read(
+    spark: "SparkSession", source: SpannerSource, lineage: Lineage, *, follows: bool = False, tasks: int = 3
+) -> "list[Row]":
+    """Return the rows of the next cycle; where it follows, with those of children of partitions that end."""
+    slices = plan_slices(lineage, source.clock_micros() - 1, None, None, None)
+    parents = finished_parents(lineage) if follows else None
+    options = source.spark_options(lineage.tick + 1, ReadPlan(slices, finished_parents=parents), tasks)
+    return spark.read.format("spanner_change_stream").options(**options).load().collect()
+
+
+@pytest.mark.integration
+def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulator: str) -> None:
+    """From the query without a token on, through partitions that end, each record is read once."""
+    stream = make_bank(emulator, "reader-bank")
+    source = SpannerSource(stream.spanner)
+    start_micros = source.start_micros()
+    lineage = begin(start_micros)
+    spark.dataSource.register(source.spark_format())
+    rows: list[Row] = []
+    written = 0
+    for number in range(6):
+        written += write_transfers(stream.bank, seconds=0.7, rate=200, seed=written).transactions
+        found = read(spark, source, lineage, follows=number % 2 == 1)
+        lineage = apply_tick(lineage, found)
+        rows += found
+    end_micros = source.clock_micros()
+    while (watermark_micros(lineage) or 0) < end_micros:
+        found = read(spark, source, lineage)
+        lineage = apply_tick(lineage, found)
+        rows += found
+
+    data = [row for row in rows if row.kind == "data_change"]
+    seen = Counter(row.server_transaction_id for row in data)
+    assert seen == {row.server_transaction_id: row.number_of_records_in_transaction for row in data}
+    assert len(seen) == written
+    assert len({(row.server_transaction_id, row.record_sequence) for row in data}) == len(data)
+    assert {row.mod_type for row in data} >= {"INSERT", "UPDATE"}
+    assert violations(lineage) == []
+    outcomes = {row.slice.outcome for row in rows if row.kind == "slice"}
+    assert SliceOutcome.FINISHED.value in outcomes
+
+    # The same once more, from the beginning on: one task follows all generations in one read.
+    again = read(spark, source, begin(start_micros), follows=True, tasks=1)
+    assert seen == Counter(row.server_transaction_id for row in again if row.kind == "data_change")
+    followed = apply_tick(begin(start_micros), again)
+    assert (watermark_micros(followed) or 0) >= end_micros
+    assert violations(followed) == []
+
+
+def test_slices_survive_their_way_to_spark() -> None:
+    """Options are texts, and slices come out as they went in."""
+    slices = (Slice("", 1, 2), Slice('to"ken', -1, 10**15))
+
+    assert slices_from_json(slices_to_json(slices)) == slices
+
+
+@pytest.mark.parametrize(
+    ("slices", "tasks", "sizes"), [(1000, 8, [125] * 8), (10, 4, [3, 3, 2, 2]), (2, 8, [1, 1]), (0, 8, [])]
+)
+def test_slices_are_dealt_out_evenly(slices: int, tasks: int, sizes: list[int]) -> None:
+    """No task gets more than one slice more than another, nor all of those that reach furthest back."""
+    given = [Slice(str(number), number, slices) for number in range(slices)]
+    dealt = deal_out(given, tasks)
+
+    assert [len(task) for task in dealt] == sizes
+    assert sorted(given, key=str) == sorted((piece for task in dealt for piece in task), key=str)
+    assert [task[0] for task in dealt] == given[: len(dealt)]
+
+
+def test_archives_of_the_import_path_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker does not look into an archive again, although Spark has all paths read anew."""
+    archive = tmp_path / "library.jar"
+    with ZipFile(archive, "w") as file:
+        file.writestr("module_of_an_archive.py", "")
+    monkeypatch.syspath_prepend(str(archive))
+    assert find_spec("module_of_an_archive") is not None
+    prepare_worker()
+    with ZipFile(archive, "a") as file:
+        file.writestr("module_added_later.py", "")
+    importlib.invalidate_caches()
+    assert find_spec("module_added_later") is None

@@ -1,0 +1,72 @@
+"""Frames that are held while the tables that they read are written to."""
+
+import itertools
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from cdc_platform.spark.frames.table_frames import hold, hold_view, read_version, with_columns_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+_serial: Final = itertools.count(1)
+
+
+def cached_plans(spark: "SparkSession") -> int:
+    """Return how many plans Spark's cache manager has, whatever they hold."""
+    manager: Any = spark._jsparkSession.sharedState().cacheManager()  # noqa: SLF001  nothing else tells it
+    field = next(one for one in manager.getClass().getDeclaredFields() if "cachedData" in one.getName())
+    field.setAccessible(True)
+    return int(field.get(manager).size())
+
+
+@pytest.fixture
+def tables(spark: "SparkSession") -> tuple[str, str]:
+    """Two Iceberg tables of numbers, `k`: 0 to 8 each."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.frames")
+    names = (f"lake.frames.t{next(_serial)}", f"lake.frames.t{next(_serial)}")
+    for name in names:
+        spark.sql(f"CREATE TABLE {name} (k BIGINT) USING iceberg")
+        spark.range(9).selectExpr("id AS k").writeTo(name).append()
+    return names
+
+
+def newest(spark: "SparkSession", table: str) -> int:
+    """Return the newest snapshot of a table."""
+    row = spark.sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at DESC").first()
+    assert row is not None
+    return int(row[0])
+
+
+def test_a_held_frame_is_released_although_its_table_was_written_to(
+    spark: "SparkSession", tables: tuple[str, str]
+) -> None:
+    """The cache is as it was before, and what the frame returned did not change while it was held."""
+    before = cached_plans(spark)
+    with ExitStack() as held:
+        one, other = (read_version(spark, table, newest(spark, table)) for table in tables)
+        frame = hold(held, one.join(other.where("k > 4"), "k", "left_anti"))
+        longer = hold(held, frame.join(other, "k", "left"))
+        view = hold_view(held, longer)
+        assert (frame.count(), longer.count()) == (5, 5)
+        for table in tables:
+            spark.range(3).selectExpr("id AS k").writeTo(table).append()
+        assert spark.table(view).count() == 5
+        assert before < cached_plans(spark)
+    assert before == cached_plans(spark)
+
+
+def test_rows_of_an_older_version_have_columns_that_came_later(
+    spark: "SparkSession", tables: tuple[str, str]
+) -> None:
+    """A version has the columns that it had; new ones are NULL, in the order of the table."""
+    table, _ = tables
+    version = newest(spark, table)
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN later STRING FIRST")
+    rows = with_columns_of(read_version(spark, table, version), spark.table(table).schema)
+    assert rows.columns == ["later", "k"]
+    assert {(None, k) for k in range(9)} == {tuple(row) for row in rows.collect()}

@@ -1,0 +1,215 @@
+"""From raw records of events to the order of the log."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
+from cdc_platform.model.stream.files import SourceFile
+from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.sources.event_batches import EventBatches, Released
+from cdc_platform.spark.log import event_order
+from cdc_platform.spark.log.event_order import (
+    HALF_FAULT,
+    measure_events,
+    order_events,
+    with_whole_key_changes,
+    with_whole_transactions,
+)
+from cdc_platform.spark.log.faults import SHAPE_FAULT
+from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS
+from cdc_platform.spark.log.ordered_rows import measure_event_rows
+from cdc_platform.spark.log.repeats import without_repeated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.integration
+
+EVENTS: Final = SourceTraits(
+    hands_out_events=True,
+    keeps_transactions=True,
+    comes_in_order=True,
+    trusts_inserts=False,
+    can_be_compared=False,
+    can_be_copied=False,
+    repeats_within_s=60.0,
+)
+SIZES: Final = pytest.mark.parametrize(
+    "expected_records", [1, SINGLE_TASK_RECORDS + 1], ids=["one task", "many tasks"]
+)
+NOW: Final = 1_800_000_000_000_000
+FILE: Final = SourceFile("a/file.jsonl", "a", 10, NOW)
+
+
+def event(order: int, transaction: str = "", keys: str | None = None) -> SourceEvent:
+    """Return an insert whose place in the order is told; the key is the place."""
+    return SourceEvent(
+        table="visits",
+        mod_type=ModType.INSERT,
+        order_key=f"{order:04d}",
+        event_id=f"event {order}",
+        transaction_id=transaction,
+        source_micros=None,
+        column_types="[]",
+        keys=json.dumps({"id": str(order)}) if keys is None else keys,
+        new_values="{}",
+    )
+
+
+def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent]) -> "DataFrame":
+    """Return the raw records of events that one tick read."""
+    batches, piece = EventBatches(1), Slice("", 0, NOW)
+    for one in events:
+        batches.add_whole(Released(one, one.transaction_id, 1), piece, FILE)
+    return spark.createDataFrame(pa.Table.from_batches(batches.take()))
+
+
+@SIZES
+@pytest.mark.usefixtures("many_tasks")
+def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expected_records: int) -> None:
+    """Of an event that comes twice in a tick, once unusable, both are judged: one is in the log."""
+    broken = FaultyEvent("`v` is no date", "{}", 0, table="visits", event_id="event 1")
+    alone = replace(EVENTS, keeps_transactions=False, comes_in_order=False)
+    orders: list[list[SourceEvent | FaultyEvent]] = [[event(1), broken, event(1)], [broken, event(1), broken]]
+    for events in orders:
+        records = records_of(spark, events)
+        found = order_events(records, 100, expected_records, (), alone).select("fault", "unsound").collect()
+        assert {(row["fault"], row["unsound"]) for row in found} == {(None, False), (broken.reason, True)}
+        assert len(found) == 2
+
+
+@SIZES
+@pytest.mark.usefixtures("many_tasks")
+def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_records: int) -> None:
+    """The order key decides, then the identity, whatever came first; what came twice is there once."""
+    tied = event(90)._replace(order_key=event(9).order_key)
+    events = [tied, *(event(place) for place in (3, 1, 4, 1, 5, 9, 2, 6, 5, 3))]
+
+    ordered = order_events(records_of(spark, events), 100, expected_records, (), EVENTS)
+
+    found = sorted((row.asDict() for row in ordered.collect()), key=lambda row: int(row["ordinal"]))
+    places = [1, 2, 3, 4, 5, 6, 9]
+    assert [json.dumps({"id": str(place)}) for place in (*places, 90)] == [row["keys"] for row in found]
+    assert [f"{place:04d}" for place in (*places, 9)] == [row["order_key"] for row in found]
+    # Ordinals have gaps, and the first of several ranges may be empty.
+    assert found[0]["ordinal"] >= 100
+    assert expected_records > SINGLE_TASK_RECORDS or found[-1]["ordinal"] == 100 + len(places)
+    assert not any(row["unsound"] for row in found)
+
+
+@SIZES
+@pytest.mark.usefixtures("many_tasks")
+def test_transactions_are_sound_or_unsound_as_a_whole(spark: "SparkSession", expected_records: int) -> None:
+    """A change without a JSON key, and an event that cannot be used, take their transactions along."""
+    events: list[SourceEvent | FaultyEvent] = [
+        event(1, "one"),
+        event(2, "one", keys="no JSON"),
+        event(3, "two"),
+        event(4, "three"),
+        FaultyEvent("it is broken", "text", 7, event_id="bad", transaction_id="three"),
+        event(5),
+        event(6),
+        event(7, "two"),
+    ]
+    ordered = order_events(records_of(spark, events), 0, expected_records, (), EVENTS).persist()
+
+    whole = with_whole_transactions(ordered)
+
+    unsound = {row["record_id"] for row in whole.where("unsound").collect()}
+    assert {"one/event 1", "one/event 2", "three/event 4", "three/bad"} == unsound
+    stats = measure_events(whole)
+    assert (stats.changes, stats.transactions, stats.quarantined) == (4, 3, 4)
+    assert stats == measure_event_rows(whole.toArrow())
+    ordered.unpersist()
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_texts_that_the_parser_does_not_take_are_looked_at(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text that is longer than Spark parses fits nothing, whatever its type: its values would be NULL."""
+    monkeypatch.setattr(event_order, "LONGEST_TEXT", 100)
+    long, short = (event(size, keys=f"no JSON but {'x' * size}") for size in (100, 10))
+    records = records_of(spark, [long, short])
+    ordered = order_events(records, 0, 2, (), replace(EVENTS, keeps_transactions=False), [("visits", "[]")])
+    assert [row["fault"] for row in ordered.sort(F.desc("order_key")).collect()] == [SHAPE_FAULT, None]
+
+
+@SIZES
+@pytest.mark.usefixtures("many_tasks")
+def test_events_that_fit_are_not_looked_at(spark: "SparkSession", expected_records: int) -> None:
+    """What fits by its types enters the log as it is; of all other faulty events the whole record is kept."""
+    alone = replace(EVENTS, keeps_transactions=False, comes_in_order=False)
+    events: list[SourceEvent | FaultyEvent] = [
+        event(1, keys="no JSON"),
+        event(2, keys="no JSON either")._replace(column_types="[1]", metadata="{}"),
+        FaultyEvent("it is broken", "text", 7, table="visits", event_id="bad"),
+    ]
+    records = records_of(spark, events)
+
+    ordered = order_events(records, 0, expected_records, (), alone, [("visits", "[]"), ("other", "[1]")])
+
+    found = {row["keys"]: row for row in ordered.collect()}
+    assert [found[keys]["fault"] for keys in ("no JSON", "no JSON either", None)] == [
+        None,
+        SHAPE_FAULT,
+        "it is broken",
+    ]
+    assert found["no JSON"]["record"] is None
+    kept = json.loads(found["no JSON either"]["record"])
+    assert (kept["column_types"], kept["event"]["metadata"]) == ("[1]", "{}")
+    assert kept.keys() <= set(records.columns)
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+@pytest.mark.parametrize(("logged", "left"), [((4,), 3), ((2,), 2), ((1, 2, 3), 0)])
+def test_what_the_log_has_does_not_come_again(
+    spark: "SparkSession", logged: Sequence[int], left: int, *, is_small: bool
+) -> None:
+    """Events that the log had within the time in which they may come again are left out."""
+    log = order_events(records_of(spark, [event(place) for place in logged]), 0, 1, (), EVENTS)
+    records = records_of(spark, [event(place) for place in (1, 2, 3)])
+
+    found = without_repeated(records, log, EVENTS, is_small=is_small)
+    forgetful = without_repeated(records, log, replace(EVENTS, repeats_within_s=-1.0), is_small=is_small)
+
+    assert [left, 3] == [found.count(), forgetful.count()]
+
+
+def test_halves_of_a_key_change_are_sound_or_unsound_together(spark: "SparkSession") -> None:
+    """They come from one place of the log; other rows of that place, as COPY writes them, stay sound."""
+
+    def half(name: str, place: str, kind: ModType, previous: str | None = None) -> SourceEvent:
+        plain = event(1, "7")._replace(order_key=f"{place} 0 0", event_id=name, mod_type=kind)
+        return plain._replace(previous_keys=previous)
+
+    broken = FaultyEvent("`v` is null", "{}", 0, order_key="01 05 1 1")
+    events: list[SourceEvent | FaultyEvent] = [
+        half("left with its insert", "01 05", ModType.DELETE),
+        broken,
+        half("left", "01 06", ModType.DELETE),
+        half("taken", "01 06", ModType.INSERT, '{"id":"1"}'),
+        half("left with its key", "01 07", ModType.DELETE),
+        half("unfit", "01 07", ModType.INSERT, '{"id":"1"}')._replace(keys="no JSON"),
+        half("copied", "01 08", ModType.INSERT),
+        half("unfit copy", "01 08", ModType.INSERT)._replace(keys="no JSON"),
+        FaultyEvent("no place is known", "{}", 1),
+    ]
+    alone = replace(EVENTS, keeps_transactions=False)
+    ordered = order_events(records_of(spark, events), 0, len(events), (), alone).persist()
+
+    whole = with_whole_key_changes(ordered).collect()
+
+    faults = {row["record_id"].removeprefix("7/"): row["fault"] for row in whole if row["unsound"]}
+    assert {"left with its insert", "left with its key", "unfit", "unfit copy"} < faults.keys()
+    assert [faults[f"left with its {half}"] for half in ("insert", "key")] == [HALF_FAULT, HALF_FAULT]
+    assert faults["unfit"] == SHAPE_FAULT
+    assert {"left", "taken", "copied"} == {row["record_id"][2:] for row in whole if not row["unsound"]}

@@ -1,0 +1,254 @@
+"""From raw records to the order of the log."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_platform.errors import TransactionIncomplete
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.state.quarantine import load_held
+from cdc_platform.model.stream.records import ModType, ValueCaptureType
+from cdc_platform.pipeline.ordering.order import order_changes
+from cdc_platform.spark.log.faults import SHAPE_FAULT
+from cdc_platform.spark.log.order import COMPANY, SINGLE_TASK_RECORDS, measure, order_records
+from cdc_platform.spark.log.ordered_rows import measure_rows
+from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
+from cdc_platform_tests.pipelines import (
+    START,
+    Mod,
+    data_change,
+    feed,
+    log_rows,
+    quarantined_rows,
+    raw_table,
+    state_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.integration
+
+PATCH = ValueCaptureType.NEW_VALUES
+
+
+def insert(transaction: str, at: int, sequence: int = 0, records: int = 1, mods: int = 1) -> RawRow:
+    """Return a record with mods that tell where they belong, of a table that no pipeline watches."""
+    values: list[Mod] = [({"id": f"{transaction}-{sequence}-{n}"}, {}) for n in range(mods)]
+    return data_change(
+        "visits",
+        ModType.INSERT,
+        *values,
+        at_micros=START + at,
+        transaction=transaction,
+        sequence=sequence,
+        records=records,
+    )
+
+
+def keys_of(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the keys of changes."""
+    return [json.loads(row["keys"])["id"] for row in rows]
+
+
+def ordered_rows(spark: "SparkSession", rows: list[RawRow], expected: int) -> list[dict[str, Any]]:
+    """Order records and return the changes by ordinal."""
+    frame: DataFrame = spark.createDataFrame(raw_table(rows))
+    ordered = order_records(frame, first_ordinal=100, expected_records=expected)
+    return sorted((row.asDict() for row in ordered.collect()), key=lambda row: int(row["ordinal"]))
+
+
+@pytest.mark.usefixtures("many_tasks")
+@pytest.mark.parametrize("expected_records", [1, SINGLE_TASK_RECORDS + 1], ids=["one task", "many tasks"])
+def test_changes_are_in_commit_order(spark: "SparkSession", expected_records: int) -> None:
+    """Timestamp, transaction, record and mod decide, in this order, however many tasks do the work."""
+    rows = [
+        insert("b", 2),
+        insert("a", 2, sequence=10, records=2, mods=2),
+        insert("c", 1),
+        insert("a", 2, sequence=9, records=2),
+        insert("ab", 2),
+        insert("z", 0),
+    ]
+    changes = ordered_rows(spark, rows, expected_records)
+    assert keys_of(changes) == ["z-0-0", "c-0-0", "a-9-0", "a-10-0", "a-10-1", "ab-0-0", "b-0-0"]
+    order_keys = [row["order_key"] for row in changes]
+    assert sorted(order_keys) == order_keys
+    # Commit timestamp, transaction, record sequence and mod, each padded where it is a number.
+    assert f"001800000000000002 a {'0' * 30}10 0000000001" == changes[4]["order_key"]
+    ordinals = [row["ordinal"] for row in changes]
+    if expected_records <= SINGLE_TASK_RECORDS:
+        assert list(range(100, 107)) == ordinals
+    # Where a range of the order has no change, its ordinals are left out.
+    assert ordinals[0] >= 100
+    assert len(set(ordinals)) == len(ordinals)
+
+
+COUNTED: list[list[RawRow]] = [
+    [],
+    [insert("a", 2, sequence=1, records=2, mods=3), insert("b", 1), insert("a", 2, records=2)],
+    # of two transactions records are missing, and one of another cannot be used
+    [insert("c", 3, records=2), insert("a", 2, records=3), insert("b", 1), {**insert("d", 0), "mods": None}],
+    [
+        data_change(
+            "visits", ModType.UPDATE, ({"id": "1"}, {}), at_micros=START, transaction="p", capture=PATCH
+        )
+    ],
+]
+
+
+@pytest.mark.parametrize("rows", COUNTED, ids=["nothing", "sound", "unsound and incomplete", "patch"])
+def test_few_changes_are_counted_as_many_are(spark: "SparkSession", rows: list[RawRow]) -> None:
+    """It does not matter whether Spark counts a window, or the process that holds all of it."""
+    ordered = order_records(spark.createDataFrame(raw_table(rows)), 100, len(rows))
+    assert measure(ordered) == measure_rows(ordered.toArrow())
+
+
+def test_records_that_came_twice_are_there_once(spark: "SparkSession") -> None:
+    """Equal timestamp, transaction and record sequence make a duplicate, whatever partition sent it."""
+    twice = insert("a", 1, mods=2)
+    rows = [twice, {**twice, "partition_token": "other", "tick": 9}, insert("a", 2), twice]
+    changes = ordered_rows(spark, rows, 4)
+    assert keys_of(changes) == ["a-0-0", "a-0-1", "a-0-0"]
+
+
+def test_what_a_window_holds_is_counted(spark: "SparkSession") -> None:
+    """Changes and patches by table, transactions over all; the next ordinal lies after all of them."""
+    patch = data_change("transfers", ModType.UPDATE, ({}, {}), at_micros=START, transaction="p", records=2)
+    # Two tables in one transaction, which counts once; and one in each of two transactions.
+    beside = data_change(
+        "accounts", ModType.INSERT, ({}, {}), at_micros=START, transaction="p", sequence=1, records=2
+    )
+    whole = {**patch, "value_capture_type": ValueCaptureType.NEW_ROW.value, "server_transaction_id": "w"}
+    whole["number_of_records_in_transaction"] = 1
+    frame = spark.createDataFrame(raw_table([insert("a", 1, mods=3), patch, beside, whole]))
+    stats = measure(order_records(frame, 100, 4))
+    assert {name: (table.changes, table.patches) for name, table in stats.tables.items()} == {
+        "visits": (3, 0),
+        "transfers": (2, 1),
+        "accounts": (1, 0),
+    }
+    assert (
+        stats.transactions,
+        stats.quarantined,
+        stats.next_ordinal,
+        stats.incomplete,
+    ) == (3, 0, 106, None)
+
+
+def test_a_transaction_with_missing_records_stops_the_log(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """Nothing of the window is committed, not even what is complete, and the error tells the counts."""
+    pipeline = bank_pipeline(session_lake)
+    feed(pipeline, START + SECOND, opening(1, 100, START + 1), insert("short", 2, records=3))
+    order_state = state_of(pipeline)["change_log"]
+    with pytest.raises(TransactionIncomplete) as caught:
+        order_changes(pipeline, spark)
+    assert (caught.value.transaction_id, caught.value.expected, caught.value.seen) == ("short", 3, 1)
+    assert order_state == state_of(pipeline)["change_log"]
+    assert quarantined_rows(pipeline) == []
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [
+        {"mods": [{"keys": "no JSON", "new_values": "{}", "old_values": "{}"}]},
+        {"mods": [{"keys": '{"id": "1"}', "new_values": "[1]", "old_values": "{}"}]},  # not an object
+        {"mods": []},  # a record without a mod
+        {"mod_type": "UNKNOWN"},
+        {"table_name": None},
+        {"number_of_records_in_transaction": None},
+    ],
+    ids=lambda flaw: next(iter(flaw)),
+)
+def test_an_unsound_record_takes_its_transaction_into_quarantine(
+    spark: "SparkSession", session_lake: LakeSettings, flaw: dict[str, Any]
+) -> None:
+    """The log holds no part of the transaction, each record tells its reason, and the rest goes on."""
+    pipeline = bank_pipeline(session_lake)
+    bad = {**insert("bad", 2, sequence=1, records=2), **flaw}
+    feed(pipeline, START + SECOND, insert("bad", 2, records=2), bad, opening(1, 100, START + 1))
+    order_changes(pipeline, spark)
+    assert keys_of(log_rows(pipeline)) == ["1"]
+    held = {row["record_id"]: row for row in quarantined_rows(pipeline)}
+    assert set(held) == {"bad/00000000", "bad/00000001"}
+    assert held["bad/00000000"]["reason"] == COMPANY
+    assert held["bad/00000001"]["reason"].startswith("the record lacks a part")
+    stored = json.loads(held["bad/00000001"]["record"])
+    assert stored["server_transaction_id"] == "bad"
+    assert [mod["keys"] for mod in bad["mods"]] == [mod["keys"] for mod in stored["mods"]]
+
+
+def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
+    spark: "SparkSession", session_lake: LakeSettings
+) -> None:
+    """A record of several mods is one row of quarantine, with all of them and what is wrong with any."""
+    pipeline = bank_pipeline(session_lake)
+    bad = insert("bad", 2, records=2, mods=3)
+    bad["mods"][2]["new_values"] = "[1]"
+    beside = insert("bad", 2, sequence=1, records=2, mods=2)
+    feed(pipeline, START + SECOND, bad, beside, opening(1, 100, START + 1))
+    assert order_changes(pipeline, spark).quarantined == 2
+    guilty, innocent = load_held(pipeline.lake)
+    assert (guilty.record_id, guilty.reason) == ("bad/00000000", SHAPE_FAULT)
+    assert (innocent.record_id, innocent.reason) == ("bad/00000001", COMPANY)
+    assert [len(json.loads(held.record or "")["mods"]) for held in (guilty, innocent)] == [3, 2]
+    assert json.loads(innocent.record or "")["order_key"].startswith("001800000000000002 bad ")
+    assert len(quarantined_rows(pipeline)) == 2
+
+
+@pytest.mark.parametrize(("keys", "held"), [("null", 0), ("{}", 0), ("[]", 1), (None, 1)])
+def test_a_change_of_a_table_without_a_key_column_is_sound(
+    spark: "SparkSession", session_lake: LakeSettings, keys: str | None, held: int
+) -> None:
+    """The emulator writes its keys as null; of a table that has a key the log takes none without it."""
+    pipeline = bank_pipeline(session_lake)
+    mods = [{"keys": keys, "new_values": '{"v":"1"}', "old_values": "{}"}]
+    accounts = {**opening(1, 100, START + 3), "mods": mods}
+    feed(pipeline, START + SECOND, {**insert("one", 2), "mods": mods}, accounts, opening(2, 100, START + 4))
+    order_changes(pipeline, spark)
+    assert held + 1 == len(quarantined_rows(pipeline))
+    assert 2 - held == len(log_rows(pipeline))
+
+
+def test_quarantine_is_written_once(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ended between quarantine and log leaves nothing twice, even if more has been read since."""
+    from cdc_platform.pipeline.ordering import log_commit
+
+    pipeline = bank_pipeline(session_lake)
+    feed(pipeline, START + SECOND, {**insert("bad", 2), "mod_type": "UNKNOWN"}, opening(1, 100, START + 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(log_commit, "sound_changes", lambda *_args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            order_changes(pipeline, spark)
+    assert len(quarantined_rows(pipeline)) == 1
+    feed(pipeline, START + 2 * SECOND, opening(2, 100, START + SECOND + 1))
+    order_changes(pipeline, spark)
+    assert len(quarantined_rows(pipeline)) == 1
+    assert keys_of(log_rows(pipeline)) == ["1", "2"]
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_ordinals_rise_across_ticks(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One order spans all ticks, whether one task or many have ordered them."""
+    from cdc_platform.pipeline.ordering import order as step
+    from cdc_platform.spark.log import order
+
+    pipeline = bank_pipeline(session_lake)
+    for number in (1, 2, 3, 4):
+        for module in (order, step):
+            monkeypatch.setattr(module, "SINGLE_TASK_RECORDS", 0 if number % 2 else 50_000)
+        feed_tick(pipeline, number)
+        order_changes(pipeline, spark)
+    rows = log_rows(pipeline)
+    assert len({row["ordinal"] for row in rows}) == len(rows) == 14
+    order_keys = [row["order_key"] for row in rows]
+    assert sorted(order_keys) == order_keys
+    assert sorted(row["tick"] for row in rows) == [row["tick"] for row in rows]

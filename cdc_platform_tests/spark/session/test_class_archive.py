@@ -1,0 +1,99 @@
+"""Java's archive of Spark's classes: written by a first process, mapped by all later ones."""
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.spark.session.class_archive import CACHE_VARIABLE, UNUSED_S, archive_file, archive_options
+from cdc_platform.spark.session.config import spark_config
+from cdc_platform.spark.session.settings import SparkSettings
+from cdc_platform_tests.spark_fixtures import require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A new cache folder, beside a Java that could use it."""
+    java = tmp_path / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.touch()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "my cache"))
+    return tmp_path / "my cache" / "cdc_platform"
+
+
+def place() -> Path:
+    """Return where the archive lies."""
+    found = archive_file()
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("content", "option"),
+    [
+        (None, "-XX:ArchiveClassesAtExit"),  # no process has ended yet
+        (b"", "-XX:ArchiveClassesAtExit"),  # the machine went down
+        (bytes(4096), "-XX:ArchiveClassesAtExit"),  # being written, or killed meanwhile
+        (b"\xa8\xab\x0b\xf0" + bytes(4096), "-XX:SharedArchiveFile"),
+    ],
+)
+def test_only_a_whole_archive_is_mapped(cache: Path, content: bytes | None, option: str) -> None:
+    """Any other one is written anew when the process ends."""
+    if content is not None:
+        place().write_bytes(content)
+    assert f'"{option}={place()}"' in archive_options()
+    assert cache == place().parent
+
+
+def test_each_java_has_an_archive_of_its_own(cache: Path) -> None:
+    """An upgrade of Java does not meet the archive of the former one, which it could not use."""
+    before = place()
+    os.utime(cache.parents[1] / "home" / "bin" / "java", (1, 1))
+    assert before != place()
+
+
+def test_an_archive_that_nothing_uses_is_removed_after_a_month(cache: Path) -> None:
+    """A start keeps its own one; what belongs to a Java or a Spark that is gone does not stay for ever."""
+    mine = place()
+    mine.write_bytes(b"x" * 9)
+    old, young = cache / "spark-old.jsa", cache / "spark-young.jsa"
+    for file in (mine, old, young):
+        file.write_bytes(b"x" * 9)
+    long_ago = time.time() - UNUSED_S - 60
+    os.utime(old, (long_ago, long_ago))
+    archive_options()
+    assert {mine, young} == set(cache.iterdir())
+
+
+def test_without_java_or_a_cache_there_is_no_archive(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start says itself that Java is missing; a cache that cannot be made is no reason to fail."""
+    cache.parent.write_text("no folder")
+    assert archive_options() == ""
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert archive_options() == ""
+
+
+@pytest.mark.usefixtures("cache")
+def test_it_can_be_switched_off(tmp_path: Path) -> None:
+    """`spark.class_archive: false` leaves Java as it is."""
+    spark = SparkSettings(class_archive=False)
+    assert ".jsa" not in spark_config(spark, LakeSettings(str(tmp_path)))["spark.driver.extraJavaOptions"]
+    assert str(place()) in spark_config(SparkSettings(), LakeSettings("x"))["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.integration
+def test_spark_maps_the_archive(spark: "SparkSession") -> None:
+    """Java has found it to fit: the file is part of the process's memory."""
+    require_java()
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  only the process itself knows its number
+    maps = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps")
+    if not maps.exists():
+        pytest.skip("This system does not tell what a process has mapped.")
+    assert str(archive_file()) in maps.read_text(encoding="utf-8")

@@ -1,0 +1,150 @@
+"""One place builds the configuration of every session and server."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.errors import JarsUnavailable
+from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.spark.session.config import LOG4J, launch_secrets, list_jars, session_secrets, spark_config
+from cdc_platform.spark.session.settings import (
+    DEFAULT_PACKAGES,
+    KAFKA_CONNECTOR,
+    POSTGRESQL_DRIVER,
+    SparkSettings,
+)
+
+
+def test_a_classic_session_has_all_that_the_platform_needs(tmp_path: Path) -> None:
+    """Catalog, jars, time zone, loopback and the interpreter that runs us."""
+    conf = spark_config(SparkSettings(master="local[3]", driver_memory="1g"), LakeSettings(str(tmp_path)))
+    assert conf["spark.master"] == "local[3]"
+    assert conf["spark.driver.memory"] == "1g"
+    assert conf["spark.sql.session.timeZone"] == "UTC"
+    assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert conf["spark.pyspark.python"] == sys.executable
+    assert conf["spark.jars.packages"] == ",".join(DEFAULT_PACKAGES)
+    assert conf["spark.sql.catalog.lake"] == "org.apache.iceberg.spark.SparkCatalog"
+    assert conf["spark.sql.catalog.lake.warehouse"] == tmp_path.as_uri()
+    assert conf["spark.sql.catalog.lake.cache-enabled"] == "false"
+    assert LOG4J.exists()
+
+
+def test_settings_win_over_the_platform(tmp_path: Path) -> None:
+    """What a user sets in `spark.conf` is not overwritten."""
+    spark = SparkSettings(conf={"spark.sql.shuffle.partitions": "64", "spark.ui.enabled": "true"})
+    conf = spark_config(spark, LakeSettings(str(tmp_path)))
+    assert (conf["spark.sql.shuffle.partitions"], conf["spark.ui.enabled"]) == ("64", "true")
+
+
+def test_a_remote_session_is_told_only_what_a_client_may_set(tmp_path: Path) -> None:
+    """Catalog and jars are the server's own; what decides on results is the same everywhere."""
+    spark = SparkSettings(remote="sc://spark:15002", conf={"spark.sql.shuffle.partitions": "64"})
+    conf = spark_config(spark, LakeSettings(str(tmp_path)))
+    assert conf["spark.remote"] == "sc://spark:15002"
+    assert conf["spark.sql.shuffle.partitions"] == "64"
+    assert conf["spark.sql.session.timeZone"] == "UTC"
+    assert conf["spark.sql.variable.substitute"] == "false"
+    assert {
+        name for name in conf if name.startswith(("spark.jars", "spark.driver", "spark.sql.catalog"))
+    } == set()
+
+
+def test_secrets_stay_away_from_the_command_line(tmp_path: Path) -> None:
+    """A process of our own is started with them by a file; its session is told those of catalogs again."""
+    own = {"spark.authenticate.secret": "a", "spark.sql.catalog.lake.token": "b"}
+    spark = SparkSettings(conf={**own, "spark.authenticate": "true"})
+    lake = LakeSettings("gs://b/l", {"type": "rest", "uri": "http://c", "token": "other"})
+    conf = spark_config(spark, lake)
+    assert conf["spark.authenticate"] == "true"
+    assert set() == own.keys() & conf.keys()
+    assert own == launch_secrets(spark, lake)
+    assert session_secrets(spark, lake) == {"spark.sql.catalog.lake.token": "b"}
+    remote = SparkSettings(remote="sc://spark:15002", conf=own)
+    assert own.items() <= spark_config(remote, LakeSettings(str(tmp_path))).items()
+    assert launch_secrets(remote, lake) == session_secrets(remote, lake) == {}
+
+
+def test_only_what_is_harmless_is_on_the_command_line(tmp_path: Path) -> None:
+    """What nobody knows goes by the file, also in place of a setting of the platform's own."""
+    catalog = {
+        "type": "rest",
+        "uri": "https://me:hush@c/api",
+        "s3.sse.key": "hush",
+        "s3.endpoint": "http://s",
+    }
+    own = {
+        "spark.hadoop.fs.azure.account.x": "hush",
+        "spark.jars.repositories": "https://me:hush@maven",
+        "spark.sql.sources.apikey": "hush",
+        "spark.driver.extraJavaOptions": "-Dproxy.pwd=hush",
+    }
+    spark = SparkSettings(conf={**own, "spark.executor.memory": "1g"})
+    lake = LakeSettings("s3://b/l", catalog)
+    conf, hidden = spark_config(spark, lake), launch_secrets(spark, lake)
+    assert "hush" not in str(conf)
+    assert (conf["spark.executor.memory"], conf["spark.sql.catalog.lake.s3.endpoint"]) == ("1g", "http://s")
+    prefix = "spark.sql.catalog.lake"
+    assert {*own, f"{prefix}.uri", f"{prefix}.s3.sse.key"} == set(hidden)
+    assert not conf.keys() & hidden.keys()
+    plain = LakeSettings(str(tmp_path))
+    assert launch_secrets(SparkSettings(), plain) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_hidden"),
+    [
+        ("spark.sql.catalog.lake.s3.sse.key", "x", True),
+        ("spark.sql.catalog.lake.somebody.invents", "x", True),
+        ("spark.sql.catalog.lake.header.X-Tenant", "x", True),
+        ("spark.hadoop.javax.jdo.option.ConnectionPwd", "x", True),
+        ("kafka.sasl.jaas.config", "x", True),
+        ("spark.sql.catalog.lake.uri", "https://me:x@host", True),
+        ("spark.sql.catalog.lake.uri", "jdbc:sqlite:/lakes/a.db?busy_timeout=60000", False),
+        ("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog", False),
+        ("spark.executor.memory", "1g", False),
+    ],
+)
+def test_spark_redacts_what_may_be_a_secret(name: str, value: str, *, is_hidden: bool) -> None:
+    """Spark replaces a value where its expression is found in the name or in the value itself."""
+    expression = spark_config(SparkSettings(), LakeSettings("x"))["spark.redaction.regex"]
+    assert is_hidden == any(re.search(expression, text) for text in (name, value))
+
+
+def test_a_remote_address_is_told_without_its_token() -> None:
+    """Its parameters, of which the token is one, are for the server alone."""
+    spark = SparkSettings(remote="sc://spark:443/;token=hidden;x-id=1")
+    assert spark.address == "sc://spark:443/"
+    assert "hidden" not in repr(spark)
+    assert SparkSettings(master="local[3]").address == "local[3]"
+
+
+def test_a_postgresql_catalog_brings_its_driver(tmp_path: Path) -> None:
+    """The driver is fetched only where it is needed."""
+    lake = LakeSettings(str(tmp_path), {"type": "sql", "uri": "postgresql+psycopg2://u:p@h/d"})
+    assert POSTGRESQL_DRIVER in spark_config(SparkSettings(), lake)["spark.jars.packages"]
+
+
+def test_sources_of_kafka_are_fetched_once() -> None:
+    """Where topics are read Spark's source is among the packages, in the version that is named if any."""
+    assert SparkSettings().with_kafka().packages == (*DEFAULT_PACKAGES, KAFKA_CONNECTOR)
+    named = SparkSettings(packages=(*DEFAULT_PACKAGES, f"{KAFKA_CONNECTOR.rpartition(':')[0]}:4.1.9"))
+    assert named == named.with_kafka()
+
+
+def test_a_folder_of_jars_replaces_packages(tmp_path: Path) -> None:
+    """Nothing is fetched then, and only jars are taken."""
+    for name in ("b.jar", "a.jar", "readme.txt"):
+        (tmp_path / name).touch()
+    conf = spark_config(SparkSettings(jars_folder=str(tmp_path)), LakeSettings(str(tmp_path)))
+    assert conf["spark.jars"] == f"{tmp_path}/a.jar,{tmp_path}/b.jar"
+    assert "spark.jars.packages" not in conf
+
+
+def test_a_folder_without_jars_is_told(tmp_path: Path) -> None:
+    """The error names the setting, the folder and what belongs there."""
+    with pytest.raises(JarsUnavailable, match=r"spark\.jars_folder.*Maven Central") as caught:
+        list_jars(str(tmp_path))
+    assert str(tmp_path) in str(caught.value)

@@ -1,0 +1,51 @@
+"""What nobody may see reaches Spark by a file, which is gone when Spark runs."""
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.errors import SettingError
+from cdc_platform.spark.session.properties import OPTION, SUBMIT_ARGUMENTS, started_with, write_properties
+
+
+def test_a_file_of_properties_is_ours_alone(tmp_path: Path) -> None:
+    """Nobody else may read it, also where another one was; signs with a meaning are marked."""
+    path = tmp_path / "spark.conf"
+    path.touch(mode=0o644)
+    write_properties(path, {"a.b": " #x=y:\\z\n"})
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text(encoding="utf-8") == "a.b=\\ \\#x\\=y\\:\\\\z\\n\n"
+
+
+@pytest.mark.parametrize("given", [None, "--verbose pyspark-shell"])
+def test_spark_is_started_with_a_file(monkeypatch: pytest.MonkeyPatch, given: str | None) -> None:
+    """What the environment has asked of the launcher stays, and is as before afterwards; the file is gone."""
+    monkeypatch.delenv(SUBMIT_ARGUMENTS, raising=False)
+    if given is not None:
+        monkeypatch.setenv(SUBMIT_ARGUMENTS, given)
+    with started_with({"a.password": "x"}):
+        option, name, *others = shlex.split(os.environ[SUBMIT_ARGUMENTS])
+        assert option == OPTION
+        assert Path(name).read_text(encoding="utf-8") == "a.password=x\n"
+        assert ["--load-spark-defaults", *(given or "pyspark-shell").split()] == others
+    assert not Path(name).exists()
+    assert given == os.environ.get(SUBMIT_ARGUMENTS)
+
+
+def test_without_secrets_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of the user's own is no hindrance then."""
+    monkeypatch.setenv(SUBMIT_ARGUMENTS, f"{OPTION} my.conf pyspark-shell")
+    with started_with({}):
+        assert os.environ[SUBMIT_ARGUMENTS] == f"{OPTION} my.conf pyspark-shell"
+
+
+def test_a_second_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark takes one file only; the error names what belongs there, and not its value."""
+    monkeypatch.setenv(SUBMIT_ARGUMENTS, f"{OPTION} my.conf pyspark-shell")
+    with (
+        pytest.raises(SettingError, match=r"put them there: a\.password$"),
+        started_with({"a.password": "xyz"}),
+    ):
+        raise AssertionError("It was started")

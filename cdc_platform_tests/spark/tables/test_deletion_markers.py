@@ -1,0 +1,41 @@
+"""Deletions that older events of their rows meet."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.schema.table_schema import DECIMAL, Column, ColumnType, TableSchema
+from cdc_platform.spark.tables.deletion_markers import with_tombstones
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+_SCHEMA = "keys string, order_key string, commit_timestamp timestamp, change_kind string"
+
+
+@pytest.mark.parametrize(
+    ("wider", "told"),
+    [
+        (ColumnType("STRING"), '{"id":"1"}'),
+        (ColumnType("FLOAT64"), '{"id":1.0}'),
+        (ColumnType(DECIMAL, annotation="21,2"), '{"id":"1.00"}'),
+    ],
+    ids=lambda told: told.code if isinstance(told, ColumnType) else "",
+)
+def test_a_deletion_is_found_by_the_key_and_not_by_its_text(
+    spark: "SparkSession", wider: ColumnType, told: str
+) -> None:
+    """Files write a key by types of their own, which may be narrower; of another key nothing is found."""
+    table = TableSchema("t", (Column("id", wider, is_primary_key=True, ordinal=1),))
+    log = spark.createDataFrame([(told, "2", None, ChangeKind.UPDATE.value)], _SCHEMA)
+    rows = [(keys, order, None, "") for keys, order in (('{"id":1}', "3"), (told, "1"), ('{"id":12}', "9"))]
+    buried = spark.createDataFrame(rows, _SCHEMA).drop("change_kind")
+    found = with_tombstones(log, buried, table).orderBy("order_key").collect()
+    assert [(row["order_key"], row["change_kind"]) for row in found] == [
+        ("1", ChangeKind.DELETE.value),
+        ("2", ChangeKind.UPDATE.value),
+        ("3", ChangeKind.DELETE.value),
+    ]

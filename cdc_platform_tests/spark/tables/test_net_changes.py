@@ -1,0 +1,231 @@
+"""The fold: all changes of a key become one patch, as if they were applied one after the other."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.spark.tables.net_changes import (
+    ACTION,
+    APPEND,
+    NOTHING,
+    REMOVE,
+    UPDATE,
+    PatchStats,
+    fold_changes,
+    fold_rows,
+    measure_patch,
+)
+from cdc_platform.spark.tables.typed import PLAIN_WORDS, named, type_changes
+from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.strategies import spark_cases
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.integration
+
+SCHEMA: Final = table("t", {"id": "INT64"}, {"a": "INT64", "b": "STRING(9)"})
+LOG: Final = "ordinal bigint, change_kind string, keys string, new_values string, is_whole_row boolean"
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change of a key."""
+
+    kind: ChangeKind
+    values: Values
+    is_whole: bool = True
+
+
+def insert(**values: object) -> Step:
+    """Return an insert."""
+    return Step(ChangeKind.INSERT, values)
+
+
+def patch(**values: object) -> Step:
+    """Return an update that names some columns."""
+    return Step(ChangeKind.UPDATE, values, is_whole=False)
+
+
+def whole(**values: object) -> Step:
+    """Return an update that carries the whole row."""
+    return Step(ChangeKind.UPDATE, values)
+
+
+DELETE: Final = Step(ChangeKind.DELETE, {})
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What a fold says about a key: the columns that some change set, with their values."""
+
+    action: str
+    values: Values
+
+
+def reference(steps: Sequence[Step]) -> Folded:
+    """Apply changes one after the other."""
+    values: dict[str, Any] = {}
+    for step in steps:
+        if step.is_whole:
+            values = dict.fromkeys(("a", "b"))
+        values |= {
+            name: int(value) if name == "a" and value is not None else value
+            for name, value in step.values.items()
+        }
+    exists = [step.kind for step in steps if step.kind is not ChangeKind.UPDATE]
+    born = steps[0].kind is ChangeKind.INSERT
+    gone = bool(exists) and exists[-1] is ChangeKind.DELETE
+    action = {(True, True): NOTHING, (True, False): APPEND, (False, True): REMOVE, (False, False): UPDATE}
+    return Folded(action[born, gone], values)
+
+
+def log_of(spark: "SparkSession", keys: Mapping[int, Sequence[Step]]) -> "DataFrame":
+    """Return the log of the keys' changes; the changes of different keys alternate."""
+    flat = [(position, key, step) for key, steps in keys.items() for position, step in enumerate(steps)]
+    rows = [
+        (ordinal, step.kind.value, json.dumps({"id": str(key)}), json.dumps(step.values), step.is_whole)
+        for ordinal, (_, key, step) in enumerate(sorted(flat, key=lambda item: item[:2]))
+    ]
+    # The order in which rows lie in the log is not the order of the changes.
+    return spark.createDataFrame(rows[::-1], LOG)
+
+
+def folded(
+    spark: "SparkSession", keys: Mapping[int, Sequence[Step]], *, has_patches: bool
+) -> dict[int, Folded]:
+    """Fold with Spark and return the same form as the reference."""
+    typed = type_changes(log_of(spark, keys), SCHEMA, has_patches=has_patches)
+    return told_by(fold_changes(typed, SCHEMA, has_patches=has_patches), has_patches=has_patches)
+
+
+def told_by(patch: "DataFrame", *, has_patches: bool) -> dict[int, Folded]:
+    """Return a patch in the form of the reference."""
+    return {
+        row["id"]: Folded(
+            row[ACTION],
+            {name: row[name] for name in ("a", "b") if not has_patches or row[named(name)]},
+        )
+        for row in patch.collect()
+    }
+
+
+CASES: Final[Sequence[tuple[Sequence[Step], Folded]]] = [
+    ([insert(a="1", b="x")], Folded(APPEND, {"a": 1, "b": "x"})),
+    ([insert(a="1")], Folded(APPEND, {"a": 1, "b": None})),  # absent in an insert is NULL
+    ([patch(a="1")], Folded(UPDATE, {"a": 1})),  # absent in a patch keeps its value
+    ([patch(a=None)], Folded(UPDATE, {"a": None})),  # an explicit NULL sets NULL
+    ([patch(a="1"), patch(b="x")], Folded(UPDATE, {"a": 1, "b": "x"})),
+    ([patch(a="1"), patch(a=None)], Folded(UPDATE, {"a": None})),  # NULL is newer
+    ([patch(a=None), patch(a="2"), patch(b="y")], Folded(UPDATE, {"a": 2, "b": "y"})),
+    ([patch()], Folded(UPDATE, {})),  # names nothing
+    ([whole(a="1")], Folded(UPDATE, {"a": 1, "b": None})),  # a whole row sets what it does not name
+    ([patch(b="x"), whole(a="1")], Folded(UPDATE, {"a": 1, "b": None})),
+    ([whole(a="1", b="x"), patch(b="y")], Folded(UPDATE, {"a": 1, "b": "y"})),
+    ([DELETE], Folded(REMOVE, {"a": None, "b": None})),
+    ([patch(a="1"), DELETE], Folded(REMOVE, {"a": None, "b": None})),
+    ([insert(a="1"), DELETE], Folded(NOTHING, {"a": None, "b": None})),  # born and gone
+    ([insert(a="1"), DELETE, insert(b="z")], Folded(APPEND, {"a": None, "b": "z"})),  # born again
+    ([DELETE, insert(b="z")], Folded(UPDATE, {"a": None, "b": "z"})),  # replaced: nothing of before stays
+    ([DELETE, insert(a="1"), patch(b="y")], Folded(UPDATE, {"a": 1, "b": "y"})),
+    ([DELETE, insert(a="1"), DELETE], Folded(REMOVE, {"a": None, "b": None})),
+    ([insert(a="1"), patch(b="y"), patch(a="2")], Folded(APPEND, {"a": 2, "b": "y"})),
+]
+
+
+def test_every_case_of_patches_folds_as_the_table_says(spark: "SparkSession") -> None:
+    """One key a case, all in one job; the reference agrees."""
+    found = folded(spark, {key: steps for key, (steps, _) in enumerate(CASES)}, has_patches=True)
+    for key, (steps, expected) in enumerate(CASES):
+        assert expected == reference(steps) == found[key], str(steps)
+
+
+def test_every_case_of_whole_rows_folds_the_same_without_flags(spark: "SparkSession") -> None:
+    """Where every change carries the whole row, the cheap fold gives what the other one gives."""
+    cases = {
+        key: (steps, expected)
+        for key, (steps, expected) in enumerate(CASES)
+        if all(step.is_whole for step in steps)
+    }
+    by_key = {key: steps for key, (steps, _) in cases.items()}
+    expected = {key: expected for key, (_, expected) in cases.items()}
+    assert expected == folded(spark, by_key, has_patches=False)
+    assert expected == told_by(fold_rows(log_of(spark, by_key), SCHEMA, PLAIN_WORDS), has_patches=False)
+
+
+def steps_of_a_key() -> st.SearchStrategy[list[Step]]:
+    """Changes of one key that a truthful source may send."""
+    columns = {"a": st.none() | st.integers(0, 9).map(str), "b": st.none() | st.sampled_from(["", "x", "y"])}
+    some = st.fixed_dictionaries({}, optional=columns)
+    kinds = st.lists(st.tuples(st.sampled_from(["patch", "whole", "toggle"]), some), min_size=1, max_size=6)
+
+    def truthful(choices: list[tuple[str, Values]], *, existed: bool) -> list[Step]:
+        steps: list[Step] = []
+        exists = existed
+        for choice, values in choices:
+            if not exists:
+                steps.append(insert(**values))
+            elif choice == "toggle":
+                steps.append(DELETE)
+            else:
+                steps.append(patch(**values) if choice == "patch" else whole(**values))
+            exists = steps[-1].kind is not ChangeKind.DELETE
+        return steps
+
+    return st.builds(lambda choices, existed: truthful(choices, existed=existed), kinds, st.booleans())
+
+
+@spark_cases(5)
+@given(keys=st.lists(steps_of_a_key(), min_size=100, max_size=200))
+def test_the_fold_equals_applying_change_by_change(spark: "SparkSession", keys: list[list[Step]]) -> None:
+    """Hundreds of random keys a job, each with its own story."""
+    by_key = dict(enumerate(keys))
+    expected = {key: reference(steps) for key, steps in by_key.items()}
+    assert expected == folded(spark, by_key, has_patches=True)
+
+
+def measured(spark: "SparkSession", keys: Mapping[str, str], ids: Sequence[str | None]) -> PatchStats:
+    """Measure a patch of updates with these first keys, JSON texts or NULL."""
+    schema = table("t", {**keys, "n": "INT64"}, {})
+    first = next(iter(keys))
+    rows = [(n, "delete", json.dumps({first: key, "n": str(n)}), "{}", True) for n, key in enumerate(ids)]
+    # A key that is born far away from the others.
+    born = {"INT64": "99", "STRING(9)": "zzz", "FLOAT64": "99"}.get(keys[first], "2999-01-01")
+    rows.append((99, "insert", json.dumps({first: born, "n": "99"}), "{}", True))
+    typed = type_changes(spark.createDataFrame(rows, LOG), schema, has_patches=False)
+    return measure_patch(fold_changes(typed, schema, has_patches=False), schema)
+
+
+@pytest.mark.parametrize(
+    ("type_text", "ids", "low", "high"),
+    [
+        ("INT64", ["10", "9", "-3"], "-3L", "10L"),  # numbers, not texts
+        ("INT64", [str(-(2**63)), str(2**63 - 1)], f"{-(2**63)}L", f"{2**63 - 1}L"),
+        ("STRING(9)", ["it's", "a\\b"], "'a\\\\b'", "'it\\'s'"),  # quotes and backslashes
+        ("DATE", ["2024-02-29", "1999-01-01"], "DATE '1999-01-01'", "DATE '2024-02-29'"),
+        (
+            "TIMESTAMP",
+            ["2024-02-29T01:02:03.5Z"],
+            "TIMESTAMP '2024-02-29 01:02:03.5'",
+            "TIMESTAMP '2024-02-29 01:02:03.5'",
+        ),
+        ("FLOAT64", ["1.5"], None, None),  # no literal that says exactly this
+        ("INT64", ["5", None], None, None),  # NULL lies in no interval
+    ],
+)
+def test_bounds_of_keys_are_literals(
+    spark: "SparkSession", type_text: str, ids: list[str | None], low: str | None, high: str | None
+) -> None:
+    """Only keys that must exist count: appended ones need no look into the table."""
+    stats = measured(spark, {"id": type_text}, ids)
+    assert (low, high) == (stats.low_inclusive, stats.high_inclusive)
+    assert stats.existing == stats.deleted == len(ids)
+    assert (stats.appended, stats.has_null_keys) == (1, None in ids)

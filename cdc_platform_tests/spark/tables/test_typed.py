@@ -1,0 +1,293 @@
+"""Values of every type, from Spanner's JSON to the columns of a table."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import Row
+
+from cdc_platform.errors import ValueUnfit
+from cdc_platform.model.base.timestamps import to_nanosecond_text
+from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.stream.records import ModType
+from cdc_platform.spark.log.order import order_records
+from cdc_platform.spark.tables.typed import named, type_changes, unfit_values
+from cdc_platform_tests.example_tables import table
+from cdc_platform_tests.pipelines import data_change, raw_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.integration
+
+MAX_INT64 = 2**63 - 1
+LEAST_NUMERIC = "-99999999999999999999999999999.999999999"
+
+VALUES: list[tuple[str, str, Any]] = [
+    # type, JSON of the value, expected
+    ("INT64", '"9007199254740993"', 2**53 + 1),
+    ("INT64", f'"{MAX_INT64}"', MAX_INT64),
+    ("INT64", f'"{-MAX_INT64 - 1}"', -MAX_INT64 - 1),
+    ("BOOL", "true", True),
+    ("BOOL", "false", False),
+    ("FLOAT64", "0.1", 0.1),
+    ("FLOAT64", "1e-7", 1e-7),
+    ("FLOAT64", "5e-324", 5e-324),
+    ("FLOAT64", "1.7976931348623157e308", 1.7976931348623157e308),
+    ("FLOAT64", "3", 3.0),
+    ("FLOAT64", '"NaN"', math.nan),
+    ("FLOAT64", '"Infinity"', math.inf),
+    ("FLOAT64", '"-Infinity"', -math.inf),
+    ("FLOAT32", "0.5", 0.5),
+    (
+        "NUMERIC",
+        '"-99999999999999999999999999999.999999999"',
+        Decimal("-99999999999999999999999999999.999999999"),
+    ),
+    ("NUMERIC", '"0.000000001"', Decimal("0.000000001")),
+    ("NUMERIC", '"7"', Decimal(7)),
+    ("STRING(MAX)", '"a\\"b\\\\c\\u00e9\\n\\ud83d\\ude00"', 'a"b\\cé\n😀'),
+    ("STRING(MAX)", '""', ""),
+    ("STRING(MAX)", '"null"', "null"),
+    ("BYTES(MAX)", '"AP8Q"', b"\x00\xff\x10"),
+    ("BYTES(MAX)", '""', b""),
+    ("DATE", '"2024-02-29"', date(2024, 2, 29)),
+    ("DATE", '"0001-01-01"', date(1, 1, 1)),
+    ("DATE", '"9999-12-31"', date(9999, 12, 31)),
+    ("TIMESTAMP", '"2024-02-29T23:59:59.999999Z"', datetime(2024, 2, 29, 23, 59, 59, 999999, UTC)),
+    ("TIMESTAMP", '"2024-02-29T23:59:59.123456789Z"', datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)),
+    ("TIMESTAMP", '"1582-10-10T00:00:00Z"', datetime(1582, 10, 10, tzinfo=UTC)),
+    ("TIMESTAMP", '"9999-12-31T23:59:59.999999Z"', datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)),
+    ("JSON", '"{\\"a\\": [1, null]}"', '{"a": [1, null]}'),
+    ("ARRAY<INT64>", '["1", null, "9007199254740993"]', [1, None, 2**53 + 1]),
+    ("ARRAY<INT64>", "[]", []),
+    ("ARRAY<STRING(MAX)>", '["a,b", "[\\"c\\"]", null, ""]', ["a,b", '["c"]', None, ""]),
+    ("ARRAY<BOOL>", "[true, null]", [True, None]),
+    ("ARRAY<FLOAT64>", '[0.5, "NaN", null]', [0.5, math.nan, None]),
+    ("ARRAY<BYTES(9)>", '["AP8Q", null]', [b"\x00\xff\x10", None]),
+    ("ARRAY<DATE>", '["2024-02-29"]', [date(2024, 2, 29)]),
+    ("ARRAY<TIMESTAMP>", '["1970-01-01T00:00:01Z"]', [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]),
+    ("ARRAY<NUMERIC>", '["1.5", null]', [Decimal("1.5"), None]),
+    ("ARRAY<JSON>", '["{\\"a\\": 1}"]', ['{"a": 1}']),
+    ("ENUM<bank.Kind>", '"2"', 2),
+    ("ENUM<bank.Kind>", "2", 2),
+    ("PROTO<bank.Account>", '"AP8Q"', b"\x00\xff\x10"),
+    ("UUID", '"0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e"', "0b8a3c9e-5d0e-4a5b-9d0a-3f7a2c1b4d5e"),
+    ("INTERVAL", '"P1Y2M3DT4H5M6.789S"', "P1Y2M3DT4H5M6.789S"),
+    ("TIMESTAMP", '"2024-02-29T03:02:03.5+02:00"', datetime(2024, 2, 29, 1, 2, 3, 500000, UTC)),
+    ("A_LATER_TYPE", '"as it is"', "as it is"),
+    ("A_LATER_TYPE", "true", "true"),
+    ("A_LATER_TYPE", '["a", null]', '["a",null]'),
+    *((text, "null", None) for text in ("INT64", "STRING(9)", "BYTES(9)", "ARRAY<INT64>", "JSON", "DATE")),
+]
+
+
+def change(new_values: str, *, is_whole: bool = True) -> dict[str, Any]:
+    """Return the columns of a log row that typing looks at."""
+    return {
+        "change_kind": "update",
+        "ordinal": 1,
+        "keys": '{"id": "1"}',
+        "new_values": new_values,
+        "is_whole_row": is_whole,
+    }
+
+
+def typed(
+    spark: "SparkSession", schema: TableSchema, rows: list[dict[str, Any]], *, has_patches: bool = True
+) -> list[Row]:
+    """Type log rows."""
+    log = spark.createDataFrame(
+        rows,
+        "change_kind string, ordinal bigint, keys string, new_values string, is_whole_row boolean",
+    )
+    # Through Arrow, because `collect` has its own ideas of years before 1582.
+    return [Row(**row) for row in type_changes(log, schema, has_patches=has_patches).toArrow().to_pylist()]
+
+
+def is_same(expected: object, found: object) -> bool:
+    """Whether values are equal, NaN and its likes in arrays included."""
+    return repr(expected) == repr(found) or expected == found
+
+
+def test_every_type_is_cast(spark: "SparkSession") -> None:
+    """One column a value, all in one row, so that one job does for all."""
+    schema = table("t", {"id": "INT64"}, {f"c{n}": text for n, (text, _, _) in enumerate(VALUES)})
+    fields = ", ".join(f'"c{n}": {value}' for n, (_, value, _) in enumerate(VALUES))
+    row = typed(spark, schema, [change("{" + fields + "}")])[0].asDict()
+    for number, (text, value, expected) in enumerate(VALUES):
+        found = row[f"c{number}"]
+        if isinstance(found, datetime):
+            found = found.astimezone(UTC)
+        if isinstance(found, list):
+            found = [part.astimezone(UTC) if isinstance(part, datetime) else part for part in found]
+        assert is_same(expected, found), f"{text} {value}: {found!r}"
+
+
+def test_annotated_types_stay_text(spark: "SparkSession") -> None:
+    """PostgreSQL's NUMERIC has a wider range than the type whose code it shares."""
+    annotated = ColumnType.from_json({"code": "NUMERIC", "typeAnnotation": "PG_NUMERIC"})
+    key = Column("id", ColumnType("INT64"), is_primary_key=True, ordinal=1)
+    schema = TableSchema("t", (key, Column("n", annotated, is_primary_key=False, ordinal=2)))
+    huge = "1" + "0" * 50
+    assert typed(spark, schema, [change(json.dumps({"n": huge}))])[0]["n"] == huge
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("2024-02-29T01:02:03.123456789Z", "2024-02-29T01:02:03.123456789Z"),
+        ("2024-02-29T01:02:03.5+02:00", "2024-02-28T23:02:03.500000000Z"),
+        ("0001-01-01T00:00:00.000000001Z", "0001-01-01T00:00:00.000000001Z"),
+        (None, None),
+    ],
+)
+def test_nanoseconds_are_kept_as_text(
+    spark: "SparkSession", written: str | None, expected: str | None
+) -> None:
+    """A timestamp whose nanoseconds count is in UTC and has nine digits, however it was written."""
+    schema = with_nanoseconds(table("t", {"id": "INT64"}, {"at": "TIMESTAMP"}))
+    row = typed(spark, schema, [change(json.dumps({"at": written}))])[0]
+    assert (expected, None if written is None else to_nanosecond_text(written)) == (row["at"], expected)
+
+
+def with_nanoseconds(schema: TableSchema) -> TableSchema:
+    """Return a table whose timestamps keep their nanoseconds."""
+    columns = tuple(replace(column, type=column.type.with_nanoseconds()) for column in schema.columns)
+    return replace(schema, columns=columns)
+
+
+UNFIT: list[tuple[str, str]] = [
+    # type, JSON of a value that it cannot hold
+    ("INT64", '"abc"'),
+    ("INT64", '"9223372036854775808"'),
+    ("INT64", '"1.5"'),
+    ("INT64", '""'),
+    ("INT64", '{"a": 1}'),
+    ("BOOL", '"maybe"'),
+    ("FLOAT64", '"many"'),
+    ("NUMERIC", '"NaN"'),
+    ("NUMERIC", '"100000000000000000000000000000"'),
+    ("BYTES(9)", '"!"'),
+    ("DATE", '"2024-02-30"'),
+    ("TIMESTAMP", '"yesterday"'),
+    ("ARRAY<INT64>", '["1", "NULL"]'),
+    ("ARRAY<INT64>", '"1"'),
+    ("ARRAY<STRING(MAX)>", '"a"'),
+    ("ENUM<bank.Kind>", '"OPEN"'),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), UNFIT)
+def test_a_value_that_does_not_fit_fails_the_query(spark: "SparkSession", text: str, value: str) -> None:
+    """It never becomes NULL; the error names table, key, column and value."""
+    schema = table("t", {"id": "INT64"}, {"it's": text})
+    with pytest.raises(ValueUnfit) as caught, unfit_values():
+        typed(spark, schema, [change(json.dumps({"it's": json.loads(value)}))])
+    found = caught.value
+    assert (found.table, found.column, found.key) == ("t", "it's", '{"id": "1"}')
+    assert ColumnType.from_spanner_type(text).text == found.type_name
+
+
+def test_faults_tell_what_does_not_fit(spark: "SparkSession") -> None:
+    """All values that cannot be cast are found while changes are ordered, and none that can."""
+    every = [
+        *((text, value, True) for text, value in UNFIT),
+        *((text, value, False) for text, value, _ in VALUES),
+    ]
+    schemas = [table(f"t{n}", {"id": "INT64"}, {"it's": text}) for n, (text, _, _) in enumerate(every)]
+    rows = [
+        data_change(
+            f"t{n}",
+            ModType.INSERT,
+            ({"id": "1"}, {"it's": json.loads(value)}),
+            at_micros=n,
+            transaction="t",
+            schema=schemas[n],
+        )
+        for n, (_, value, _) in enumerate(every)
+    ]
+    frame = spark.createDataFrame(raw_table(rows))
+    found = {row["table_name"]: row["fault"] for row in order_records(frame, 0, 1, schemas).collect()}
+    for number, (text, value, is_unfit) in enumerate(every):
+        fault = found[f"t{number}"]
+        assert is_unfit == (fault is not None), (text, value, fault)
+        if fault is not None:
+            type_name = ColumnType.from_spanner_type(text).text
+            assert fault.startswith(f"`it's` of `t{number}` is {type_name}, which cannot hold: ")
+
+
+def test_faults_of_keys(spark: "SparkSession") -> None:
+    """A key must name its columns, and hold no moment that another key could become one with."""
+    schemas = [
+        table("at", {"at": "TIMESTAMP"}, {}),
+        with_nanoseconds(table("nanos", {"at": "TIMESTAMP"}, {})),
+    ]
+    cases: list[tuple[str, dict[str, Any], str | None]] = [
+        ("at", {"at": "2024-02-29T01:02:03.123456Z"}, None),
+        ("at", {"at": "2024-02-29T01:02:03.123456000Z"}, None),
+        ("at", {"at": None}, None),
+        ("at", {"at": "2024-02-29T01:02:03.1234567Z"}, "`at` of `at` is TIMESTAMP, which cannot hold: 2024"),
+        ("nanos", {"at": "2024-02-29T01:02:03.1234567Z"}, None),
+        ("nanos", {"at": "now"}, "`at` of `nanos` is TIMESTAMP"),
+        ("at", {"AT": "2024-02-29T01:02:03Z"}, "the keys lack `at` of `at`"),
+        ("unwatched", {"whatever": "x"}, None),
+    ]
+    rows = [
+        data_change(name, ModType.DELETE, (keys, {}), at_micros=n, transaction=f"{n}")
+        for n, (name, keys, _) in enumerate(cases)
+    ]
+    ordered = order_records(spark.createDataFrame(raw_table(rows)), 0, 1, schemas).collect()
+    for row, (_, keys, expected) in zip(sorted(ordered, key=lambda row: row["ordinal"]), cases, strict=True):
+        assert (expected is None) == (row["fault"] is None), keys
+        assert str(row["fault"]).startswith(str(expected)), keys
+
+
+@pytest.mark.parametrize(
+    ("values", "is_whole", "expected"),
+    [
+        ({"a": None}, False, {"a": (None, True), "b": (None, False)}),  # an explicit NULL, one absent
+        ({"b": "x"}, False, {"a": (None, False), "b": ("x", True)}),
+        ({}, False, {"a": (None, False), "b": (None, False)}),  # names nothing
+        ({"a": "1"}, True, {"a": (1, True), "b": (None, True)}),  # a whole row names all: absent is NULL
+    ],
+)
+def test_an_explicit_null_is_not_an_absent_column(
+    spark: "SparkSession",
+    values: Mapping[str, Any],
+    is_whole: bool,
+    expected: Mapping[str, tuple[Any, bool]],
+) -> None:
+    """A patch says of each column whether it names it."""
+    schema = table("t", {"id": "INT64"}, {"a": "INT64", "b": "STRING(9)"})
+    row = typed(spark, schema, [change(json.dumps(values), is_whole=is_whole)])[0]
+    assert expected == {name: (row[name], row[named(name)]) for name in ("a", "b")}
+
+
+def test_names_that_differ_in_case_or_need_quotes_are_found(spark: "SparkSession") -> None:
+    """Names are taken literally, and what JSON has besides the table's columns is ignored."""
+    names = ["a b", "c`d", "e.f", "group", "ünï"]
+    schema = table("t", {"id": "INT64"}, dict.fromkeys(names, "STRING(9)"))
+    values = {**{name: name.upper() for name in names}, "other": "x", "GROUP": "no"}
+    row = typed(spark, schema, [change(json.dumps(values))])[0]
+    assert {name: name.upper() for name in names} == {name: row[name] for name in names}
+
+
+def test_without_patches_there_are_no_flags(spark: "SparkSession") -> None:
+    """Whole rows need none, which is what makes their fold cheap."""
+    schema = table("t", {"id": "INT64"}, {"a": "INT64"})
+    row = typed(spark, schema, [change('{"a": "5"}')], has_patches=False)[0]
+    assert (row["id"], row["a"], named("a") in row) == (1, 5, False)
+
+
+def test_a_table_of_keys_only_has_no_values(spark: "SparkSession") -> None:
+    """Keys are all that is typed."""
+    schema = table("t", {"id": "INT64", "name": "STRING(9)"}, {})
+    keys = {**change("{}"), "keys": '{"id": "1", "name": null}'}
+    row = typed(spark, schema, [keys])[0]
+    assert (row["id"], row["name"]) == (1, None)

@@ -1,0 +1,43 @@
+"""What is printed shows names and values as they are, and no terminal obeys them."""
+
+import json
+
+import pytest
+
+from cdc_platform.commands.quarantine import describe_held
+from cdc_platform.errors import SettingError, SparkUnreachable
+from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.printing import join_lines, print_line, print_text
+
+NASTY = "a\x1b]0;owned\x07b\rc\x9bd\u202ee\u2028f\ud800g\x7fh"
+SHOWN = "a\\u001b]0;owned\\u0007b\\rc\\u009bd\\u202ee\\u2028f\\ud800g\\u007fh"
+
+
+def test_controls_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line is one line, and a text keeps its own lines; letters of any language stay."""
+    print_line(f"{NASTY}\nnext\ttab", fg="red", err=True)
+    print_text(f"{NASTY}\nnäxt\t日本")
+    printed = capsys.readouterr()
+    assert printed.err == f"{SHOWN}\\nnext\\ttab\n"
+    assert printed.out == f"{SHOWN}\nnäxt\t日本\n"
+    assert join_lines(["one\nforged", "two"]) == "one\\nforged\ntwo"
+
+
+def test_json_stays_the_same_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is escaped means the same to who parses it."""
+    print_text(json.dumps([NASTY], ensure_ascii=False, indent=2))
+    assert json.loads(capsys.readouterr().out) == [NASTY]
+
+
+def test_a_table_of_quarantine_has_no_forged_line() -> None:
+    """A name of the source with a line end in it is no second line."""
+    held = HeldRecord(1, "why", "p", 0, None, "r\n     0  open      accounts", "t\x1b[2J", None)
+    lines = describe_held([held]).splitlines()
+    assert lines[1].split(maxsplit=3) == ["1", "open", "t\\u001b[2J", "r\\n     0  open      accounts"]
+
+
+def test_errors_tell_no_password_of_an_address() -> None:
+    """They are escaped wherever errors are raised or shown."""
+    told = str(SparkUnreachable("No answer: jdbc:postgresql://me:hush@host/db and https://u:p%40@h"))
+    assert told == "No answer: jdbc:postgresql://me:(hidden)@host/db and https://u:(hidden)@h"
+    assert "hush" not in str(SettingError("lake.catalog.uri", "is wrong: http://:hush@h"))
