@@ -16,7 +16,7 @@ from cdc_platform.demo.bank import OPENING_BALANCE, open_database
 from cdc_platform.demo.ledger import ACCOUNT_COLUMNS, ACCOUNTS, account_row
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.resources import spark_session
 from cdc_platform.sources.spanner.settings import SpannerSettings
 
@@ -63,7 +63,7 @@ def time_copy(bench: Bench, spark: Any, number: int, options: argparse.Namespace
     """Return the seconds of one copy, after making sure that the table that comes of it is whole."""
     pipeline = copying(bench, number, options.piece_rows)
     taken = timed(lambda: copy_tables(pipeline, spark))
-    run_tick(pipeline, spark)
+    run_cycle(pipeline, spark)
     table = pipeline.lake.table(ACCOUNTS)
     balances = table.scan(selected_fields=("balance",)).to_arrow() if table is not None else []
     must_equal(options.rows, len(balances), "rows of the table")

@@ -1,9 +1,9 @@
-"""Files of Datastream: a pipeline beside Spark's own reading of the same files, and ticks with nothing new.
+"""Files of Datastream: a pipeline beside Spark's own reading of the same files, and cycles with nothing new.
 
 A million events of MySQL lie in 2,000 files of JSON lines: inserts, updates and deletes of one table of
 ten columns. The pipeline reads, orders, merges and publishes them; beside it, `spark.read.json` reads the
 same files, every value of them, and it also appends them to an Iceberg table as they are. Then the ledger is
-told of 100,000 files that lie there and have been read, and ticks are timed that find nothing new.
+told of 100,000 files that lie there and have been read, and cycles are timed that find nothing new.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from cdc_platform.lake.catalog.lake import RAW, READ
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.commits.commits import TICK, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, read_mark
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.resources import spark_session
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.file_store import FileStore
@@ -37,7 +37,7 @@ SPARK: Final = "spark.read.json, counted"
 APPENDED: Final = "spark.read.json, appended to a table"
 SCRATCH: Final = "lake.scratch.events"
 ORIGIN: Final = 1_790_000_000_000_000
-IDLE_TICKS: Final = 5
+IDLE_CYCLES: Final = 5
 TEXT_COLUMNS: Final = tuple(f"note_{number}" for number in range(5))
 
 
@@ -93,8 +93,8 @@ def open_new(work: Path, folder: Path, number: int) -> Pipeline:
 
 
 def run_all(pipeline: Pipeline, spark: SparkSession) -> None:
-    """Run ticks until all files have been read."""
-    while run_tick(pipeline, spark).read.committed:
+    """Run cycles until all files have been read."""
+    while run_cycle(pipeline, spark).read.committed:
         pass
 
 
@@ -131,22 +131,22 @@ def know_files(pipeline: Pipeline, folder: Path, files: int) -> None:
             path.mkdir(parents=True, exist_ok=True)
         (path / f"{number:06}.jsonl").touch()
     found = list(FileStore(str(many), (".jsonl",)).list_files())
-    tick = read_mark(pipeline.lake.system_table(RAW)).tick
-    columns = {"tick": [tick] * len(found), "path": [one.path for one in found]}
+    cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
+    columns = {"cycle": [cycle] * len(found), "path": [one.path for one in found]}
     rows = pa.table(columns | {"version": [one.version for one in found]}, FILES)
-    pipeline.lake.system_table(READ).append(rows, snapshot_properties={TICK: str(tick)})
+    pipeline.lake.system_table(READ).append(rows, snapshot_properties={CYCLE: str(cycle)})
 
 
-def time_idle(pipeline: Pipeline, spark: SparkSession, folder: Path, files: int, ticks: int) -> list[float]:
-    """Return the seconds of ticks that find nothing new among so many files."""
+def time_idle(pipeline: Pipeline, spark: SparkSession, folder: Path, files: int, cycles: int) -> list[float]:
+    """Return the seconds of cycles that find nothing new among so many files."""
     know_files(pipeline, folder, files)
     source = DatastreamSettings(str(folder.with_name("known")), table_name="{table}")
     idle = open_pipeline(replace(pipeline.settings, source=source))
     taken = []
-    for _ in range(ticks):
+    for _ in range(cycles):
         outcome = []
-        taken.append(timed(lambda: outcome.append(run_tick(idle, spark))))  # noqa: B023  called at once
-        must_equal(0, int(outcome[0].read.committed), "commits of a tick with nothing new")
+        taken.append(timed(lambda: outcome.append(run_cycle(idle, spark))))  # noqa: B023  called at once
+        must_equal(0, int(outcome[0].read.committed), "commits of a cycle with nothing new")
     return taken
 
 
@@ -183,8 +183,8 @@ def main() -> None:
     timers = {name: partial(timed, run) for name, run in candidates.items()}
     seconds = interleaved(options.rounds, timers)
     report.compare(seconds, OURS, options.events, "events/s")
-    idle = time_idle(done[-1], spark, folder, options.known_files, IDLE_TICKS)
-    what = f"a tick with nothing new, {options.known_files:,} files known"
+    idle = time_idle(done[-1], spark, folder, options.known_files, IDLE_CYCLES)
+    what = f"a cycle with nothing new, {options.known_files:,} files known"
     report.note(what, min(idle), "s", median=round(statistics.median(idle), 3), first=round(idle[0], 3))
 
 

@@ -65,7 +65,7 @@ def run(options: Namespace, report: Report, spark: SparkSession, source: Spanner
         end_micros = trace_lineage(pipeline).partitions[""].start_micros + int(options.seconds * 1e6)
         taken = timed(lambda: catch_up(pipeline, spark, step, end_micros))
         raw = pipeline.lake.system_table(RAW)
-        commits[name] = read_mark(raw).tick
+        commits[name] = read_mark(raw).cycle
         until = f"kind = '{RecordKind.DATA_CHANGE.value}' and record_timestamp <= {end_micros}"
         identities = raw.scan(until, selected_fields=("server_transaction_id", "record_sequence")).to_arrow()
         records.add(len(identities))

@@ -1,7 +1,7 @@
-"""Growth of a tick with its table: changes of recent keys into a table, and into one ten times as large.
+"""Growth of a cycle with its table: changes of recent keys into a table, and into one ten times as large.
 
 Both tables begin with an initial copy, so their files are those that the platform itself writes. Then each
-round runs a whole tick on either, from reading to the published cut, and maintenance where it is due.
+round runs a whole cycle on either, from reading to the published cut, and maintenance where it is due.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.spark.session.settings import SparkSettings
@@ -43,7 +43,7 @@ from cdc_platform_tests.pipelines import START, FakeSource, data_change, slice_r
 
 SECOND = 1_000_000
 AT_MOST = 1.3
-"""How many times as long a tick on the table that is ten times as large may take."""
+"""How many times as long a cycle on the table that is ten times as large may take."""
 MODS_A_RECORD = 10
 
 
@@ -107,7 +107,7 @@ class GrownSource(FakeSource):
 
     def __post_init__(self) -> None:
         """Answer each read with the changes at hand."""
-        self.answer = self.answer_tick
+        self.answer = self.answer_cycle
 
     def plan_copies(self, _at_micros: int) -> Any:
         """Return what cuts the table into pieces."""
@@ -117,10 +117,10 @@ class GrownSource(FakeSource):
         """Return the data source that hands pieces to Spark."""
         return GeneratedCopyDataSource
 
-    def answer_tick(self, tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+    def answer_cycle(self, cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
         """Return the changes and the word that the slices were read."""
         reports = [slice_row(planned, records=len(self.changes)) for planned in slices]
-        return [{**row, "tick": tick} for row in (*self.changes, *reports)]
+        return [{**row, "cycle": cycle} for row in (*self.changes, *reports)]
 
 
 @dataclass
@@ -138,16 +138,16 @@ class Candidate:
         """Bring the table into the lake as it is before any change."""
         while copy_tables(self.pipeline, spark).is_going_on:
             pass
-        self.tick(spark)
+        self.cycle(spark)
 
-    def tick(self, spark: SparkSession) -> float:
-        """Run a tick on the next changes, and return its seconds."""
+    def cycle(self, spark: SparkSession) -> float:
+        """Run a cycle on the next changes, and return its seconds."""
         self.source.now_micros += SECOND
         self.source.changes = list(records(self.history.take(self.changes), self.source.now_micros - 1))
         begin = time.perf_counter()
-        outcome = run_tick(self.pipeline, spark)
+        outcome = run_cycle(self.pipeline, spark)
         whole = time.perf_counter() - begin
-        must_equal(self.changes, outcome.order.changes, "changes of the tick")
+        must_equal(self.changes, outcome.order.changes, "changes of the cycle")
         must_equal(False, any(merge.fell_back for merge in outcome.merges), "whether the merge fell back")
         for step, taken in outcome.seconds.items():
             self.seconds[step].append(taken)
@@ -213,10 +213,10 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the smaller table")
     parser.add_argument("--times", type=int, default=10, help="how many times as large the other one is")
-    parser.add_argument("--changes", type=int, default=1000, help="changes of a tick")
+    parser.add_argument("--changes", type=int, default=1000, help="changes of a cycle")
     parser.add_argument("--piece-rows", type=int, default=25_000, help="rows a task copies")
-    parser.add_argument("--rounds", type=int, default=20, help="ticks on each table that count")
-    parser.add_argument("--warm-up", type=int, default=6, help="ticks on each before them")
+    parser.add_argument("--rounds", type=int, default=20, help="cycles on each table that count")
+    parser.add_argument("--warm-up", type=int, default=6, help="cycles on each before them")
     parser.add_argument("--even", action="store_true", help="change keys of the whole table, not recent ones")
     options = parser.parse_args()
     report = Report("growth", options)
@@ -230,28 +230,28 @@ def main() -> None:
         }
         for candidate in candidates.values():
             candidate.copy(spark)
-        ticks = {name: lambda found=found: found.tick(spark) for name, found in candidates.items()}
-        interleaved(options.warm_up, ticks)
+        cycles = {name: lambda found=found: found.cycle(spark) for name, found in candidates.items()}
+        interleaved(options.warm_up, cycles)
         for candidate in candidates.values():
             candidate.seconds.clear()
-        seconds = interleaved(options.rounds, ticks)
+        seconds = interleaved(options.rounds, cycles)
         for candidate in candidates.values():
             candidate.verify(spark)
     report_growth(report, candidates, seconds)
 
 
 def report_growth(report: Report, candidates: dict[str, Candidate], seconds: dict[str, list[float]]) -> None:
-    """Report the ticks on both tables, whole and by step, and how they have grown."""
+    """Report the cycles on both tables, whole and by step, and how they have grown."""
     small, large = candidates
     for name, taken in seconds.items():
         median = statistics.median(taken)
         files = candidates[name].files
-        report.note(f"tick on {name}", median, "s (median)", p95=percentile(taken, 0.95), files=files)
+        report.note(f"cycle on {name}", median, "s (median)", p95=percentile(taken, 0.95), files=files)
     for step in candidates[small].seconds:
         before, after = (statistics.median(candidates[name].seconds[step]) for name in (small, large))
         report.note(f"{step}, {large}", after, "s (median)", small=before, ratio=after / max(before, 1e-3))
     ratio = statistics.median(seconds[large]) / statistics.median(seconds[small])
-    report.note("growth of a tick", ratio, "x (medians)", at_most=AT_MOST, reached=ratio <= AT_MOST)
+    report.note("growth of a cycle", ratio, "x (medians)", at_most=AT_MOST, reached=ratio <= AT_MOST)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ ALL: Final = "all"
 CHANGES: Final = changing_columns(every_s=2.0, laps=2000)
 """Of the schema, for some hours."""
 SCENARIOS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "ticks": {},
+    "cycles": {},
     "copy": {"preloaded_transfers": 60_000},
     "schema": {"schema_changes": CHANGES},
     ALL: {"preloaded_transfers": 60_000, "schema_changes": CHANGES},
@@ -93,7 +93,7 @@ class Target:
                 return "before the copy"
             if not all(read_progress(lake.table(name), plan).is_complete for name, plan in plans.items()):
                 return "in the copy"
-        return "before the first cut" if newest_cut(lake) is None else "in ticks"
+        return "before the first cut" if newest_cut(lake) is None else "in cycles"
 
 
 def kill_at_random(target: Target, kills: int, within_s: float, chance: random.Random) -> None:
@@ -103,7 +103,7 @@ def kill_at_random(target: Target, kills: int, within_s: float, chance: random.R
         step = target.step()
         target.killed_at[step] += 1
         print(f"  kill {number}/{kills} {step}: {position(target.lake)}", flush=True)
-        if target.copies and step == "in ticks" and number < kills:
+        if target.copies and step == "in cycles" and number < kills:
             prove(target)
             target.number += 1
 
@@ -111,7 +111,7 @@ def kill_at_random(target: Target, kills: int, within_s: float, chance: random.R
 def position(lake: Lake) -> str:
     """Return where the lake stands after a kill, as far as readers see."""
     cut = newest_cut(lake)
-    return f"cut {cut.cut}, tick {cut.tick}" if cut is not None else "no cut yet"
+    return f"cut {cut.cut}, cycle {cut.cycle}" if cut is not None else "no cut yet"
 
 
 def prove(target: Target) -> None:

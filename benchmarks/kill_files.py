@@ -31,7 +31,7 @@ from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_sta
 PIPELINE: Final = "shop"
 TABLES: Final = ("users", "orders")
 KEYS: Final = 200
-FILES_OF_A_TICK: Final = 200
+FILES_OF_A_CYCLE: Final = 200
 CHANGES: Final = ("INSERT", "UPDATE-INSERT", "UPDATE-INSERT", "DELETE")
 
 
@@ -130,7 +130,7 @@ def run_files(options: argparse.Namespace, report: Report) -> None:
 
 
 def _write_definition(folder: Path) -> Path:
-    source = {"path": str(folder / "files"), "table_name": "{table}", "most_files": FILES_OF_A_TICK}
+    source = {"path": str(folder / "files"), "table_name": "{table}", "most_files": FILES_OF_A_CYCLE}
     attributes: Mapping[str, Any] = {
         "name": PIPELINE,
         "source": source,
@@ -150,7 +150,9 @@ def _step(lake: Lake) -> str:
     cut = newest_cut(lake)
     if cut is None:
         return "before the first cut"
-    return "with a tick half done" if read_mark(lake.system_table(RAW)).tick > cut.tick else "between commits"
+    return (
+        "with a cycle half done" if read_mark(lake.system_table(RAW)).cycle > cut.cycle else "between commits"
+    )
 
 
 def _prove(lake: Lake, traffic: FileTraffic) -> None:

@@ -1,6 +1,6 @@
 """One million changes into ten million rows: the platform's fold and merge, and who else does it.
 
-A patch of this size is merged by the process that runs the tick; Spark's split merge, which larger ones
+A patch of this size is merged by the process that runs the cycle; Spark's split merge, which larger ones
 take, is measured beside it. Peers in the same run: a hand-written `row_number` window and Iceberg MERGE
 INTO (format versions 2 and 3, merge-on-read), and delta-rs where `deltalake` is installed.
 """
@@ -64,7 +64,7 @@ class Job:
 
 
 def near_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False) -> None:
-    """Do what a tick does to one table: fold, bring in without Spark, publish."""
+    """Do what a cycle does to one table: fold, bring in without Spark, publish."""
     with folded(table, changes, has_patches=has_patches) as patch:
         measure_patch(patch, TABLE, has_size=True)
         begin_branch(table)
@@ -82,12 +82,12 @@ def near_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False)
 
 
 def split_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False) -> None:
-    """Do what a tick does with a larger patch: merge what existed, append what was born, both by Spark."""
+    """Do what a cycle does with a larger patch: merge what existed, append what was born, both by Spark."""
     with folded(table, changes, has_patches=has_patches) as patch:
         patch.createOrReplaceTempView("patch")
         stats = measure_patch(patch, TABLE)
         begin_branch(table)
-        branch = f"{table.name}.branch_tick"
+        branch = f"{table.name}.branch_cycle"
         if stats.existing:
             merge_existing(table.spark, "patch", branch, TABLE, stats, has_patches=has_patches)
         append_born(patch, branch, TABLE, {})
@@ -109,7 +109,7 @@ def folded(table: IcebergTable, changes: Path, *, has_patches: bool) -> Iterator
 
 
 def begin_branch(table: IcebergTable) -> None:
-    """Begin the branch that a tick merges on."""
+    """Begin the branch that a cycle merges on."""
     version = table.current_snapshot_id()
     table.spark.sql(f"ALTER TABLE {table.name} CREATE OR REPLACE BRANCH {BRANCH} AS OF VERSION {version}")
 

@@ -179,7 +179,7 @@ def long_lineage(past: int, living: int) -> Lineage:
 
 
 def measure_lineage(options: Namespace, report: Report) -> None:
-    """Plan a tick upon a long lineage, and bring it one tick further, through the lake."""
+    """Plan a cycle upon a long lineage, and bring it one cycle further, through the lake."""
     lineage = long_lineage(options.past, LIVING)
     must_equal([], violations(lineage), "violations of the lineage")
     folder = options.work / "lineage"
@@ -205,7 +205,7 @@ def measure_lineage(options: Namespace, report: Report) -> None:
         SliceReport(one.token, one.start_exclusive_micros, one.end_inclusive_micros, SliceOutcome.COMPLETE)
         for one in slices
     ]
-    later = step("advance", lambda: advance(loaded, loaded.tick + 1, reports, []))
+    later = step("advance", lambda: advance(loaded, loaded.cycle + 1, reports, []))
     kept = step("prune", lambda: prune(later, START))
     step("save", lambda: save_lineage(reader, kept))
     for name, taken in steps.items():

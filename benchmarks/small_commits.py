@@ -1,7 +1,7 @@
 """Many small commits into a large table: seconds and bytes of each, with maintenance in the average.
 
 The platform's merge, which needs no Spark for so few changes, runs with the maintenance that the platform
-itself would do after as many ticks. A hand-written window and MERGE INTO runs beside it for the first
+itself would do after as many cycles. A hand-written window and MERGE INTO runs beside it for the first
 commits, on a table of its own that nobody maintains.
 """
 
@@ -50,10 +50,10 @@ def added_bytes(table: IcebergTable, after_exclusive: int) -> int:
 
 
 def maintain(table: IcebergTable, commit: int, settings: MaintenanceSettings) -> None:
-    """Do what the platform does after so many ticks."""
-    if commit % settings.minor_every_ticks == 0:
+    """Do what the platform does after so many cycles."""
+    if commit % settings.minor_every_cycles == 0:
         compact_small_files(table.spark, table.path, settings.small_file_bytes)
-    if commit % settings.expire_every_ticks == 0:
+    if commit % settings.expire_every_cycles == 0:
         found = table.catalog.load_table(table.path)
         old = find_expendable(found, time.time_ns() // 1000, settings.keep_snapshots)
         expire_snapshots(table.spark, table.path, old)

@@ -1,4 +1,4 @@
-"""An hour of simulated traffic, as fast as ticks can: many partitions, all faults, the proof at every cut."""
+"""An hour of simulated traffic, in cycles without pauses: churn, all faults, reconciliation at every cut."""
 
 import shutil
 import time
@@ -21,9 +21,9 @@ def run(options: Namespace, traffic: Traffic, spark: SparkSession, report: Repor
     with traffic.open() as (simulator, pipeline):
         begin_micros = traffic.now_micros
         begin, end = time.perf_counter(), begin_micros + int(options.minutes * 60 * SECOND)
-        # A cut lies a microsecond before the clock that its tick saw.
+        # A cut lies a microsecond before the clock that its cycle saw.
         while (traffic.proven_micros or 0) < end - 1:
-            traffic.tick(simulator, pipeline, spark, options.tick_s)
+            traffic.cycle(simulator, pipeline, spark, options.cycle_s)
             passed_s = (traffic.now_micros - begin_micros) / SECOND
             lag_s = (traffic.now_micros - (traffic.proven_micros or begin_micros)) / SECOND
             print(
@@ -42,7 +42,7 @@ def run(options: Namespace, traffic: Traffic, spark: SparkSession, report: Repor
         report.note("partitions that ended", sum(one.is_finished for one in known), "", known=len(known))
         for fault, times in simulator.database.faults.befallen.items():
             report.note(f"fault {fault.value}", times, "queries")
-        report.note("ticks tried again", traffic.retries, "ticks")
+        report.note("cycles tried again", traffic.retries, "cycles")
         report.note("simulated time / wall time", passed_s / wall_s, "x", wall_s=round(wall_s))
 
 
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="simulated minutes")
     parser.add_argument("--partitions", type=int, default=200, help="about how many live at a time")
     parser.add_argument("--rate", type=float, default=100.0, help="transactions per simulated second")
-    parser.add_argument("--tick-s", type=float, default=20.0, help="simulated seconds between two ticks")
+    parser.add_argument("--cycle-s", type=float, default=20.0, help="simulated seconds between two cycles")
     parser.add_argument("--dialect", type=Dialect, default=Dialect.GOOGLESQL, choices=list(Dialect))
     parser.add_argument(
         "--schema-changes-every", type=float, help="simulated seconds from one to the next; none without it"

@@ -21,7 +21,7 @@ from benchmarks.tables import open_session
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, Strategy
 from cdc_platform.spark.session.settings import SparkSettings
@@ -110,7 +110,7 @@ class Bench:
 
 
 def by_platform(bench: Bench, events: str, strategy: Strategy) -> Callable[[], float]:
-    """Return the candidate that reads the snapshot in one tick, and in another one, which counts, events."""
+    """Return the candidate that reads the snapshot in one cycle, and in another one, which counts, events."""
     numbers = iter(range(1, 1_000_000))
 
     def run() -> float:
@@ -119,9 +119,9 @@ def by_platform(bench: Bench, events: str, strategy: Strategy) -> Callable[[], f
         shutil.copytree(bench.inputs / "snapshot", folder)
         source = DebeziumSettings(FilesInput(str(folder)), columns={"public.items": TYPES}, strategy=strategy)
         pipeline = open_pipeline(PipelineSettings(name, source, bench.lake))
-        run_tick(pipeline, bench.spark)
+        run_cycle(pipeline, bench.spark)
         (folder / "1.jsonl").hardlink_to(bench.inputs / events / "1.jsonl")
-        seconds = timed(lambda: run_tick(pipeline, bench.spark))
+        seconds = timed(lambda: run_cycle(pipeline, bench.spark))
         found = bench.spark.table(pipeline.lake.spark_table("public.items"))
         must_equal(0, wrong_rows(found, bench.truth), name)
         shutil.rmtree(folder)

@@ -212,7 +212,7 @@ class CheckFailed(OrderError):
         super().__init__(
             f"The log fails its checks, so nothing more of it is published: {told}. Readers keep the newest "
             "cut. `cdc-platform check DEFS.yaml` looks at the whole log; report what it prints. The setting "
-            "`check_every_s`, left empty, lets ticks go on unchecked."
+            "`check_every_s`, left empty, lets cycles go on unchecked."
         )
 
 
@@ -221,7 +221,7 @@ class LakeError(CdcError):
 
 
 class CommitConflict(LakeError):
-    """Another run committed the same tick first; this one changed nothing."""
+    """Another run committed the same cycle first; this one changed nothing."""
 
     retryable = True
 
@@ -277,14 +277,14 @@ class PipelineNotFound(LakeError):
 
 
 class ValueUnfit(LakeError):
-    """A value of the change log does not fit the type of its column; nothing of its tick is published."""
+    """A value of the change log does not fit the type of its column; nothing of its cycle is published."""
 
     def __init__(self, table: str, column: str, type_name: str, value: str, key: str) -> None:
         self.table, self.column, self.type_name, self.value, self.key = table, column, type_name, value, key
         super().__init__(
             f"Table `{table}`, key {key}: the value of the column `{column}` does not fit the type "
             f"{type_name}, and its record does not say that the column had this type then. Nothing of the "
-            "tick is published. Report it with the raw record; to go on without it, begin a new lake. "
+            "cycle is published. Report it with the raw record; to go on without it, begin a new lake. "
             f"Value: {value}"
         )
 

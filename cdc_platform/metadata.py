@@ -88,11 +88,11 @@ def table_schema(schema: TableSchema) -> dg.TableSchema:
 
 
 def describe_read(read: "ReadOutcome", lineage: Lineage) -> Metadata:
-    """Tell what a tick has read, by kind of record, and how far behind the source's clock it is."""
+    """Tell what a cycle has read, by kind of record, and how far behind the source's clock it is."""
     watermark = watermark_micros(lineage)
     lag = {"watermark_lag_s": seconds_between(watermark, read.clock_micros)} if watermark is not None else {}
     return {
-        "tick": read.tick,
+        "cycle": read.cycle,
         **{f"{kind.value}_records": read.records.get(kind, 0) for kind in _SOURCE_KINDS},
         "slices_read": len(read.slices),
         "slices_interrupted": len(read.interrupted),
@@ -116,7 +116,7 @@ def describe_slice(report: SliceReport, clock_micros: int) -> Metadata:
 
 
 def slice_table(slices: Iterable[SliceReport], lineage: Lineage) -> dg.TableMetadataValue:
-    """Return the slices of a tick as a table."""
+    """Return the slices of a cycle as a table."""
     keys = {partition.token: partition.key for partition in lineage.partitions.values()}
     return dg.MetadataValue.table(
         [
@@ -143,7 +143,7 @@ def describe_lineage(lineage: Lineage) -> Metadata:
     }
     watermark = watermark_micros(lineage)
     return {
-        "tick": lineage.tick,
+        "cycle": lineage.cycle,
         ROW_COUNT: len(partitions),
         **counts,
         **({"watermark": moment(watermark)} if watermark is not None else {}),
@@ -199,7 +199,7 @@ def describe_order(order: "OrderOutcome", clock_micros: int, rows: int | None) -
             "watermark_lag_s": seconds_between(order.watermark_micros, clock_micros),
         }
     return {
-        "tick": order.tick,
+        "cycle": order.cycle,
         "changes": order.changes,
         "transactions": order.transactions,
         "quarantined": order.quarantined,
@@ -239,7 +239,7 @@ def _copy_table(outcome: "CopyOutcome") -> dg.TableMetadataValue:
 def describe_merge(merge: "MergeOutcome", schema: TableSchema, rows: int | None) -> Metadata:
     """Tell what a step did to a table."""
     return {
-        "tick": merge.tick,
+        "cycle": merge.cycle,
         "rows_appended": merge.appended,
         "rows_updated": merge.updated,
         "rows_deleted": merge.deleted,
@@ -263,7 +263,7 @@ def describe_cut(cut: Cut | None, clock_micros: int) -> Metadata:
         return {"cut": 0}
     return {
         "cut": cut.cut,
-        "tick": cut.tick,
+        "cycle": cut.cycle,
         "position": moment(cut.position_micros),
         "cut_lag_s": seconds_between(cut.position_micros, clock_micros),
         "tables": dg.MetadataValue.table(

@@ -61,17 +61,17 @@ def build_sensor(
     """Return the sensor that keeps a pipeline going."""
 
     @dg.sensor(
-        name=f"{settings.name}_ticks",
+        name=f"{settings.name}_sync_sensor",
         job=job,
         minimum_interval_seconds=running.poll_s,
         default_status=dg.DefaultSensorStatus.RUNNING if running.sensor else dg.DefaultSensorStatus.STOPPED,
         description=f"Adds and retires the partitions that `{settings.name}` reads, and asks for one "
         "run over all live ones as soon as the last run has ended.",
     )
-    def ticks(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         return look(context.instance, settings, running, wanted)
 
-    return ticks
+    return evaluate
 
 
 def look(
@@ -97,9 +97,9 @@ def look(
 
 
 def has_news(pipeline: Pipeline, lineage: Lineage, clock_micros: int) -> bool:
-    """Whether a tick has something to read, or to publish of what an interrupted one has read."""
+    """Whether a cycle has something to read, or to publish of what an interrupted one has read."""
     cut = newest_cut(pipeline.lake)
-    if cut is None or cut.tick < read_mark(pipeline.lake.system_table(RAW)).tick:
+    if cut is None or cut.cycle < read_mark(pipeline.lake.system_table(RAW)).cycle:
         return True
     request = ReadRequest(clock_micros, has_replay=waiting_texts(pipeline.lake) is not None)
     return bool(pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake)).slices)

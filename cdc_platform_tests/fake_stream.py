@@ -1,4 +1,4 @@
-"""A change stream in memory, with the semantics of Spanner's, and a simulation of ticks over it."""
+"""A change stream in memory, with the semantics of Spanner's, and a simulation of cycles over it."""
 
 import zlib
 from collections.abc import Iterable, Sequence
@@ -41,29 +41,29 @@ class Fate:
 
 
 @dataclass(frozen=True)
-class TickPlan:
-    """A tick: the source's clock, and the fates of its slices, used again and again in their order."""
+class CyclePlan:
+    """A cycle: the source's clock, and the fates of its slices, used again and again in their order."""
 
     clock_micros: int
     max_slice_s: float | None = None
     fates: tuple[Fate, ...] = (Fate(),)
     shuffle: int = 0
-    """Decides on the order in which the rows of the tick arrive."""
+    """Decides on the order in which the rows of the cycle arrive."""
 
 
 @dataclass(frozen=True)
 class Slicing:
-    """How a history is cut into partitions and ticks."""
+    """How a history is cut into partitions and cycles."""
 
     tree: PartitionTree
-    ticks: tuple[TickPlan, ...]
+    cycles: tuple[CyclePlan, ...]
 
 
 @dataclass(frozen=True)
-class TickBatch:
-    """What a tick read: rows of RAW_CHANGE_RECORDS, and the lineage after it."""
+class CycleBatch:
+    """What a cycle read: rows of RAW_CHANGE_RECORDS, and the lineage after it."""
 
-    tick: int
+    cycle: int
     rows: tuple[RawRow, ...]
     reports: tuple[SliceReport, ...]
     children: tuple[ChildAnnouncement, ...]
@@ -71,7 +71,7 @@ class TickBatch:
 
     @property
     def watermark_micros(self) -> int:
-        """The watermark after the tick; some partition of a fake stream is always unfinished."""
+        """The watermark after the cycle; some partition of a fake stream is always unfinished."""
         watermark = watermark_micros(self.lineage)
         assert watermark is not None
         return watermark
@@ -90,7 +90,7 @@ class FakeChangeStream:
         return expected_log(self.history, self.tree.locate, at_micros)
 
     def read(
-        self, planned: Slice, tick: int = 1, fate: Fate | None = None
+        self, planned: Slice, cycle: int = 1, fate: Fate | None = None
     ) -> tuple[list[RawRow], SliceReport]:
         """Return the records of a slice, the row that reports on it as the last, and that report.
 
@@ -100,11 +100,11 @@ class FakeChangeStream:
         fate = fate or Fate()
         end_micros = self._end_micros(planned)
         ends_inside = end_micros is not None and end_micros <= planned.end_inclusive_micros
-        rows = [raw_row(record, tick) for record in self._records(planned)]
+        rows = [raw_row(record, cycle) for record in self._records(planned)]
         if ends_inside and end_micros is not None:
-            rows += self._child_rows(planned.token, end_micros, tick)
+            rows += self._child_rows(planned.token, end_micros, cycle)
         elif not rows:
-            rows.append(_heartbeat(planned, tick))
+            rows.append(_heartbeat(planned, cycle))
         failure = fate.records_before_failure
         if failure is not None and failure < len(rows):
             rows = rows[:failure]
@@ -115,7 +115,7 @@ class FakeChangeStream:
             report = _report(planned, planned.end_inclusive_micros, SliceOutcome.COMPLETE)
         if fate.is_repeated:
             rows = [row for row in rows for _ in range(2)]
-        return [*rows, _slice_row(report, rows, tick)], report
+        return [*rows, _slice_row(report, rows, cycle)], report
 
     def _end_micros(self, planned: Slice) -> int | None:
         first = planned.start_exclusive_micros + 1
@@ -132,33 +132,33 @@ class FakeChangeStream:
             if record.token == planned.token and record.transaction.commit_micros in inside
         ]
 
-    def _child_rows(self, token: str, end_micros: int, tick: int) -> list[RawRow]:
+    def _child_rows(self, token: str, end_micros: int, cycle: int) -> list[RawRow]:
         """Return one record per child of the root, and one with all children of any other partition."""
         children = self.tree.children(token)
         records = [(child,) for child in children] if token == ROOT_TOKEN else [children]
-        return [_child_row(token, end_micros, tick, number, record) for number, record in enumerate(records)]
+        return [_child_row(token, end_micros, cycle, number, record) for number, record in enumerate(records)]
 
 
-def raw_rows(history: History, slicing: Slicing) -> list[TickBatch]:
-    """Return what the ticks of a slicing read, and then as many whole ticks as it takes to read the rest.
+def raw_rows(history: History, slicing: Slicing) -> list[CycleBatch]:
+    """Return what the cycles of a slicing read, and then as many whole cycles as it takes to read the rest.
 
-    Each batch holds the rows of one tick of `raw_change_records` (columns of RAW_CHANGE_RECORDS with
+    Each batch holds the rows of one cycle of `raw_change_records` (columns of RAW_CHANGE_RECORDS with
     Python values; `raw_table` of `golden_streams` makes an Arrow table of them), in the order in which
     they arrive. Feed batch after batch through order, fold and merge: after the batch with watermark `w`,
     the change log must equal `FakeChangeStream.log(w)` and the tables `tables_at(history, w)`. The
-    watermark of the last batch is at or after `history.end_micros`. A tick that has nothing to read gives
+    watermark of the last batch is at or after `history.end_micros`. A cycle that has nothing to read gives
     no batch, as in the platform.
     """
     stream = FakeChangeStream(history, slicing.tree)
     lineage = begin(slicing.tree.start_micros)
-    batches: list[TickBatch] = []
-    for plan in slicing.ticks:
-        batches += _run_tick(stream, lineage, plan)
+    batches: list[CycleBatch] = []
+    for plan in slicing.cycles:
+        batches += _run_cycle(stream, lineage, plan)
         lineage = batches[-1].lineage if batches else lineage
     spans = slicing.tree.spans
-    rest = TickPlan(max(history.end_micros, *(span.start_micros for span in spans)) + 2)
+    rest = CyclePlan(max(history.end_micros, *(span.start_micros for span in spans)) + 2)
     while (watermark_micros(lineage) or 0) < rest.clock_micros - 1:
-        batches += _run_tick(stream, lineage, rest)
+        batches += _run_cycle(stream, lineage, rest)
         lineage = batches[-1].lineage
     return batches
 
@@ -174,20 +174,20 @@ def read_control(rows: Iterable[RawRow]) -> tuple[list[SliceReport], list[ChildA
             start_micros = from_datetime(row["record_timestamp"])
             children += (
                 ChildAnnouncement(
-                    row["tick"], start_micros, child["token"], tuple(child["parent_partition_tokens"])
+                    row["cycle"], start_micros, child["token"], tuple(child["parent_partition_tokens"])
                 )
                 for child in row["child_partitions"]
             )
     return reports, children
 
 
-def _run_tick(stream: FakeChangeStream, lineage: Lineage, plan: TickPlan) -> list[TickBatch]:
-    tick = lineage.tick + 1
+def _run_cycle(stream: FakeChangeStream, lineage: Lineage, plan: CyclePlan) -> list[CycleBatch]:
+    cycle = lineage.cycle + 1
     rows: list[RawRow] = []
     for number, planned in enumerate(plan_slices(lineage, plan.clock_micros, plan.max_slice_s)):
         fate = plan.fates[number % len(plan.fates)]
         if fate.is_read:
-            rows += stream.read(planned, tick, fate)[0]
+            rows += stream.read(planned, cycle, fate)[0]
     if not rows:
         return []
     rows = [
@@ -195,8 +195,8 @@ def _run_tick(stream: FakeChangeStream, lineage: Lineage, plan: TickPlan) -> lis
         for _, row in sorted(enumerate(rows), key=lambda item: zlib.crc32(b"%d-%d" % (plan.shuffle, item[0])))
     ]
     reports, children = read_control(rows)
-    after = advance(lineage, tick, reports, children)
-    return [TickBatch(tick, tuple(rows), tuple(reports), tuple(children), after)]
+    after = advance(lineage, cycle, reports, children)
+    return [CycleBatch(cycle, tuple(rows), tuple(reports), tuple(children), after)]
 
 
 def _report(planned: Slice, end_micros: int, outcome: SliceOutcome, error: str | None = None) -> SliceReport:
@@ -210,11 +210,11 @@ def _interrupted(planned: Slice, rows: Sequence[RawRow]) -> SliceReport:
     return _report(planned, end_micros, SliceOutcome.INTERRUPTED, "SourceUnreachable: the connection broke")
 
 
-def _child_row(token: str, end_micros: int, tick: int, number: int, children: Sequence[Span]) -> RawRow:
+def _child_row(token: str, end_micros: int, cycle: int, number: int, children: Sequence[Span]) -> RawRow:
     sequence = f"{number:08d}"
     return {
         **NULL_ROW,
-        "tick": tick,
+        "cycle": cycle,
         "kind": RecordKind.CHILD_PARTITIONS.value,
         "partition_token": token,
         "record_timestamp": to_datetime(end_micros),
@@ -226,21 +226,21 @@ def _child_row(token: str, end_micros: int, tick: int, number: int, children: Se
     }
 
 
-def _heartbeat(planned: Slice, tick: int) -> RawRow:
+def _heartbeat(planned: Slice, cycle: int) -> RawRow:
     return {
         **NULL_ROW,
-        "tick": tick,
+        "cycle": cycle,
         "kind": RecordKind.HEARTBEAT.value,
         "partition_token": planned.token,
         "record_timestamp": to_datetime(planned.end_inclusive_micros),
     }
 
 
-def _slice_row(report: SliceReport, rows: Sequence[RawRow], tick: int) -> RawRow:
+def _slice_row(report: SliceReport, rows: Sequence[RawRow], cycle: int) -> RawRow:
     kinds = [row["kind"] for row in rows]
     return {
         **NULL_ROW,
-        "tick": tick,
+        "cycle": cycle,
         "kind": RecordKind.SLICE.value,
         "partition_token": report.token,
         "record_timestamp": to_datetime(report.end_inclusive_micros),

@@ -59,11 +59,11 @@ class GoldenStream:
         )
 
     @property
-    def ticks(self) -> Mapping[int, tuple[RawRow, ...]]:
-        """The rows of each tick, in the order in which they arrive."""
+    def cycles(self) -> Mapping[int, tuple[RawRow, ...]]:
+        """The rows of each cycle, in the order in which they arrive."""
         return {
-            tick: tuple(row for row in self.rows if row["tick"] == tick)
-            for tick in sorted({row["tick"] for row in self.rows})
+            cycle: tuple(row for row in self.rows if row["cycle"] == cycle)
+            for cycle in sorted({row["cycle"] for row in self.rows})
         }
 
     @property
@@ -73,10 +73,10 @@ class GoldenStream:
 
     @property
     def lineages(self) -> tuple[Lineage, ...]:
-        """The lineage before the first tick and after each tick."""
+        """The lineage before the first cycle and after each cycle."""
         found = [begin(self.start_micros)]
-        for tick, rows in self.ticks.items():
-            found.append(advance(found[-1], tick, *read_control(rows)))
+        for cycle, rows in self.cycles.items():
+            found.append(advance(found[-1], cycle, *read_control(rows)))
         return tuple(found)
 
     @property

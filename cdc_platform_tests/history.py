@@ -166,12 +166,12 @@ def expected_log(history: History, locate: Locate, at_micros: int | None = None)
     ]
 
 
-def raw_row(record: DataRecord, tick: int) -> RawRow:
+def raw_row(record: DataRecord, cycle: int) -> RawRow:
     """Return the record as a row of RAW_CHANGE_RECORDS."""
     transaction = record.transaction
     return {
         **NULL_ROW,
-        "tick": tick,
+        "cycle": cycle,
         "kind": RecordKind.DATA_CHANGE.value,
         "partition_token": record.token,
         "record_timestamp": to_datetime(transaction.commit_micros),

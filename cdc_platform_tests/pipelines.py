@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, SYSTEM_TABLES, Lake
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.commits.commits import POSITION, TICK, head, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, POSITION, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.base.timestamps import to_datetime
@@ -46,7 +46,7 @@ from cdc_platform_tests.history import RawRow, type_json
 Mod = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Keys and new values."""
 Answer = Callable[[int, Sequence[Slice]], Sequence[RawRow]]
-"""Tick and slices to the rows that they return."""
+"""Cycle and slices to the rows that they return."""
 
 CHECKS: Final = checks_of(CHANGE_STREAM)
 """The checks of a pipeline that reads a change stream."""
@@ -70,12 +70,12 @@ class FakeDescription:
 
 @dataclass
 class FakeSource:
-    """An in-memory source with what the steps of a tick ask of one; tests set its clock and its answers."""
+    """An in-memory source with what the steps of a cycle ask of one; tests set its clock and its answers."""
 
     schemas: tuple[TableSchema, ...]
     first_micros: int = START
     now_micros: int = START
-    answer: Answer = field(default=lambda _tick, _slices: ())
+    answer: Answer = field(default=lambda _cycle, _slices: ())
     rows_at: RowsAt = field(default=lambda _table, _micros: iter(()))
     look_at: Callable[[int], Look] | None = None
     plans: FakePlans = field(default_factory=FakePlans)
@@ -114,7 +114,7 @@ class FakeSource:
         return {"columns": columns, "pieces": json.dumps(list(pieces))}
 
     def plan(self, lineage: Lineage, request: ReadRequest, _ledger: object) -> ReadPlan:
-        """Return the slices of a tick."""
+        """Return the slices of a cycle."""
         return ReadPlan(plan_requested(lineage, request))
 
     def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
@@ -122,21 +122,21 @@ class FakeSource:
         is_kept = f"{table}.{name}" in self.nanosecond_columns
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
 
-    def read(self, spark: SparkSession, tick: int, plan: ReadPlan, most_tasks: int) -> DataFrame:
-        """Return the answers to a tick's slices."""
-        return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+    def read(self, spark: SparkSession, cycle: int, plan: ReadPlan, most_tasks: int) -> DataFrame:
+        """Return the answers to a cycle's slices."""
+        return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, most_tasks))
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a context that changes nothing."""
         return nullcontext()
 
     def read_here(
-        self, tick: int, plan: ReadPlan, most_s: float
+        self, cycle: int, plan: ReadPlan, most_s: float
     ) -> Generator[pa.RecordBatch, None, None] | None:
-        """Yield the answers to a tick's slices, unless one is long."""
+        """Yield the answers to a cycle's slices, unless one is long."""
         if any(piece.duration_s > most_s for piece in plan.slices):
             return None
-        return read_with(self.spark_format(), self.spark_options(tick, plan, 1))
+        return read_with(self.spark_format(), self.spark_options(cycle, plan, 1))
 
     def spark_format(self) -> type[DataSource]:
         """Return the data source that hands the answers to Spark."""
@@ -144,12 +144,12 @@ class FakeSource:
 
     def spark_options(
         self,
-        tick: int,
+        cycle: int,
         plan: ReadPlan,
         most_tasks: int,  # noqa: ARG002  one does
     ) -> dict[str, str]:
-        """Return the answers to a tick's slices as Spark options."""
-        rows = raw_table(self.answer(tick, plan.slices))
+        """Return the answers to a cycle's slices as Spark options."""
+        rows = raw_table(self.answer(cycle, plan.slices))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_table(rows)
@@ -250,7 +250,7 @@ def data_change(  # noqa: PLR0913  a record has many parts, and most tests leave
     token: str = "",
     schema: TableSchema | None = None,
 ) -> RawRow:
-    """Return a data change record as the reader writes it, without its tick; it tells types of a schema."""
+    """Return a data change record as the reader writes it, without its cycle; it tells types of a schema."""
     return {
         "kind": RecordKind.DATA_CHANGE.value,
         "partition_token": token,
@@ -287,7 +287,7 @@ def _described(schema: TableSchema | None) -> list[dict[str, Any]]:
 
 
 def slice_row(planned: Slice, outcome: SliceOutcome = SliceOutcome.COMPLETE, records: int = 0) -> RawRow:
-    """Return the reader's report on a slice, without its tick."""
+    """Return the reader's report on a slice, without its cycle."""
     return {
         "kind": RecordKind.SLICE.value,
         "partition_token": planned.token,
@@ -309,20 +309,20 @@ def raw_table(rows: Sequence[RawRow]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), RAW_CHANGE_RECORDS)
 
 
-def append_raw(pipeline: Pipeline, tick: int, rows: Sequence[RawRow], position_micros: int) -> None:
-    """Commit raw rows as a tick, as the reading step does."""
-    table = raw_table([{**row, "tick": tick} for row in rows])
-    properties = {TICK: str(tick), POSITION: str(position_micros)}
+def append_raw(pipeline: Pipeline, cycle: int, rows: Sequence[RawRow], position_micros: int) -> None:
+    """Commit raw rows as a cycle, as the reading step does."""
+    table = raw_table([{**row, "cycle": cycle} for row in rows])
+    properties = {CYCLE: str(cycle), POSITION: str(position_micros)}
     pipeline.lake.system_table(RAW).append(table, snapshot_properties=properties)
 
 
 def feed(pipeline: Pipeline, until_micros: int, *records: RawRow) -> int:
-    """Commit records as the next slice of the only partition, and return its tick."""
+    """Commit records as the next slice of the only partition, and return its cycle."""
     mark = read_mark(pipeline.lake.system_table(RAW))
     after = mark.position_micros if mark.position_micros is not None else START - 1
     report = slice_row(Slice("", after, until_micros), records=len(records))
-    append_raw(pipeline, mark.tick + 1, [*records, report], until_micros)
-    return mark.tick + 1
+    append_raw(pipeline, mark.cycle + 1, [*records, report], until_micros)
+    return mark.cycle + 1
 
 
 def run_steps(pipeline: Pipeline, spark: SparkSession) -> Cut:
@@ -357,7 +357,7 @@ def log_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
 def quarantined_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
     """Return the quarantine, sorted by record."""
     rows = pipeline.lake.system_table(QUARANTINED).scan().to_arrow().to_pylist()
-    return sorted(rows, key=lambda row: (row["record_id"], row["tick"]))
+    return sorted(rows, key=lambda row: (row["record_id"], row["cycle"]))
 
 
 def state_of(pipeline: Pipeline) -> dict[str, object]:

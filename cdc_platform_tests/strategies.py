@@ -14,7 +14,7 @@ from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSche
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform_tests.example_tables import TABLES
-from cdc_platform_tests.fake_stream import Fate, Slicing, TickPlan
+from cdc_platform_tests.fake_stream import CyclePlan, Fate, Slicing
 from cdc_platform_tests.history import History, JsonValue, Key, Row, RowChange, SequenceForm, Transaction
 from cdc_platform_tests.partition_tree import BUCKETS, PartitionTree, Span
 from cdc_platform_tests.sources.datastream.generated_events import Event
@@ -224,15 +224,15 @@ def fates() -> st.SearchStrategy[Fate]:
 
 
 @st.composite
-def slicings(draw: st.DrawFn, history: History, max_ticks: int = 6) -> Slicing:
-    """Ways in which a history may be spread over partitions and read in ticks that fail and repeat."""
+def slicings(draw: st.DrawFn, history: History, max_cycles: int = 6) -> Slicing:
+    """Ways in which a history may be spread over partitions and read in cycles that fail and repeat."""
     moments = st.integers(START_MICROS, history.end_micros + 2)
     near = sorted({t.commit_micros + n for t in history.transactions for n in (0, 1, 2)}) or [
         START_MICROS + 1
     ]
-    clocks = draw(st.lists(moments | st.sampled_from(near), max_size=max_ticks))
-    ticks = [
-        TickPlan(
+    clocks = draw(st.lists(moments | st.sampled_from(near), max_size=max_cycles))
+    cycles = [
+        CyclePlan(
             clock,
             draw(st.sampled_from([None, None, 0.000_001, 1.0])),
             tuple(draw(st.lists(fates(), min_size=1, max_size=3))),
@@ -240,7 +240,7 @@ def slicings(draw: st.DrawFn, history: History, max_ticks: int = 6) -> Slicing:
         )
         for clock in sorted(clocks)
     ]
-    return Slicing(draw(partition_trees(history.end_micros)), tuple(ticks))
+    return Slicing(draw(partition_trees(history.end_micros)), tuple(cycles))
 
 
 @st.composite

@@ -10,7 +10,7 @@ from cdc_platform.assets.stream_state import StreamAsset, build_stream, stream_r
 from cdc_platform.checks.stream_state import STREAM_IS_RUNNING, build_stream_check
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 
-JOB = "bank_tick"
+JOB = "bank_sync"
 
 
 def table(name: str, backfill: str = "COMPLETED", *errors: Error) -> StreamObject:

@@ -36,7 +36,7 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     "simulator": CORE,  # judges readers, so it shares no code with them
     "demo": STEPS | PRINTING | {"simulator"},
     **dict.fromkeys(DAGSTER_FILES, EVERYTHING - COMMAND_LINE),
-    "read": CORE | {"lake", "components.loading"},  # what readers install needs no step of a tick
+    "read": CORE | {"lake", "components.loading"},  # what readers install needs no step of a cycle
     "commands": EVERYTHING - {"cli"} | PRINTING | {"stopping"},
     "printing": frozenset(),
     "stopping": frozenset({"errors"}),

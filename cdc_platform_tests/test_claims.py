@@ -49,7 +49,7 @@ def make_run(
 ) -> str:
     """Add a run of a pipeline in some status, and return its id."""
     named = {PIPELINE_TAG: pipeline, **{key.replace("__", "/"): value for key, value in tags.items()}}
-    run = dg.DagsterRun(job_name="bank_tick", status=status, tags=named)
+    run = dg.DagsterRun(job_name="bank_sync", status=status, tags=named)
     return instance.add_run(run).run_id
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 ROOT: Final = Path(__file__).parents[1]
 EXAMPLE: Final = ROOT / "examples" / "datastream"
 PROGRAMS: Final = Path(sys.executable).parent
-JOB: Final = "shop_tick"
+JOB: Final = "shop_sync"
 
 COMMANDS: Final = {
     "dagster": ("dagster", "job", "execute", "-m", "cdc_platform.definitions", "-j", JOB),

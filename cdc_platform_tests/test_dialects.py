@@ -11,7 +11,7 @@ from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline.checks.reconciliation import prove_tables
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
 from cdc_platform_tests.pipelines import quarantined_rows, rows_of
 
@@ -124,9 +124,9 @@ def write(bank: BankSettings, statements: tuple[str, ...]) -> None:
 
 
 def catch_up(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """Run ticks until a cut holds all that is committed now."""
+    """Run cycles until a cut holds all that is committed now."""
     now_micros = pipeline.source.clock_micros()
-    while (cut := run_tick(pipeline, spark).cut) is None or cut.position_micros < now_micros:
+    while (cut := run_cycle(pipeline, spark).cut) is None or cut.position_micros < now_micros:
         pass
 
 

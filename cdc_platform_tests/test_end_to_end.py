@@ -113,13 +113,13 @@ def writing_bank(declared: Declared) -> Iterator[Program]:
 
 
 def kill_at_random(declared: Declared, chance: random.Random) -> None:
-    """Run the pipeline, and kill its process group in one of its first ticks."""
+    """Run the pipeline, and kill its process group in one of its first cycles."""
     with running_for_a_while(declared, chance) as program:
         program.kill_group()
 
 
 def stop_at_random(declared: Declared, chance: random.Random) -> None:
-    """Run the pipeline, and ask all its processes to end in one of its first ticks: all goes quietly."""
+    """Run the pipeline, and ask all its processes to end in one of its first cycles: all goes quietly."""
     with running_for_a_while(declared, chance) as program:
         before = program.said()
         os.killpg(program.process.pid, signal.SIGTERM)
@@ -131,7 +131,7 @@ def stop_at_random(declared: Declared, chance: random.Random) -> None:
 
 @contextmanager
 def running_for_a_while(declared: Declared, chance: random.Random) -> Iterator[Program]:
-    """Yield the pipeline, running, in one of its first ticks."""
+    """Yield the pipeline, running, in one of its first cycles."""
     with declared.start("sync", "--continuous") as program:
         program.wait_for("Spark is ready", WITHIN_S)
         time.sleep(chance.uniform(0, LONGEST_LIFE_S))
@@ -148,7 +148,7 @@ def change_bank(bank: BankSettings, number: int) -> None:
 
 
 def catch_up(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """Run ticks until all copies are complete, and all that is committed now is published."""
+    """Run cycles until all copies are complete, and all that is committed now is published."""
     target_micros = pipeline.source.clock_micros() - 1
     for outcome in follow_source(pipeline, spark, lambda: True, most_failures=1):
         is_there = outcome.cut is not None and outcome.cut.position_micros >= target_micros

@@ -83,12 +83,12 @@ def test_lineage_is_sound_and_reaches_the_last_commit(stream: GoldenStream) -> N
 
 @every_stream
 def test_slices_report_what_they_hold(stream: GoldenStream) -> None:
-    """The counts of a slice's row are those of the rows of its partition in its tick."""
-    kinds = Counter((row["tick"], row["partition_token"], row["kind"]) for row in stream.rows)
+    """The counts of a slice's row are those of the rows of its partition in its cycle."""
+    kinds = Counter((row["cycle"], row["partition_token"], row["kind"]) for row in stream.rows)
     for row in stream.rows:
         if row["slice"] is not None:
             for kind in COUNTED:
-                expected = kinds[row["tick"], row["partition_token"], kind]
+                expected = kinds[row["cycle"], row["partition_token"], kind]
                 assert expected == row["slice"][f"{kind}_records"]
 
 

@@ -26,7 +26,7 @@ from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.read import TablesAtCut, open_tables
-from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_tick
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_cycle
 from cdc_platform_tests.pipelines import START, found_table, run_steps
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
@@ -39,10 +39,10 @@ FROM accounts"""
 HISTORY = {"accounts": TableOptions(history=True)}
 
 
-def run_ticks(pipeline: Pipeline, spark: "SparkSession", *numbers: int) -> None:
-    """Run some ticks of the bank; each one's merge leaves deletion vectors upon the last one's."""
+def run_cycles(pipeline: Pipeline, spark: "SparkSession", *numbers: int) -> None:
+    """Run some cycles of the bank; each one's merge leaves deletion vectors upon the last one's."""
     for number in numbers:
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
 
 
@@ -50,7 +50,7 @@ def run_ticks(pipeline: Pipeline, spark: "SparkSession", *numbers: int) -> None:
 def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
     """The bank after three cuts, with a history of its accounts."""
     pipeline = bank_pipeline(session_lake, **HISTORY)
-    run_ticks(pipeline, spark, 1, 2, 3)
+    run_cycles(pipeline, spark, 1, 2, 3)
     return pipeline
 
 
@@ -109,7 +109,7 @@ def test_a_promised_cut_outlasts_expiry_and_compaction(
     before = versions_of(pipeline)
     assert promise_cut(pipeline.lake, spark, 2).is_promised
     assert before == versions_of(pipeline)
-    run_ticks(pipeline, spark, 4)
+    run_cycles(pipeline, spark, 4)
     maintain_lake(pipeline, spark, thorough=True)
     expire_everything(pipeline, spark)
     states = {state.cut.cut: state for state in cut_states(pipeline.lake)}

@@ -40,7 +40,7 @@ def begun(seconds: float = 0.5, **chosen: Any) -> tuple[Reading, str]:
 @given(traffics())
 @settings(deadline=None, max_examples=40)
 def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tuple[float, ...]]) -> None:
-    """At each tick's watermark the log is the true history up to there, whatever churns and breaks."""
+    """At each cycle's watermark the log is the true history up to there, whatever churns and breaks."""
     chosen, pauses_s = traffic
     # Between the two lengths of a stall; one that is only a busy machine's does no harm here.
     found = reading(Simulated(chosen, ORIGIN), stuck_after_s=0.15)
@@ -50,7 +50,7 @@ def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tu
         if number % 2:
             found.follow()
         else:
-            found.tick()
+            found.cycle()
         assert before <= found.watermark_micros
         assert violations(found.lineage) == []
         assert found.truth() == found.log
@@ -67,7 +67,7 @@ def test_windows_that_meet_on_a_record_give_it_once() -> None:
     found, seen = reading(churning()), Counter[tuple[Any, ...]]()
     for number, commit in enumerate(commits[::5]):
         found.database.now_micros = max(found.database.now_micros if number else 0, commit + number % 3)
-        for report in found.tick():
+        for report in found.cycle():
             seen[report.token, report.start_exclusive_micros] += 1
     found.database.now_micros = whole.database.now_micros
     found.catch_up()
@@ -79,7 +79,7 @@ def test_generations_that_passed_while_nobody_read() -> None:
     """A reader that comes back after many generations of partitions follows them all, in one go."""
     found = reading(churning(partition_life_s=0.3))
     found.database.now_micros = ORIGIN + 1
-    found.tick()
+    found.cycle()
     found.database.now_micros = ORIGIN + 3 * SECOND
     found.catch_up()
     parents = {token: partition.parent_tokens for token, partition in found.lineage.partitions.items()}
@@ -113,7 +113,7 @@ def test_a_child_that_starts_where_the_slice_ends() -> None:
     for number, start in enumerate(starts[:6]):
         found = reading(churning())
         found.database.now_micros = start + number % 3
-        found.tick()
+        found.cycle()
         found.catch_up()
         found.database.now_micros = whole.database.now_micros
         found.catch_up()
@@ -129,7 +129,7 @@ def test_a_restart_between_two_announcements_starts_the_child_once(tmp_path: Pat
     found.database.now_micros = merged.start_micros - 1
     found.catch_up()
     found.database.now_micros = merged.start_micros + 2
-    found.tick(skipped=merged.parent_tokens[1])
+    found.cycle(skipped=merged.parent_tokens[1])
     assert PartitionState.CREATED is found.lineage.partitions[merged.token].state
 
     lake = Lake(LakeSettings(str(tmp_path)), "restarted")
@@ -137,7 +137,7 @@ def test_a_restart_between_two_announcements_starts_the_child_once(tmp_path: Pat
     loaded = load_lineage(lake)
     assert loaded is not None
     found.lineage, found.client = loaded, InProcessClient(found.database)
-    found.tick()
+    found.cycle()
     assert PartitionState.SCHEDULED is found.lineage.partitions[merged.token].state
     found.database.now_micros = whole.database.now_micros
     found.catch_up()
@@ -153,39 +153,39 @@ def test_a_stalled_partition_is_asked_anew_once(dialect: Dialect) -> None:
         found, token = begun(dialect=dialect, stall_s=60.0)
         demand(found, Fault.STALLED, stalls, token)
         found.database.now_micros = ORIGIN + 3 * SECOND
-        assert {SliceOutcome.COMPLETE} == {report.outcome for report in found.tick()}
+        assert {SliceOutcome.COMPLETE} == {report.outcome for report in found.cycle()}
         assert found.truth() == found.log
         asked.append(found.client.asked[token])
     assert asked[0] + 1 == asked[1]
 
 
 def test_a_partition_that_stays_silent_holds_the_watermark() -> None:
-    """It is left after two queries, and the others are read; the next tick reads on where it stands."""
+    """It is left after two queries, and the others are read; the next cycle reads on where it stands."""
     found, token = begun(stall_s=60.0)
     demand(found, Fault.STALLED, 2, token)
     asked, position = found.client.asked[token], found.lineage.partitions[token].position_micros
     found.database.now_micros = ORIGIN + 3 * SECOND
-    reports = {report.token: report for report in found.tick()}
+    reports = {report.token: report for report in found.cycle()}
     assert asked + 2 == found.client.asked[token]
     assert [token] == [report.token for report in reports.values() if report.is_silent]
     assert f"has sent neither records nor heartbeats for {SILENCE_S} s" in str(reports[token].error)
     assert position <= found.watermark_micros < ORIGIN + SECOND
     assert found.truth() == found.log
     assert found.waiting
-    found.tick()
+    found.cycle()
     assert found.database.now_micros - 1 == found.watermark_micros
     assert found.truth() == found.log
 
 
 @every_dialect
 def test_lost_retention_is_an_error_that_stays(dialect: Dialect) -> None:
-    """A partition whose records are gone is not skipped: every tick says so, and what there is to choose."""
+    """A partition whose records are gone is not skipped: every cycle says so, and what there is to choose."""
     found, token = begun(dialect=dialect)
     demand(found, Fault.EXPIRED, 1, token)
     found.database.now_micros = ORIGIN + 3 * SECOND
     position = found.lineage.partitions[token].position_micros
     for _ in range(3):
-        report = next(report for report in found.tick() if report.token == token)
+        report = next(report for report in found.cycle() if report.token == token)
         assert SliceOutcome.INTERRUPTED is report.outcome
         assert RetentionExpired.__name__ == report.error_name
         assert "begin a new lake" in str(report.error)

@@ -14,8 +14,8 @@ from cdc_platform.pipeline.checks.source_checks import check_schema, check_sourc
 from cdc_platform.pipeline.checks.table_checks import check_fold
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.schema.evolve import find_exclusions
-from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform_tests.pipelines import quarantined_rows, rows_of
 from cdc_platform_tests.test_dialects import catch_up, write
@@ -66,7 +66,7 @@ ROUNDS: Final[tuple[tuple[str | tuple[str, ...], ...], ...]] = (
 
 WATCHES: Final[tuple[tuple[str | tuple[str, ...], ...], ...]] = (
     (
-        # Within one tick the last column of a table comes to the stream, leaves it, and comes back.
+        # Within one cycle the last column of a table comes to the stream, leaves it, and comes back.
         "ALTER CHANGE STREAM named SET FOR partly(a, b)",
         ("INSERT INTO partly (id, a, b) VALUES (2, 'c', 'd')",),
         "ALTER CHANGE STREAM named SET FOR partly(a)",
@@ -119,7 +119,7 @@ def play(bank: BankSettings, steps: tuple[str | tuple[str, ...], ...]) -> None:
 def test_tables_follow_the_schema_and_equal_the_source(
     spark: "SparkSession", session_lake: LakeSettings, still_emulator: str
 ) -> None:
-    """Columns and tables come and go, types and the capture type change between two ticks of a pipeline."""
+    """Columns and tables come and go, types and the capture type change between two cycles of a pipeline."""
     bank = BankSettings(still_emulator, database="evolving")
     make_database(bank, BEGINNING)
     whole, partial = (
@@ -211,7 +211,7 @@ def make_database(bank: BankSettings, definitions: tuple[str, ...]) -> None:
 def test_a_made_table_is_in_the_cut_of_its_first_transaction(
     spark: "SparkSession", session_lake: LakeSettings, still_emulator: str
 ) -> None:
-    """So it is where another table goes in the same tick, too: no reader sees a half of the transaction."""
+    """So it is where another table goes in the same cycle, too: no reader sees a half of the transaction."""
     bank = BankSettings(still_emulator, database="births")
     make_database(bank, ("CREATE TABLE gone (id INT64, v INT64) PRIMARY KEY (id)", *KEYLESS[1:]))
     play(bank, (("INSERT INTO other (id, v) VALUES (1, 1)",),))
@@ -220,7 +220,7 @@ def test_a_made_table_is_in_the_cut_of_its_first_transaction(
     made = "CREATE TABLE made (id INT64, v INT64) PRIMARY KEY (id)"
     both = ("INSERT INTO made (id, v) VALUES (3, 3)", "UPDATE other SET v = -2 WHERE true")
     play(bank, ("DROP TABLE gone", made, both))
-    cut = run_tick(pipeline, spark).cut
+    cut = run_cycle(pipeline, spark).cut
     assert cut is not None
     assert {"gone", "made", "other"} == set(cut.tables)
     assert [(row["id"], row["v"]) for row in rows_of(pipeline, "made")] == [(3, 3)]

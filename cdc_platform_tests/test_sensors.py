@@ -88,7 +88,7 @@ def partition(token: str, state: PartitionState, seconds: int) -> Partition:
 
 def save(settings: PipelineSettings, *partitions: Partition) -> list[str]:
     """Store a lineage in the lake, and return the keys of its partitions."""
-    lineage = Lineage({found.token: found for found in partitions}, tick=0)
+    lineage = Lineage({found.token: found for found in partitions}, cycle=0)
     save_lineage(Lake(settings.lake, settings.name), lineage)
     return [found.key for found in partitions]
 
@@ -161,7 +161,7 @@ def test_nothing_changes_while_the_partitions_stay(
 
 @pytest.mark.usefixtures("source")
 def test_a_run_is_told_how_long_to_follow(instance: dg.DagsterInstance, settings: PipelineSettings) -> None:
-    """The run goes on with further ticks for as long as the pipeline's settings say."""
+    """The run goes on with further cycles for as long as the pipeline's settings say."""
     request = asked(look(instance, settings, Running(follow_s=7.0), WANTED))
     assert request.run_config == {"ops": {"bank__cdc__cut": {"config": {"follow_s": 7.0}}}}
     assert request.asset_selection == ASSETS.all_keys
@@ -173,7 +173,7 @@ def test_the_proof_is_made_now_and_then(instance: dg.DagsterInstance, settings: 
     first = asked(look(instance, settings, Running(), WANTED))
     assert first.asset_check_keys == [CHECK, PROOF]
     instance.add_run(
-        dg.DagsterRun(job_name="bank_tick", status=dg.DagsterRunStatus.SUCCESS, tags=dict(first.tags))
+        dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus.SUCCESS, tags=dict(first.tags))
     )
     assert asked(look(instance, settings, Running(), WANTED)).asset_check_keys == [CHECK]
     again = Running(prove_every_s=0)
@@ -187,7 +187,7 @@ def test_two_runs_of_a_pipeline_never_overlap(
 ) -> None:
     """While a run is going on in whatever status, no other is asked for."""
     tags = {PIPELINE_TAG: "bank", "cdc/worker": Worker.current().to_tag()}
-    run = dg.DagsterRun(job_name="bank_tick", status=dg.DagsterRunStatus[status], tags=tags)
+    run = dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus[status], tags=tags)
     instance.add_run(run)
     assert run.run_id[:8] in reason(look(instance, settings, Running(), WANTED))
 
@@ -199,7 +199,7 @@ def test_a_killed_run_does_not_stop_the_pipeline(
     """The look after a run lost its process asks for the next one."""
     lost = Worker(Worker.current().host, Worker.current().pid, "another start")
     tags = {PIPELINE_TAG: "bank", "cdc/worker": lost.to_tag()}
-    instance.add_run(dg.DagsterRun(job_name="bank_tick", status=dg.DagsterRunStatus.STARTED, tags=tags))
+    instance.add_run(dg.DagsterRun(job_name="bank_sync", status=dg.DagsterRunStatus.STARTED, tags=tags))
     assert asked(look(instance, settings, Running(), WANTED))
 
 

@@ -22,7 +22,7 @@ from cdc_platform.pipeline.checks.reconciliation import Proof, prove_tables
 from cdc_platform.pipeline.checks.source_checks import describe_proof
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.stream.records import watched_changes
 from cdc_platform.simulator.wire.settings import (
@@ -41,16 +41,16 @@ SECOND: Final = 1_000_000
 EACH_OPENED_WITH: Final = 1000
 """What the bank gives for each account that it opens with: the sum of balances never changes."""
 MOST_TRIES: Final = 5
-"""A tick that no slice of gets through is tried again, as continuous running does."""
+"""A cycle that no slice of gets through is tried again, as continuous running does."""
 
 Told = list[tuple[str, int]]
 """Transactions in their order: id, and number of changes."""
 
 
 def changing_columns(every_s: float, laps: int) -> tuple[SchemaChange, ...]:
-    """Return schema changes that leave what is watched as it is, however long the ticks are that meet them.
+    """Return schema changes that leave what is watched as it is, however long the cycles are that meet them.
 
-    Of a table that the change stream does not watch for a while, between two ticks, nothing tells.
+    Of a table that the change stream does not watch for a while, between two cycles, nothing tells.
     """
     kinds = SchemaChangeKind
     changes = [
@@ -68,7 +68,7 @@ def changing_columns(every_s: float, laps: int) -> tuple[SchemaChange, ...]:
 
 @dataclass
 class Traffic:
-    """A pipeline that reads a simulator whose clock stands still during a tick."""
+    """A pipeline that reads a simulator whose clock stands still during a cycle."""
 
     seed: int
     partitions: int
@@ -87,7 +87,7 @@ class Traffic:
     lacking: frozenset[str] = frozenset()
     """Tables that the newest cut does not have although they were watched then."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Of the last tick, whole and by step."""
+    """Of the last cycle, whole and by step."""
 
     @property
     def simulated(self) -> SimulatorSettings:
@@ -126,12 +126,12 @@ class Traffic:
             finally:
                 pipeline.source.close()
 
-    def tick(self, simulator: Simulator, pipeline: Pipeline, spark: SparkSession, seconds: float) -> None:
-        """Let time pass, run a tick, and prove what it publishes."""
+    def cycle(self, simulator: Simulator, pipeline: Pipeline, spark: SparkSession, seconds: float) -> None:
+        """Let time pass, run a cycle, and prove what it publishes."""
         self.now_micros += int(seconds * SECOND)
         begin = time.perf_counter()
         outcome = self._run(pipeline, spark)
-        self.seconds = {"tick": time.perf_counter() - begin, **outcome.seconds}
+        self.seconds = {"cycle": time.perf_counter() - begin, **outcome.seconds}
         if outcome.cut is not None and outcome.cut.position_micros != self.proven_micros:
             lacking = prove(simulator, pipeline, outcome.cut)
             uncopied = lacking & self.lacking - load_plans(pipeline.lake).keys()
@@ -141,18 +141,18 @@ class Traffic:
             self.proven_micros, self.cuts = outcome.cut.position_micros, self.cuts + 1
 
     def catch_up(self, simulator: Simulator, pipeline: Pipeline, spark: SparkSession) -> None:
-        """Let no time pass until a cut holds all there is: what has failed is read by the next tick."""
+        """Let no time pass until a cut holds all there is: what has failed is read by the next cycle."""
         for _ in range(MOST_TRIES):
-            # A cut lies a microsecond before the clock that its tick saw.
+            # A cut lies a microsecond before the clock that its cycle saw.
             if self.proven_micros == self.now_micros - 1:
                 return
-            self.tick(simulator, pipeline, spark, 0)
+            self.cycle(simulator, pipeline, spark, 0)
         raise AssertionError(f"the newest cut is at {self.proven_micros}, the clock at {self.now_micros}")
 
     def _run(self, pipeline: Pipeline, spark: SparkSession) -> Any:
         for left in reversed(range(MOST_TRIES)):
             try:
-                return run_tick(pipeline, spark)
+                return run_cycle(pipeline, spark)
             except CdcError as error:
                 if not error.retryable or not left:
                     raise

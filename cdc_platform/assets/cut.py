@@ -7,7 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
-from cdc_platform.assets.events import merge_event, tick_events
+from cdc_platform.assets.events import cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.assets.verdicts import describe_verdict, look_at_log
 from cdc_platform.claims import has_waiting_run
@@ -29,8 +29,8 @@ class CutConfig(dg.Config):
 
     follow_s: float = Field(
         default=0.0,
-        description="Seconds for which the run goes on with further whole ticks after its first one; it "
-        "stops early when another run of the pipeline waits. 0: this one tick only.",
+        description="Seconds for which the run goes on with further whole cycles after its first one; it "
+        "stops early when another run of the pipeline waits. 0: this one cycle only.",
     )
 
 
@@ -51,7 +51,7 @@ def build_cut(assets: PipelineAssets) -> dg.AssetsDefinition:
         description="The newest consistent point: a source position, and the snapshot of every table.\n\n"
         "Materialising it lets all readers of the tables see them at that position, and not before: a failed "
         "check of a layer above keeps it from happening; a run without these layers makes the checks first. "
-        "With `follow_s` the run goes on with whole ticks, each of which is logged as a materialisation of "
+        "With `follow_s` the run goes on with whole cycles, each of which is logged as a materialisation of "
         "every asset that it changed; every `check_every_s` the checks look at what is new in the log, and "
         "one that fails ends the run.",
     )
@@ -111,7 +111,7 @@ def _follow(
             evaluations.clear()
             lineage = trace_lineage(run.pipeline)
             add_live_partitions(context.instance, assets.pipeline, lineage)
-            yield from tick_events(assets, run.pipeline, outcome, lineage)
+            yield from cycle_events(assets, run.pipeline, outcome, lineage)
     except CheckFailed:
         yield from evaluations
         raise

@@ -1,4 +1,4 @@
-"""A whole tick as materialisations: what a run logs for each tick after its first one."""
+"""A whole cycle as materialisations: what a run logs for each cycle after its first one."""
 
 from collections.abc import Iterator
 
@@ -11,14 +11,14 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import count_rows, head
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.cycle import CycleOutcome
 from cdc_platform.pipeline.merging.build import MergeOutcome
-from cdc_platform.pipeline.tick import TickOutcome
 
 
-def tick_events(
-    assets: PipelineAssets, pipeline: Pipeline, outcome: TickOutcome, lineage: Lineage
+def cycle_events(
+    assets: PipelineAssets, pipeline: Pipeline, outcome: CycleOutcome, lineage: Lineage
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield one materialisation for each asset, and for each partition, that a tick has changed."""
+    """Yield one materialisation for each asset, and for each partition, that a cycle has changed."""
     if not outcome.read.committed:
         return
     yield from _raw_events(assets, outcome, lineage)
@@ -47,7 +47,7 @@ def merge_event(assets: PipelineAssets, pipeline: Pipeline, merge: MergeOutcome)
 
 
 def _raw_events(
-    assets: PipelineAssets, outcome: TickOutcome, lineage: Lineage
+    assets: PipelineAssets, outcome: CycleOutcome, lineage: Lineage
 ) -> Iterator[dg.AssetMaterialization]:
     keys = {partition.token: partition.key for partition in lineage.partitions.values()}
     described = metadata.describe_read(outcome.read, lineage)

@@ -29,7 +29,7 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         description="Change records as the source sent them, with the control records and one row for each "
         "slice and each file.\n\nA partition here is a live partition of the source: one of a change stream, "
         "an object of Datastream, or the whole stream of Debezium's events. Materialising some of them reads "
-        "those on to the source's present; of all of them, their children, too. The one commit of a tick "
+        "those on to the source's present; of all of them, their children, too. The one commit of a cycle "
         "alone advances the reader.",
     )
     def raw_change_records(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:

@@ -55,6 +55,6 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
 
 
 def count_merged_rows(pipeline: Pipeline, source_table: str) -> int | None:
-    """Return the rows of a table as the tick left it, published or not."""
+    """Return the rows of a table as the cycle left it, published or not."""
     found = pipeline.lake.table(source_table)
     return count_rows(head(found, BRANCH) or head(found)) if found is not None else None

@@ -12,7 +12,7 @@ from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.resources import PipelineRun
 
-THROUGH_TICK: Final = "checked_through_tick"
+THROUGH_CYCLE: Final = "checked_through_cycle"
 
 
 def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
@@ -22,9 +22,9 @@ def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
 
 
 def describe_verdict(
-    assets: PipelineAssets, check: Check, verdict: Verdict, tick: int
+    assets: PipelineAssets, check: Check, verdict: Verdict, cycle: int
 ) -> dg.AssetCheckEvaluation:
-    """Return what a check found in the log through a tick, as Dagster keeps it."""
+    """Return what a check found in the log through a cycle, as Dagster keeps it."""
     key = check_key(assets, check)
     return dg.AssetCheckEvaluation(
         asset_key=key.asset_key,
@@ -32,7 +32,7 @@ def describe_verdict(
         passed=verdict.passed,
         severity=dg.AssetCheckSeverity.WARN if check.is_warning else dg.AssetCheckSeverity.ERROR,
         description=verdict.summary,
-        metadata={**verdict.facts, THROUGH_TICK: tick},
+        metadata={**verdict.facts, THROUGH_CYCLE: cycle},
         blocking=check.is_blocking,
     )
 
@@ -40,7 +40,7 @@ def describe_verdict(
 def look_at_log(
     context: dg.AssetExecutionContext, assets: PipelineAssets, run: PipelineRun
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Make the checks of every tick before something is published, unless the run makes them as its own.
+    """Make the checks of every cycle before something is published, unless the run makes them as its own.
 
     What an earlier run refused to publish is not published by one that leaves the log and its checks out.
 
@@ -48,7 +48,7 @@ def look_at_log(
         CheckFailed: one that blocks has failed.
     """
     layer = context.job_def.asset_layer
-    due = [check for check in checks_of(run.pipeline.traits) if check.every_tick and check.is_blocking]
+    due = [check for check in checks_of(run.pipeline.traits) if check.every_cycle and check.is_blocking]
     # It has checks as well as assets, though it says assets only.
     if all(layer.has(check_key(assets, check)) for check in due):  # type: ignore[arg-type]
         return

@@ -6,10 +6,10 @@ import dagster as dg
 from dagster import AssetCheckExecutionContext, AssetCheckResult
 
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.assets.verdicts import THROUGH_TICK, check_key, describe_verdict
+from cdc_platform.assets.verdicts import THROUGH_CYCLE, check_key, describe_verdict
 from cdc_platform.claims import PROOF_TAG
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import POSITION, TICK, Mark, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, POSITION, Mark, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.state.cuts import cuts_since
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope, checking
 from cdc_platform.pipeline.checks.invariants import checks_of
@@ -28,14 +28,14 @@ def build_checks(assets: PipelineAssets) -> list[dg.AssetChecksDefinition]:
     ]
 
 
-def tick_checks(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
+def cycle_checks(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
     """Return the checks that every run makes."""
-    return tuple(check_key(assets, check) for check in checks_of(assets.traits) if check.every_tick)
+    return tuple(check_key(assets, check) for check in checks_of(assets.traits) if check.every_cycle)
 
 
 def proofs(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
     """Return the checks that read whole tables, and are made now and then."""
-    return tuple(check_key(assets, check) for check in checks_of(assets.traits) if not check.every_tick)
+    return tuple(check_key(assets, check) for check in checks_of(assets.traits) if not check.every_cycle)
 
 
 def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefinition:
@@ -53,7 +53,7 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
         mark = read_mark(run.pipeline.lake.system_table(LOG))
         with checking(run.pipeline, run.spark):
             verdict = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, check, key))
-        evaluation = describe_verdict(assets, check, verdict, mark.tick)
+        evaluation = describe_verdict(assets, check, verdict, mark.cycle)
         return AssetCheckResult(
             passed=evaluation.passed,
             severity=evaluation.severity,
@@ -74,30 +74,30 @@ def _scope(
         key, limit=MOST_EVALUATIONS
     )
     # What was warned of has been said; what has failed is looked at again.
-    ticks = (_seen_tick(record, must_pass=not check.is_warning) for record in records)
-    tick = next((found for found in ticks if found is not None), 0)
-    mark = _mark_of(pipeline, tick)
-    return Scope(mark.tick, mark.position_micros) if mark is not None else EVERYTHING
+    cycles = (_seen_cycle(record, must_pass=not check.is_warning) for record in records)
+    cycle = next((found for found in cycles if found is not None), 0)
+    mark = _mark_of(pipeline, cycle)
+    return Scope(mark.cycle, mark.position_micros) if mark is not None else EVERYTHING
 
 
-def _seen_tick(record: object, *, must_pass: bool) -> int | None:
+def _seen_cycle(record: object, *, must_pass: bool) -> int | None:
     event = getattr(record, "event", None)
     dagster_event = event.dagster_event if event is not None else None
     # A check that was planned and never made has a record too.
     if dagster_event is None or dagster_event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
         return None
     evaluation = dagster_event.asset_check_evaluation_data
-    tick = evaluation.metadata.get(THROUGH_TICK)
+    cycle = evaluation.metadata.get(THROUGH_CYCLE)
     is_seen = evaluation.passed or not must_pass
-    return int(tick.value) if is_seen and tick is not None else None
+    return int(cycle.value) if is_seen and cycle is not None else None
 
 
-def _mark_of(pipeline: Pipeline, tick: int) -> Mark | None:
-    """Return the position that the log had after a tick, None when nothing tells it any more."""
+def _mark_of(pipeline: Pipeline, cycle: int) -> Mark | None:
+    """Return the position that the log had after a cycle, None when nothing tells it any more."""
     log = pipeline.lake.system_table(LOG)
     for snapshot in ancestors_of(log, head(log)):
-        if fact(snapshot, TICK) == str(tick):
-            return Mark(tick, int(fact(snapshot, POSITION) or 0), 0)
+        if fact(snapshot, CYCLE) == str(cycle):
+            return Mark(cycle, int(fact(snapshot, POSITION) or 0), 0)
     # Cuts outlive the snapshots of the log.
-    cut = next((cut for cut in cuts_since(pipeline.lake, tick) if cut.tick == tick), None)
-    return Mark(tick, cut.position_micros, 0) if cut is not None else None
+    cut = next((cut for cut in cuts_since(pipeline.lake, cycle) if cut.cycle == cycle), None)
+    return Mark(cycle, cut.position_micros, 0) if cut is not None else None

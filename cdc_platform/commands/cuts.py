@@ -124,7 +124,7 @@ def as_dict(state: "CutState", markers: "MarkersOfCuts" = NO_MARKERS) -> dict[st
         "cut": cut.cut,
         "position": to_rfc3339(cut.position_micros),
         "published": to_rfc3339(cut.published_micros),
-        "tick": cut.tick,
+        "cycle": cut.cycle,
         "tables": dict(cut.tables),
         "readable": state.is_readable,
         "expired_tables": list(state.expired),

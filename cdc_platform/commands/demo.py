@@ -23,7 +23,7 @@ DEMO_HOME: Final = Path(".cdc_platform")
     help="Folder for the demo's lake, logs and Dagster instance; started again, the demo goes on from it.",
 )
 @click.option("--seconds", type=FiniteRange(min=1), help="Stop by itself after this time, and check.")
-@click.option("--no-ui", is_flag=True, help="Run the ticks in this process, without Dagster.")
+@click.option("--no-ui", is_flag=True, help="Run the cycles in this process, without Dagster.")
 @click.option("--rate", type=FiniteRange(min=1), default=250, show_default=True, help="Transfers a second.")
 @click.option(
     "--token-life",

@@ -96,7 +96,7 @@ def _describe_step(found: "Explanation", step: "Step") -> list[str]:
         f"     transaction {change.transaction_id}",
         f"     partition   {partition}",
         f"     record      {change.record_id}, mod {change.mod_ordinal}",
-        f"     cycle       {change.tick}, {shown}",
+        f"     cycle       {change.cycle}, {shown}",
         *([f"     key before  {change.previous_keys}"] if change.previous_keys else []),
     ]
     width = max((len(column.column) for column in step.columns), default=0)

@@ -30,11 +30,11 @@ def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that tell which records are meant, as its parameter `wanted`."""
 
     @wraps(command)
-    def with_filter(table: str | None, reason: str | None, tick: int | None, **others: Any) -> None:
-        command(wanted=HeldFilter(table, reason, tick), **others)
+    def with_filter(table: str | None, reason: str | None, cycle: int | None, **others: Any) -> None:
+        command(wanted=HeldFilter(table, reason, cycle), **others)
 
     options = (
-        click.option("--cycle", "tick", type=int, metavar="N", help="Only records that cycle N put there."),
+        click.option("--cycle", "cycle", type=int, metavar="N", help="Only records that cycle N put there."),
         click.option("--reason", metavar="TEXT", help="Only what has TEXT in its reason."),
         click.option("--table", metavar="TABLE", help="Only records of the source table TABLE."),
     )
@@ -139,7 +139,7 @@ def as_dict(held: "HeldRecord") -> dict[str, Any]:
     replayed = held.replayed_micros
     return {
         "record": held.name,
-        "tick": held.tick,
+        "cycle": held.cycle,
         "table": held.table,
         "reason": held.reason,
         "moment": to_rfc3339(held.moment_micros),
@@ -158,7 +158,7 @@ def describe_held(found: "Sequence[HeldRecord]") -> str:
     lines = [f"{'cycle':>6}  {'state':<8}  {'table':<24}  record and reason"]
     for held in found[-SHOWN:]:
         state = "open" if held.is_open else "replayed"
-        lines.append(f"{held.tick:>6}  {state:<8}  {held.table or '-':<24}  {held.name}")
+        lines.append(f"{held.cycle:>6}  {state:<8}  {held.table or '-':<24}  {held.name}")
         lines.append(f"{'':>6}  {'':<8}  {'':<24}  {_short(held.reason)}")
     if len(found) > SHOWN:
         lines.append(f"and {len(found) - SHOWN} older ones; --json lists all")

@@ -52,7 +52,7 @@ def describe_status(found: "Status") -> str:
         f"{found.finished_partitions} finished"
     )
     lines = [
-        f"pipeline    {found.pipeline}, {f'cycle {found.tick}' if found.has_begun else 'no cycle yet'}",
+        f"pipeline    {found.pipeline}, {f'cycle {found.cycle}' if found.has_begun else 'no cycle yet'}",
         f"watermark   {told['watermark'] or 'none yet'}",
         _describe_lag(found),
         partitions,

@@ -26,10 +26,10 @@ from cdc_platform.stopping import stop_signals
 if TYPE_CHECKING:
     from cdc_platform.pipeline.core.pipeline import Pipeline
     from cdc_platform.pipeline.core.settings import PipelineSettings
-    from cdc_platform.pipeline.tick import TickOutcome
+    from cdc_platform.pipeline.cycle import CycleOutcome
 
 MOST_FAILURES: Final = 5
-"""So often a tick is tried where an end is wanted: another run, or the network, is in the way for seconds."""
+"""Tries of a cycle where an end is wanted: another run, or the network, is in the way for seconds."""
 
 
 @dataclass(frozen=True)
@@ -138,25 +138,25 @@ def _tell_error(error: CdcError) -> None:
     print_text(f"{type(error).__name__}: {error} Trying again.", fg="yellow", err=True)
 
 
-def _is_caught_up(outcome: "TickOutcome", target_micros: int, *, hands_out_events: bool) -> bool:
+def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, hands_out_events: bool) -> bool:
     if outcome.copy.is_going_on:
         return False
     if hands_out_events:
         from cdc_platform.pipeline.follow import is_idle
 
-        # A tick that has tried files which cannot be read has done what there is to do.
+        # A cycle that has tried files which cannot be read has done what there is to do.
         has_news = outcome.read.records.get(RecordKind.CHILD_PARTITIONS, 0) > 0
         return not outcome.read.committed or (is_idle(outcome) and not has_news)
     return outcome.cut is not None and outcome.cut.position_micros >= target_micros - 1
 
 
-def has_done_something(outcome: "TickOutcome") -> bool:
+def has_done_something(outcome: "CycleOutcome") -> bool:
     """Whether a cycle is worth a line: with files and topics, most looks find nothing to read."""
     logged = outcome.order.changes + outcome.order.quarantined
     return outcome.read.committed or bool(outcome.copy.copies) or logged > 0
 
 
-def describe_copies(outcome: "TickOutcome") -> list[str]:
+def describe_copies(outcome: "CycleOutcome") -> list[str]:
     """Return a line for each initial copy that a cycle continued, and its notes."""
     return [
         *outcome.copy.notes,
@@ -168,7 +168,7 @@ def describe_copies(outcome: "TickOutcome") -> list[str]:
     ]
 
 
-def describe_cycle(outcome: "TickOutcome", quarantined: int, turn: tuple[int, int] | None = None) -> str:
+def describe_cycle(outcome: "CycleOutcome", quarantined: int, turn: tuple[int, int] | None = None) -> str:
     """Return the line of a cycle.
 
     Args:
@@ -179,7 +179,7 @@ def describe_cycle(outcome: "TickOutcome", quarantined: int, turn: tuple[int, in
     watermark, lag_s = outcome.order.watermark_micros, outcome.lag_s
     of = f" ({turn[0]} of {turn[1]})" if turn is not None else ""
     return (
-        f"cycle {f'{outcome.tick}{of}':<6} "
+        f"cycle {f'{outcome.cycle}{of}':<6} "
         f"watermark {to_rfc3339(watermark) if watermark is not None else '-':<27} "
         f"lag {f'{lag_s:.1f}' if lag_s is not None else '-':>6} s  "
         f"records {sum(outcome.read.records.values()):>7}  changes {outcome.order.changes:>7}  "

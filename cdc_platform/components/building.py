@@ -18,7 +18,7 @@ from cdc_platform.assets.maintenance import build_maintenance
 from cdc_platform.assets.raw import build_raw_change_records
 from cdc_platform.assets.tables import build_table
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
-from cdc_platform.checks.invariants import build_checks, proofs, tick_checks
+from cdc_platform.checks.invariants import build_checks, cycle_checks, proofs
 from cdc_platform.claims import PIPELINE_TAG
 from cdc_platform.errors import CdcError, PipelineNotFound
 from cdc_platform.model.schema.lake_tables import LakeTable
@@ -55,14 +55,14 @@ def build_pipeline(
         upstream.keys,
         settings.fail_on_quarantine,
     )
-    wanted = Wanted(assets, (*upstream.check_keys, *tick_checks(assets)), proofs(assets))
+    wanted = Wanted(assets, (*upstream.check_keys, *cycle_checks(assets)), proofs(assets))
     job = dg.define_asset_job(
-        f"{settings.name}_tick",
+        f"{settings.name}_sync",
         selection=dg.AssetSelection.assets(*assets.all_keys)
         | dg.AssetSelection.checks_for_assets(*assets.all_keys),
         executor_def=dg.in_process_executor,
         tags={PIPELINE_TAG: settings.name},
-        description=f"One tick of `{settings.name}` through all layers, in one process.",
+        description=f"One cycle of `{settings.name}` through all layers, in one process.",
     )
     return dg.Definitions(
         assets=[
@@ -97,7 +97,7 @@ def find_tables(settings: PipelineSettings) -> tuple[str, ...]:
     source = settings.source.impatient(DISCOVERY_DEADLINE_S)
     pipeline = open_pipeline(replace(settings, source=source))
     try:
-        # The lake knows what the source has dropped, the source what no tick has met yet.
+        # The lake knows what the source has dropped, the source what no cycle has met yet.
         watched = {table.name for table in pipeline.source.describe().tables}
         return tuple(pipeline.materialised(watched.union(table.name for table in pipeline.tables)))
     except CdcError as error:

@@ -118,8 +118,8 @@ class Source(dg.Model, dg.Resolvable):
             "Seconds for which files and events may come late, or again: repeated ones are known within it."
         ),
     ] = 3 * DAY_S
-    most_files: Annotated[int, says("Files that one tick reads at most.")] = 10_000
-    most_bytes: Annotated[int, says("Bytes that one tick reads at most.")] = 2 * 1024**3
+    most_files: Annotated[int, says("Files that one cycle reads at most.")] = 10_000
+    most_bytes: Annotated[int, says("Bytes that one cycle reads at most.")] = 2 * 1024**3
     most_depth: Annotated[
         int,
         says(

@@ -53,7 +53,7 @@ class Kafka(dg.Model, dg.Resolvable):
             "such as `ssl.ca.location`."
         ),
     ] = Field(default_factory=dict)
-    most_messages: Annotated[int, says("Most new messages that one tick reads.")] = MOST_MESSAGES
+    most_messages: Annotated[int, says("Most new messages that one cycle reads.")] = MOST_MESSAGES
     transaction_patience_s: Annotated[
         float,
         says(

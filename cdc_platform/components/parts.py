@@ -89,8 +89,8 @@ class Maintenance(dg.Model, dg.Resolvable):
 
     model_config = FINITE
 
-    minor_every_ticks: Annotated[int, says("Ticks between two compactions of small files.")] = 6
-    expire_every_ticks: Annotated[int, says("Ticks between two expiries of snapshots.")] = 120
+    minor_every_cycles: Annotated[int, says("Cycles between two compactions of small files.")] = 6
+    expire_every_cycles: Annotated[int, says("Cycles between two expiries of snapshots.")] = 120
     small_file_bytes: Annotated[int, says("Files below this size are small ones.")] = 8 * 1024 * 1024
     keep_every_cut_s: Annotated[
         float,
@@ -129,7 +129,7 @@ class Options(dg.Model, dg.Resolvable):
         bool,
         says(
             "Whether deleted rows stay in the table, with `__deleted` true and the moment in `__deleted_at`. "
-            "Switched on later, the table is built anew by the next tick, from its initial copy and the log."
+            "Switched on later, the table is built anew by the next cycle, from its initial copy and the log."
         ),
     ] = False
 
@@ -146,8 +146,8 @@ class Runs(dg.Model, dg.Resolvable):
     follow_s: Annotated[
         float,
         says(
-            "Seconds for which a run that the sensor asked for goes on with further ticks after "
-            "its first one; 0 means one tick a run. It ends early when somebody asks for another run."
+            "Seconds for which a run that the sensor asked for goes on with further cycles after "
+            "its first one; 0 means one cycle a run. It ends early when somebody asks for another run."
         ),
     ] = 600.0
     prove_every_s: Annotated[

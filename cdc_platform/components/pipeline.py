@@ -62,15 +62,15 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
     merge_here_bytes: Annotated[
         int,
         says(
-            "Rows of a tick that take no more, once they are folded, are merged by the process that runs it, "
+            "Rows of a cycle that take no more, once folded, are merged by the process that runs it, "
             "which is quicker than Spark; 0 leaves all merging to Spark."
         ),
     ] = 67_108_864
-    idle_interval_s: Annotated[float, says("Seconds of rest after a tick that found nothing new.")] = 1.0
+    idle_interval_s: Annotated[float, says("Seconds of rest after a cycle that found nothing new.")] = 1.0
     check_every_s: Annotated[
         float | None,
         says(
-            "While ticks follow each other, seconds between two looks of the checks at what is new in the "
+            "While cycles follow each other, seconds between two looks of the checks at what is new in the "
             "log; one that fails ends them. Empty means none."
         ),
     ] = 60.0

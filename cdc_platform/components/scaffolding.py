@@ -28,7 +28,7 @@ _OPTIONS: Final = """\
   #   remote: sc://localhost:15002
 
   # runs:
-  #   Seconds for which a run goes on with further ticks; 0 means one tick a run.
+  #   Seconds for which a run goes on with further cycles; 0 means one cycle a run.
   #   follow_s: 600
   #   owners: ["team:data"]
 """

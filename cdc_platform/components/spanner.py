@@ -48,7 +48,7 @@ class Source(dg.Model, dg.Resolvable):
         float | None,
         says(
             "Seconds without any record or heartbeat after which a partition counts as stuck: it is asked "
-            "anew once, and then left to the next tick; empty means ten heartbeats, but at least 20 s."
+            "anew once, and then left to the next cycle; empty means ten heartbeats, but at least 20 s."
         ),
     ] = None
     priority: Annotated[
@@ -90,12 +90,12 @@ class SpannerPipeline(PipelineComponent):
     copy_s: Annotated[
         float,
         says(
-            "Seconds for which a tick copies tables before it goes on with the others, which lag behind by "
+            "Seconds for which a cycle copies tables before it goes on with the others, which lag behind by "
             "so much meanwhile; the pieces at hand are always copied to their end."
         ),
     ] = 20.0
     max_slice_s: Annotated[
-        float | None, says("Most seconds of the source's time that one tick reads when catching up.")
+        float | None, says("Most seconds of the source's time that one cycle reads when catching up.")
     ] = 3600.0
 
     def source_settings(self, folder: Path) -> SpannerSettings:  # noqa: ARG002  no path is among them
@@ -108,7 +108,7 @@ class SpannerPipeline(PipelineComponent):
         return settings.with_environment()
 
     def own_settings(self) -> dict[str, Any]:
-        """Return how tables are copied and how much a tick reads."""
+        """Return how tables are copied and how much a cycle reads."""
         return {
             "initial_copy": self.initial_copy,
             "copy_piece_rows": self.copy_piece_rows,

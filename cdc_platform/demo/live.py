@@ -52,7 +52,7 @@ def describe_live(pipeline: Pipeline) -> str:
     """Return one line on what readers see now."""
     status = read_status(pipeline)
     if status.watermark_micros is None:
-        return f"{time.strftime('%H:%M:%S')}  waiting for the first tick"
+        return f"{time.strftime('%H:%M:%S')}  waiting for the first cycle"
     rows = ", ".join(f"{name} {table.rows or 0:,}" for name, table in status.tables.items())
     found = balances_at(pipeline, status.cut) if status.cut is not None else None
     return (

@@ -1,4 +1,4 @@
-"""Ticks one after the other, in one warm process."""
+"""Cycles one after the other, in one warm process."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from cdc_platform.errors import CdcError, SourceError
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.checks.running_checks import Guard, Heard
 from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.tick import TickOutcome, finish_tick, run_tick
+from cdc_platform.pipeline.cycle import CycleOutcome, finish_cycle, run_cycle
 
 PAUSE_S: Final = 0.1
 """How often a pause looks whether it should go on."""
@@ -24,25 +24,25 @@ def follow_source(
     tell: Callable[[CdcError], None] | None = None,
     most_failures: int | None = None,
     heard: Heard | None = None,
-) -> Iterator[TickOutcome]:
-    """Yield the outcome of each tick, until no more is wanted; rests after a tick that found no change.
+) -> Iterator[CycleOutcome]:
+    """Yield the outcome of each cycle, until no more is wanted; rests after a cycle that found no change.
 
-    Whoever starts this may have mended what kept files from being read: the first tick tries them at once.
+    Whoever starts this may have mended what kept files from being read: the first cycle tries them at once.
 
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
-        wants_more: asked before each tick and during each rest.
-        tell: told of errors that may pass by themselves, after which the tick is tried again, and of what
+        wants_more: asked before each cycle and during each rest.
+        tell: told of errors that may pass by themselves, after which the cycle is tried again, and of what
             an initial copy has met, which does not stop the other tables; without it every error ends
-            the ticks.
-        most_failures: so many tries of one tick may fail, and so many ticks in a row may leave the watermark
+            the cycles.
+        most_failures: so many tries of a cycle may fail, and so many cycles in a row may leave the watermark
             where it is since a partition cannot be read; None means any number.
         heard: told of the checks that are made on the way.
 
     Raises:
         CheckFailed: the log has failed a check; nothing more of it is published.
-        CdcError: a tick failed, and trying again would not help, was not asked for, or did not help.
+        CdcError: a cycle failed, and trying again would not help, was not asked for, or did not help.
     """
     failures, is_first = 0, True
     position_micros: int | None = None
@@ -53,8 +53,8 @@ def follow_source(
                 guard = Guard(pipeline, spark, heard)
                 # Before anything is added to what may have stopped the run before.
                 guard.look()
-                finish_tick(pipeline, spark)
-            outcome = run_tick(pipeline, spark, ends_pauses=is_first, guard=guard)
+                finish_cycle(pipeline, spark)
+            outcome = run_cycle(pipeline, spark, ends_pauses=is_first, guard=guard)
         except CdcError as error:
             if tell is None or not error.retryable:
                 raise
@@ -78,14 +78,14 @@ def follow_source(
             pause(pipeline.settings.idle_interval_s, wants_more)
 
 
-def _held_by(outcome: TickOutcome, before_micros: int | None) -> SourceError | None:
+def _held_by(outcome: CycleOutcome, before_micros: int | None) -> SourceError | None:
     """Return why a partition could not be read, where that leaves the watermark as it was before."""
     is_held = outcome.order.watermark_micros == before_micros
     return next(iter(outcome.read.failures), None) if is_held else None
 
 
-def is_idle(outcome: TickOutcome) -> bool:
-    """Whether a tick has read no data change record, and there was nothing more to read or copy then."""
+def is_idle(outcome: CycleOutcome) -> bool:
+    """Whether a cycle has read no data change record, and there was nothing more to read or copy then."""
     if not outcome.read.committed:
         return not outcome.copy.is_going_on
     watermark = outcome.order.watermark_micros

@@ -27,7 +27,7 @@ SERVICE: Final = "google.spanner.v1.Spanner"
 _LOG: Final = logging.getLogger(__name__)
 _THREADS: Final = 1024
 """Every open change stream query waits in a thread of its own."""
-_TICK_S: Final = 0.25
+_CYCLE_S: Final = 0.25
 _OPTIONS: Final = (
     # Two servers may share a port silently, and split its traffic.
     ("grpc.so_reuseport", 0),
@@ -169,7 +169,7 @@ class Simulator:
         # Nobody need ask for the history to go on: whoever asks finds it there.
         is_over = False
         while not is_over:
-            is_over = self._is_over.wait(_TICK_S)
+            is_over = self._is_over.wait(_CYCLE_S)
             now_micros = self.database.now_micros()
             if self._file is not None:
                 self._file.write_until(now_micros)

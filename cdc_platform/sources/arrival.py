@@ -1,4 +1,4 @@
-"""What all sources have in common whose events belong to the tick that reads them."""
+"""What all sources have in common whose events belong to the cycle that reads them."""
 
 import json
 import time
@@ -42,25 +42,25 @@ class SourceOfArrivals(ABC):
         """Return the data source to register with a Spark session."""
 
     @abstractmethod
-    def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
+    def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
         """Return the options with which Spark reads the files of a plan, in at most so many tasks."""
 
-    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
         """Return the raw records of the files of a plan, read in at most so many tasks."""
         from cdc_platform.sources.loading import load_with
 
-        return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+        return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, most_tasks))
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a context that changes nothing: tasks report what they fail of."""
         return nullcontext()
 
     def read_here(
-        self, tick: int, plan: ReadPlan, most_s: float
+        self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the files of a plan; None where they are large, or many."""
         if not most_s or not are_few(files_from_json(json.loads(plan.inputs)["files"])):
             return None
         from cdc_platform.sources.loading import read_with
 
-        return read_with(self.spark_format(), self.spark_options(tick, plan, 1))
+        return read_with(self.spark_format(), self.spark_options(cycle, plan, 1))

@@ -9,7 +9,7 @@ from typing import Final
 from cdc_platform.errors import PartitionStuck, SourceError
 
 MOST_RESTARTS: Final = 1
-"""How often a read asks a silent partition anew; the next tick asks again."""
+"""How often a read asks a silent partition anew; the next cycle asks again."""
 
 
 @dataclass

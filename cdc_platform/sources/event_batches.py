@@ -46,8 +46,8 @@ class FileCounts:
 class EventBatches:
     """Collects the rows of one task, and gives them out as batches."""
 
-    def __init__(self, tick: int) -> None:
-        self._tick = tick
+    def __init__(self, cycle: int) -> None:
+        self._cycle = cycle
         self._changes: list[ChangeRow] = []
         self._rows: list[dict[str, Any]] = []
 
@@ -142,7 +142,7 @@ class EventBatches:
         """Give out what is there."""
         if self._changes:
             changes, self._changes = self._changes, []
-            yield from to_batches(self._tick, changes)
+            yield from to_batches(self._cycle, changes)
         if self._rows:
             rows, self._rows = self._rows, []
             columns = {name: [row.get(name) for row in rows] for name in _NAMES}
@@ -150,7 +150,7 @@ class EventBatches:
 
     def _row(self, kind: RecordKind, piece: Slice) -> dict[str, Any]:
         return {
-            "tick": self._tick,
+            "cycle": self._cycle,
             "kind": kind.value,
             "partition_token": piece.token,
             "record_timestamp": to_datetime(piece.end_inclusive_micros),

@@ -57,9 +57,9 @@ _TYPES: Final = {
 _MODS: Final = RAW_EVENT_RECORDS.field("mods").type
 
 
-def to_batches(tick: int, rows: Sequence[ChangeRow]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a tick's changes; one that Arrow cannot hold becomes a fault."""
-    return sound_batches(lambda some: _batch(tick, some), rows, _fault)
+def to_batches(cycle: int, rows: Sequence[ChangeRow]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a cycle's changes; one that Arrow cannot hold becomes a fault."""
+    return sound_batches(lambda some: _batch(cycle, some), rows, _fault)
 
 
 def _fault(row: ChangeRow, error: Exception) -> ChangeRow:
@@ -88,13 +88,13 @@ _CHANGE: Final = frozenset(
 """What a fault does not have of a change."""
 
 
-def _batch(tick: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
+def _batch(cycle: int, rows: Sequence[ChangeRow]) -> pa.RecordBatch:
     given = zip(_FIELDS, zip(*rows, strict=True), strict=True)
     told = {name: _array(values, _TYPES[name]) for name, values in given}
     told["event_id"] = told["record_sequence"]
     count = len(rows)
     columns = {name: told[name] for name in _PLAIN}
-    columns["tick"] = pa.repeat(pa.scalar(tick, pa.int64()), count)
+    columns["cycle"] = pa.repeat(pa.scalar(cycle, pa.int64()), count)
     columns["kind"] = pa.repeat(RecordKind.DATA_CHANGE.value, count)
     each_one = pa.array(np.arange(count + 1, dtype=np.int32))
     columns["mods"] = pa.ListArray.from_arrays(each_one, _struct(told, MOD), type=_MODS)

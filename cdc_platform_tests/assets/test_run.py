@@ -17,7 +17,7 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.model.stream.read_windows import Slice
 from cdc_platform.partitions import change_stream_partitions
-from cdc_platform.pipeline import tick
+from cdc_platform.pipeline import cycle
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running
@@ -28,7 +28,7 @@ from cdc_platform_tests.pipeline.bank import (
     bank_pipeline,
     closing,
     expected_balances,
-    feed_tick,
+    feed_cycle,
     opening,
 )
 from cdc_platform_tests.pipelines import FakeSource, rows_of, slice_row, source_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-TICK_CHECKS = {
+CYCLE_CHECKS = {
     "exactly_once",
     "lineage_sound",
     "nothing_lost",
@@ -67,10 +67,10 @@ class Bench:
         names_partitions: bool = True,
     ) -> dg.ExecuteInProcessResult:
         """Run some assets with their checks as the sensor asks for them, over all live partitions."""
-        job = self.definitions.resolve_job_def(f"{self.pipeline.name}_tick")
+        job = self.definitions.resolve_job_def(f"{self.pipeline.name}_cycle")
         graph = self.definitions.resolve_asset_graph()
         checks = [
-            key for key in graph.asset_check_keys if key.asset_key in selection and key.name in TICK_CHECKS
+            key for key in graph.asset_check_keys if key.asset_key in selection and key.name in CYCLE_CHECKS
         ]
         keys = self.instance.get_dynamic_partitions(str(change_stream_partitions(self.pipeline.name).name))
         part = job.get_subset(asset_selection=set(selection), asset_check_selection=set(checks))
@@ -110,8 +110,8 @@ def answer_with(pipeline: Pipeline, until_micros: int, *records: RawRow) -> None
     """Let the source answer the next read with these records, and its clock show the end of the slice."""
     source = source_of(pipeline)
     source.now_micros = until_micros + 1
-    source.answer = lambda tick, slices: [
-        {**row, "tick": tick} for row in (*records, *(_report(found, len(records)) for found in slices))
+    source.answer = lambda cycle, slices: [
+        {**row, "cycle": cycle} for row in (*records, *(_report(found, len(records)) for found in slices))
     ]
 
 
@@ -134,7 +134,7 @@ def plain(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("names_partitions", [True, False])
-def test_all_assets_make_a_tick(bench: Bench, names_partitions: bool) -> None:
+def test_all_assets_make_a_cycle(bench: Bench, names_partitions: bool) -> None:
     """A run of everything reads, orders, merges and publishes, whether it names the partitions or not."""
     begun = source_of(bench.pipeline).first_micros
     answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1), opening(2, 100, begun + 2))
@@ -142,10 +142,12 @@ def test_all_assets_make_a_tick(bench: Bench, names_partitions: bool) -> None:
     assert result.success
     assert balances(bench.pipeline) == {1: 100, 2: 100}
     assert materialized(result) == [key.path[-1] for key in bench.assets.all_keys]
-    assert {found.check_name for found in result.get_asset_check_evaluations() if found.passed} == TICK_CHECKS
+    assert {
+        found.check_name for found in result.get_asset_check_evaluations() if found.passed
+    } == CYCLE_CHECKS
 
 
-def test_a_tick_tells_numbers(bench: Bench) -> None:
+def test_a_cycle_tells_numbers(bench: Bench) -> None:
     """Materialisations carry counts, positions and lags as numbers that the UI can plot."""
     begun = source_of(bench.pipeline).first_micros
     answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1))
@@ -176,14 +178,14 @@ def test_a_run_claims_its_pipeline(bench: Bench) -> None:
 
 
 def follow(bench: Bench) -> dg.ExecuteInProcessResult:
-    """Run all assets, and further ticks for two seconds, on a source in which every tick finds an account."""
+    """Run all assets, and further cycles for two seconds, on a source where every cycle finds an account."""
     begun = source_of(bench.pipeline).first_micros
     opened = iter(range(1, 1000))
 
-    def answer(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+    def answer(cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
         source_of(bench.pipeline).now_micros += SECOND
         rows = [opening(next(opened), 100, found.start_exclusive_micros + 1) for found in slices]
-        return [{**row, "tick": tick} for row in (*rows, *(_report(found, len(rows)) for found in slices))]
+        return [{**row, "cycle": cycle} for row in (*rows, *(_report(found, len(rows)) for found in slices))]
 
     source_of(bench.pipeline).now_micros = begun + SECOND
     source_of(bench.pipeline).answer = answer
@@ -191,7 +193,7 @@ def follow(bench: Bench) -> dg.ExecuteInProcessResult:
 
 
 def test_a_run_follows_the_source(bench: Bench) -> None:
-    """With `follow_s` a run makes further ticks, logs each as materialisations, and checks them."""
+    """With `follow_s` a run makes further cycles, logs each as materialisations, and checks them."""
     result = follow(bench)
     assert result.success
     cuts = list_cuts(bench.pipeline.lake)
@@ -200,20 +202,20 @@ def test_a_run_follows_the_source(bench: Bench) -> None:
     assert materialized(result).count("accounts") == len(cuts)
     assert materialized(result).count("raw_change_records") == len(cuts)
     evaluations = result.get_asset_check_evaluations()
-    assert len(TICK_CHECKS) * len(cuts) < len([found for found in evaluations if found.passed])
+    assert len(CYCLE_CHECKS) * len(cuts) < len([found for found in evaluations if found.passed])
 
 
 def test_a_failing_check_ends_the_following(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later tick of a run that fails a check is not published, and the failure is the check's newest."""
+    """A later cycle of a run that fails a check is not published, and the failure is the check's newest."""
 
     def order_and_damage(pipeline: Pipeline, spark: "SparkSession") -> OrderOutcome:
         outcome = order_changes(pipeline, spark)
         _damage_log(pipeline)
         return outcome
 
-    monkeypatch.setattr(tick, "order_changes", order_and_damage)
+    monkeypatch.setattr(cycle, "order_changes", order_and_damage)
     assert not follow(bench).success
-    assert [cut.tick for cut in list_cuts(bench.pipeline.lake)] == [1]
+    assert [cut.cycle for cut in list_cuts(bench.pipeline.lake)] == [1]
     once = dg.AssetCheckKey(bench.assets.log, "exactly_once")
     history = bench.instance.event_log_storage.get_asset_check_execution_history(once, limit=5)
     assert [record.status for record in history] == [AssetCheckExecutionRecordStatus.FAILED]
@@ -259,7 +261,7 @@ def _damage_log(pipeline: Pipeline) -> None:
 
 def test_one_table_alone_catches_up_unseen(bench: Bench) -> None:
     """A single table follows the log on its branch; readers see it with the next cut."""
-    feed_tick(bench.pipeline, 1)
+    feed_cycle(bench.pipeline, 1)
     assert bench.run([bench.assets.lineage, bench.assets.log]).success
     result = bench.run([bench.assets.table("accounts")])
     assert (result.success, rows_of(bench.pipeline, "accounts")) == (True, [])
@@ -270,7 +272,7 @@ def test_one_table_alone_catches_up_unseen(bench: Bench) -> None:
 def test_a_run_setting_rebuilds_a_table(bench: Bench) -> None:
     """`rebuild` makes a table anew from the log, and the next cut publishes the same rows."""
     for number in (1, 2):
-        feed_tick(bench.pipeline, number)
+        feed_cycle(bench.pipeline, number)
         assert bench.run(bench.assets.all_keys[1:-1]).success
     first = newest_cut(bench.pipeline.lake)
     assert first is not None
@@ -284,7 +286,7 @@ def test_a_run_setting_rebuilds_a_table(bench: Bench) -> None:
     assert last.tables["accounts"] != first.tables["accounts"]
 
 
-def test_an_empty_tick_publishes_all_the_same(bench: Bench) -> None:
+def test_an_empty_cycle_publishes_all_the_same(bench: Bench) -> None:
     """A run that finds nothing new succeeds, and moves the position of the cut."""
     begun = source_of(bench.pipeline).first_micros
     answer_with(bench.pipeline, begun + SECOND, opening(1, 100, begun + 1), closing(1, begun + 2))

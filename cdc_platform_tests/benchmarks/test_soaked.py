@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 
 from benchmarks.soaked import Sample, Soaked, judge, markdown
-from cdc_platform_tests.support.cycles import Cycle
 from cdc_platform_tests.support.footprint import Held, Memory, Tree
+from cdc_platform_tests.support.soak import Cycle
 
 CYCLES: Final = 1000
 EVERY: Final = 20

@@ -31,7 +31,7 @@ def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check
             raise error
         return Verdict(passes, f"{name} was looked at", {"rows": 3})
 
-    return Check(name, "change_log", f"Promise of {name}.", every_tick=True, run=look)
+    return Check(name, "change_log", f"Promise of {name}.", every_cycle=True, run=look)
 
 
 def test_checks_print_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,7 +115,7 @@ def test_a_file_that_goes_after_it_was_asked_for(defs: Path) -> None:
 
 
 def test_transactions_of_a_change_stream_are_replayed_whole(tmp_path: Path) -> None:
-    """One record brings its transaction; the log has not judged them before the next tick."""
+    """One record brings its transaction; the log has not judged them before the next cycle."""
     file = begin(write_defs(tmp_path))
     lake = lake_of(file)
     both: dict[str, Any] = {"transaction_id": "t"}

@@ -22,7 +22,7 @@ from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 
 @pytest.mark.integration
-def test_ticks_run_on_the_server_until_it_is_interrupted(tmp_path: Path) -> None:
+def test_cycles_run_on_the_server_until_it_is_interrupted(tmp_path: Path) -> None:
     """It serves the lake of the file at the address of the file, and ends with exit code 0."""
     require_java()
     remote = f"sc://127.0.0.1:{free_port()}"
@@ -33,9 +33,9 @@ def test_ticks_run_on_the_server_until_it_is_interrupted(tmp_path: Path) -> None
         server.wait_for(f"The runs of `bank` find Spark at {remote}", within_s=180)
         module = "cdc_platform_tests.spark.connect_run"
         command = [sys.executable, "-m", module, str(tmp_path / "lake"), remote]
-        ticks = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert ticks.returncode == 0, ticks.stderr[-5000:]
-        found = json.loads(ticks.stdout.splitlines()[-1])
+        cycles = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert cycles.returncode == 0, cycles.stderr[-5000:]
+        found = json.loads(cycles.stdout.splitlines()[-1])
         assert {**expected_balances(2), 5: 500} == {int(one): balance for one, balance in found.items()}
         _check_others_are_refused(tmp_path, defs)
         server.process.send_signal(signal.SIGINT)

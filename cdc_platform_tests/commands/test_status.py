@@ -49,7 +49,7 @@ def test_status_as_json(tmp_path: Path) -> None:
     """`--json` prints an array with an object for each pipeline, and everything in it."""
     _, output, _ = run("status", begin(write_defs(tmp_path)), "--json")
     (found,) = json.loads(output)
-    assert (found["pipeline"], found["tick"], found["cut"], found["tables"]) == ("bank", 0, None, {})
+    assert (found["pipeline"], found["cycle"], found["cut"], found["tables"]) == ("bank", 0, None, {})
 
 
 def test_status_starts_no_spark(tmp_path: Path) -> None:

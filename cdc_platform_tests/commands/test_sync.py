@@ -7,9 +7,9 @@ import pytest
 from cdc_platform.commands.sync import describe_cycle
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.cycle import CycleOutcome
 from cdc_platform.pipeline.ordering.order import OrderOutcome
 from cdc_platform.pipeline.reading.read import ReadOutcome
-from cdc_platform.pipeline.tick import TickOutcome
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs, write_two
 
@@ -38,7 +38,7 @@ def test_a_cycle_is_one_line(turn: tuple[int, int] | None, number: str) -> None:
         7, (), {RecordKind.DATA_CHANGE: 40, RecordKind.HEARTBEAT: 2}, True, START + 2_500_000, START
     )
     cut = Cut(3, START, 7, {}, START)
-    outcome = TickOutcome(read, OrderOutcome(7, START, 50, 20, 4), (), cut, {"read": 1.0, "merge": 0.52})
+    outcome = CycleOutcome(read, OrderOutcome(7, START, 50, 20, 4), (), cut, {"read": 1.0, "merge": 0.52})
     line = " ".join(describe_cycle(outcome, 64, turn).split())
     assert line == (
         f"cycle {number} watermark 2027-01-15T08:00:00.000000Z lag 2.5 s records 42 changes 50 "

@@ -40,7 +40,7 @@ def test_a_stream_that_is_named_is_observed_and_checked(tmp_path: Path) -> None:
             assert asked.asset_selection is not None
             assert asked.asset_check_keys is not None
             assert (STREAM_KEY in asked.asset_selection, CHECK_KEY in asked.asset_check_keys) == (True, True)
-            job = definitions.resolve_job_def("shop_tick")
+            job = definitions.resolve_job_def("shop_sync")
             part = job.get_subset(asset_selection={STREAM_KEY}, asset_check_selection={CHECK_KEY})
             result = part.execute_in_process(instance=instance)
     (evaluation,) = result.get_asset_check_evaluations()
@@ -51,7 +51,7 @@ def test_a_stream_that_is_named_is_observed_and_checked(tmp_path: Path) -> None:
 def request(definitions: dg.Definitions, instance: dg.DagsterInstance) -> dg.RunRequest:
     """Return the run that the pipeline's sensor asks for."""
     with dg.build_sensor_context(instance=instance, definitions=definitions) as context:
-        found = definitions.resolve_sensor_def("shop_ticks")(context)
+        found = definitions.resolve_sensor_def("shop_sync_sensor")(context)
     assert isinstance(found, dg.SensorResult)
     assert found.run_requests is not None
     (asked,) = found.run_requests

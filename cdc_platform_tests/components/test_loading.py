@@ -249,7 +249,7 @@ def test_a_file_may_declare_several_pipelines(tmp_path: Path) -> None:
     path = write_two(tmp_path)
     assert load_settings(path, "shop").name == "shop"
     jobs = [job.name for definitions in load_definitions(path).values() for job in definitions.jobs or []]
-    assert jobs == ["bank_tick", "shop_tick"]
+    assert jobs == ["bank_sync", "shop_sync"]
 
 
 @pytest.mark.parametrize(

@@ -5,20 +5,20 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, READ, Lake
-from cdc_platform.lake.commits.commits import TICK
+from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.model.base.schemas import FILES, QUARANTINE
 from cdc_platform.model.base.timestamps import to_datetime
 
 MOMENT = 1_800_000_000_000_000
 
 
-def held_row(event: str, origin: str | None = None, tick: int = 1, **told: Any) -> dict[str, Any]:
+def held_row(event: str, origin: str | None = None, cycle: int = 1, **told: Any) -> dict[str, Any]:
     """Return a row of quarantine: an event with a text of its own."""
     return {
-        "tick": tick,
+        "cycle": cycle,
         "reason": "The event has no order key",
         "partition_token": "users",
-        "record_timestamp": to_datetime(MOMENT + tick),
+        "record_timestamp": to_datetime(MOMENT + cycle),
         "transaction_id": event,
         "record_id": f"{event}/{event}",
         "table_name": "users",
@@ -28,9 +28,9 @@ def held_row(event: str, origin: str | None = None, tick: int = 1, **told: Any) 
     }
 
 
-def hold(lake: Lake, tick: int, *rows: dict[str, Any]) -> None:
-    """Commit a tick that has read and ordered what is held."""
-    properties = {TICK: str(tick)}
+def hold(lake: Lake, cycle: int, *rows: dict[str, Any]) -> None:
+    """Commit a cycle that has read and ordered what is held."""
+    properties = {CYCLE: str(cycle)}
     lake.system_table(QUARANTINED).append(
         pa.Table.from_pylist(list(rows), QUARANTINE), snapshot_properties=properties
     )
@@ -39,8 +39,8 @@ def hold(lake: Lake, tick: int, *rows: dict[str, Any]) -> None:
         table.append(table.schema().as_arrow().empty_table(), snapshot_properties=properties)
 
 
-def note_read(lake: Lake, tick: int, *paths: str) -> None:
-    """Note in the ledger what a tick has read."""
-    rows = [{"tick": tick, "path": path, "version": "1"} for path in paths]
+def note_read(lake: Lake, cycle: int, *paths: str) -> None:
+    """Note in the ledger what a cycle has read."""
+    rows = [{"cycle": cycle, "path": path, "version": "1"} for path in paths]
     table = pa.Table.from_pylist(rows, FILES)
-    lake.system_table(READ).append(table, snapshot_properties={TICK: str(tick)})
+    lake.system_table(READ).append(table, snapshot_properties={CYCLE: str(cycle)})

@@ -15,14 +15,14 @@ from pyiceberg.schema import Schema
 
 from cdc_platform.lake.catalog.lake import SYSTEM_TABLES, Lake
 from cdc_platform.lake.catalog.settings import CATALOG, LakeSettings
-from cdc_platform.lake.commits.commits import TICK, ancestors_of, head
+from cdc_platform.lake.commits.commits import CYCLE, ancestors_of, head
 from cdc_platform.model.base.timestamps import from_datetime
 
 FOLDER: Final = Path(__file__).parents[1] / "golden"
 
 
 def store_lake(lake: Lake, file: Path) -> None:
-    """Write the platform's tables of a lake as one text file; rows of a tick go with its commit."""
+    """Write the platform's tables of a lake as one text file; rows of a cycle go with its commit."""
     tables = {name: _describe(lake, name) for name in SYSTEM_TABLES}
     file.write_text(json.dumps(tables, indent=1, default=_plain) + "\n", encoding="utf-8")
 
@@ -50,14 +50,14 @@ def _describe(lake: Lake, name: str) -> dict[str, Any]:
         if snapshot.summary is not None
     ]
     marks = [{key: summary[key] for key in summary if key.startswith("cdc.")} for summary in summaries]
-    ticks = [mark for mark in marks if TICK in mark]
-    if "tick" not in table.schema().column_names:
+    cycles = [mark for mark in marks if CYCLE in mark]
+    if "cycle" not in table.schema().column_names:
         # Each commit replaces the table as a whole.
-        commits = [{"summary": ticks[-1], "rows": rows}]
+        commits = [{"summary": cycles[-1], "rows": rows}]
     else:
         commits = [
-            {"summary": mark, "rows": [row for row in rows if str(row["tick"]) == mark[TICK]]}
-            for mark in ticks
+            {"summary": mark, "rows": [row for row in rows if str(row["cycle"]) == mark[CYCLE]]}
+            for mark in cycles
         ]
     return {
         "schema": json.loads(table.schema().model_dump_json()),

@@ -1,4 +1,4 @@
-"""Other catalogs than the default one: the same ticks, told apart by settings alone."""
+"""Other catalogs than the default one: the same cycles, told apart by settings alone."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from cdc_platform.lake.catalog.settings import KEPT_BY_TIME, LakeSettings
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.spark.session.config import CATALOG_PREFIX, spark_config
 from cdc_platform_tests.lake.services import rest_catalog
-from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_tick
+from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_cycle
 from cdc_platform_tests.pipelines import found_table, run_steps
 from cdc_platform_tests.servers.postgresql import postgresql, require_postgresql
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
@@ -34,12 +34,12 @@ def session_of(spark: "SparkSession", lake: LakeSettings) -> "SparkSession":
     return session
 
 
-def run_ticks(spark: "SparkSession", folder: Path, catalog: Mapping[str, str]) -> dict[int, int]:
-    """Run the small bank's ticks on a catalog, and return the balances that readers see."""
+def run_cycles(spark: "SparkSession", folder: Path, catalog: Mapping[str, str]) -> dict[int, int]:
+    """Run the small bank's cycles on a catalog, and return the balances that readers see."""
     lake = LakeSettings(str(folder), catalog)
     session, pipeline = session_of(spark, lake), bank_pipeline(lake)
     for number in (1, 2):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, session)
     maintain_lake(pipeline, session, thorough=True)
     accounts = found_table(pipeline, "accounts")
@@ -53,7 +53,7 @@ def test_a_postgresql_catalog(spark: "SparkSession", tmp_path: Path) -> None:
     programs = require_postgresql()
     # Another user runs it, who cannot look into the folders of a test.
     with TemporaryDirectory() as folder, postgresql(programs, Path(folder) / "cluster") as uri:
-        assert expected_balances(2) == run_ticks(spark, tmp_path / "lake", {"type": "sql", "uri": uri})
+        assert expected_balances(2) == run_cycles(spark, tmp_path / "lake", {"type": "sql", "uri": uri})
 
 
 def test_a_rest_catalog(spark: "SparkSession", tmp_path: Path) -> None:
@@ -61,4 +61,4 @@ def test_a_rest_catalog(spark: "SparkSession", tmp_path: Path) -> None:
     (tmp_path / "rest").mkdir()
     with rest_catalog(tmp_path / "rest") as uri:
         catalog = {"type": "rest", "uri": uri, "warehouse": (tmp_path / "rest" / "warehouse").as_uri()}
-        assert expected_balances(2) == run_ticks(spark, tmp_path / "lake", catalog)
+        assert expected_balances(2) == run_cycles(spark, tmp_path / "lake", catalog)

@@ -39,7 +39,7 @@ def sighting(micros: int, schema: TableSchema, *, is_whole: bool = True, is_sure
 def follow(
     *windows: Window, unwatched: Sequence[str] = (), is_exact: bool = True
 ) -> tuple[SchemaHistory, list[SchemaEvent]]:
-    """Return the history and all events of windows on the table `notes`, each of which is a tick.
+    """Return the history and all events of windows on the table `notes`, each of which is a cycle.
 
     `unwatched` are the columns that a look back finds to be there and not watched.
     """
@@ -48,11 +48,11 @@ def follow(
         return Look(micros, (), {"notes": unwatched}, {}, is_exact)
 
     history, events = SchemaHistory(), list[SchemaEvent]()
-    for tick, (seen, looked) in enumerate(windows, start=1):
+    for cycle, (seen, looked) in enumerate(windows, start=1):
         sightings = {"notes": seen} if seen else {}
-        found = find_events(history, tick, sightings, looked, look_back=look_back)
+        found = find_events(history, cycle, sightings, looked, look_back=look_back)
         events += found
-        history = replace(reduce(SchemaHistory.after, found, history), tick=tick)
+        history = replace(reduce(SchemaHistory.after, found, history), cycle=cycle)
     return history, events
 
 

@@ -54,8 +54,8 @@ def transfer(balances: Balances, at_micros: int) -> list[RawRow]:
     ]
 
 
-def feed_tick(pipeline: Pipeline, number: int) -> None:
-    """Commit the raw records of one of the bank's ticks, numbered from 1.
+def feed_cycle(pipeline: Pipeline, number: int) -> None:
+    """Commit the raw records of one of the bank's cycles, numbered from 1.
 
     The first opens accounts 1 to 3 with 100 each. The second closes account 3, opens account 4 with 100
     and moves 10 from account 1 to 2. Every further one moves 1 from account 1 to 2.
@@ -71,7 +71,7 @@ def feed_tick(pipeline: Pipeline, number: int) -> None:
 
 
 def expected_balances(number: int) -> Balances:
-    """Return the balances after one of the bank's ticks."""
+    """Return the balances after one of the bank's cycles."""
     if number == 1:
         return {1: 100, 2: 100, 3: 100}
     return {1: 92 - number, 2: 108 + number, 4: 100}

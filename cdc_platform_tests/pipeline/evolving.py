@@ -174,7 +174,7 @@ def _converted(code: str, value: JsonValue) -> JsonValue:
 def lives(draw: st.DrawFn, max_steps: int = 14) -> tuple[Source, list[int]]:
     """A source that has lived, and the moments up to which it is read; the last one is its end.
 
-    Something was written at each of these: a tick without changes does not look at the source's schema.
+    Something was written at each of these: a cycle without changes does not look at the source's schema.
     """
     source = Source()
     gone: dict[str, str] = {}

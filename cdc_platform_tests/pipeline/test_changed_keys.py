@@ -110,7 +110,7 @@ def test_a_table_made_anew_with_another_key_begins_empty(
     key: str,
     keys: str,
 ) -> None:
-    """Dropped and made anew between two ticks, it has the new rows only; nothing is set aside or differs."""
+    """Dropped and made anew between two cycles, it has the new rows only; nothing is set aside or differs."""
     pipeline = changing(session_lake, before, after)
     feed(pipeline, START + SECOND, write(before, ModType.INSERT, key, "old", 1))
     run_steps(pipeline, spark)

@@ -31,7 +31,7 @@ from cdc_platform_tests.pipeline.bank import (
     balances,
     bank_pipeline,
     expected_balances,
-    feed_tick,
+    feed_cycle,
     opening,
     transfer,
 )
@@ -71,7 +71,7 @@ def interrupt_once(
 
 
 @pytest.mark.parametrize("read_here_s", [0.0, 15.0])
-def test_two_reads_cannot_both_commit_a_tick(
+def test_two_reads_cannot_both_commit_a_cycle(
     spark: "SparkSession", session_lake: LakeSettings, read_here_s: float
 ) -> None:
     """The second of two runs that planned on the same lineage fails, and its records are read once."""
@@ -81,14 +81,14 @@ def test_two_reads_cannot_both_commit_a_tick(
     source.now_micros = START + SECOND
     rivals = [lambda: read_slices(pipeline, spark)]
 
-    def answer(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+    def answer(cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
         if rivals:
             rivals.pop()()
         rows = [opening(1, 100, START), *(slice_row(planned, records=1) for planned in slices)]
-        return [{**row, "tick": tick} for row in rows]
+        return [{**row, "cycle": cycle} for row in rows]
 
     source.answer = answer
-    with pytest.raises(CommitConflict, match=r"Tick 1 of .* was not committed"):
+    with pytest.raises(CommitConflict, match=r"Cycle 1 of .* was not committed"):
         read_slices(pipeline, spark)
     assert pipeline.lake.system_table(RAW).scan().to_arrow().num_rows == 2
     run_steps(pipeline, spark)
@@ -102,15 +102,15 @@ def test_two_runs_cannot_both_order_the_same_records(
     monkeypatch: pytest.MonkeyPatch,
     rival_has_more: bool,
 ) -> None:
-    """The log takes a window once, also when the rival has ordered a later tick together with it."""
+    """The log takes a window once, also when the rival has ordered a later cycle together with it."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     order_changes(pipeline, spark)
-    feed_tick(pipeline, 2)
+    feed_cycle(pipeline, 2)
 
     def rival() -> None:
         if rival_has_more:
-            feed_tick(pipeline, 3)
+            feed_cycle(pipeline, 3)
         order_changes(pipeline, spark)
 
     interrupt_once(monkeypatch, log_commit, "measure", rival)
@@ -125,7 +125,7 @@ def test_an_idle_order_cannot_take_the_log_back(
 ) -> None:
     """A run that found nothing does not commit its watermark on top of a later one."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     order_changes(pipeline, spark)
     feed(pipeline, START + 2 * SECOND)
 
@@ -138,7 +138,7 @@ def test_an_idle_order_cannot_take_the_log_back(
     with pytest.raises(CommitConflict):
         order_changes(pipeline, spark)
     mark = read_mark(pipeline.lake.system_table(LOG))
-    assert (mark.tick, mark.position_micros) == (3, START + 4 * SECOND)
+    assert (mark.cycle, mark.position_micros) == (3, START + 4 * SECOND)
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_two_merges_cannot_mix_on_the_branch(
 ) -> None:
     """A run whose branch was taken over publishes nothing; what is published next is right."""
     pipeline = merger(bank_pipeline(session_lake))
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
-    feed_tick(pipeline, 2)
+    feed_cycle(pipeline, 2)
     order_changes(pipeline, spark)
 
     def rival() -> None:
@@ -201,10 +201,10 @@ def test_only_one_whole_attempt_upon_its_base_is_finished(
     table_ddl.ensure_table(pipeline, spark, schema)
     base = load_table(pipeline, "accounts").current_snapshot()
     assert base is not None
-    reset_branch(pipeline, spark, Attempt("accounts", base, tick=1))
+    reset_branch(pipeline, spark, Attempt("accounts", base, cycle=1))
     target = pipeline.lake.spark_table("accounts", BRANCH)
     for token, whole in commits:
-        attempt = Attempt("accounts", base, tick=1, token=token)
+        attempt = Attempt("accounts", base, cycle=1, token=token)
         completion = attempt.completion(whole) if whole is not None else {}
         nothing = spark.table(target).limit(0).withColumn(ACTION, F.lit(APPEND))
         append_born(nothing, target, schema, attempt.properties() | completion)
@@ -236,7 +236,7 @@ def test_two_runs_cannot_both_publish(
 ) -> None:
     """Of two cuts of one number only the first is committed."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
     interrupt_once(monkeypatch, publish, "append_cut", lambda: publish_cut(pipeline, spark))

@@ -142,8 +142,8 @@ def read_until(pipeline: Pipeline, step: int, *sources: Source) -> None:
     feed(pipeline, moment(step), *due)
 
 
-def tick(pipeline: Pipeline, spark: "SparkSession") -> Cut | None:
-    """Do everything of a tick but the reading, as a process that has just begun."""
+def cycle(pipeline: Pipeline, spark: "SparkSession") -> Cut | None:
+    """Do everything of a cycle but the reading, as a process that has just begun."""
     pipeline.forget_tables()
     copy_tables(pipeline, spark)
     order_changes(pipeline, spark)
@@ -172,9 +172,9 @@ def test_a_copy_has_the_columns_of_its_moment(
             copy_tables(pipeline, spark)
     for step in reads:
         read_until(pipeline, step, *sources)
-        tick(pipeline, spark)
-    ticks = (publish_cut(pipeline, spark) if turn == 0 else tick(pipeline, spark) for turn in range(3))
-    cut = next(cut for cut in ticks if cut is not None and len(cut.tables) == len(sources))
+        cycle(pipeline, spark)
+    cycles = (publish_cut(pipeline, spark) if turn == 0 else cycle(pipeline, spark) for turn in range(3))
+    cut = next(cut for cut in cycles if cut is not None and len(cut.tables) == len(sources))
 
     assert {moment(COPIED)} == {plan.position_micros for plan in load_plans(pipeline.lake).values()}
     for source in sources:
@@ -208,7 +208,7 @@ def test_a_table_is_copied_though_nothing_changes_any_more(
     fake.now_micros = moment(COPIED) + 1
     feed(pipeline, moment(END))
     for _ in range(3):
-        tick(pipeline, spark)
+        cycle(pipeline, spark)
 
     assert_rows(pipeline, source, list_cuts(pipeline.lake)[-1])
     assert "added" in {column.name for column in pipeline.table("notes").columns}

@@ -1,4 +1,4 @@
-"""Datastream's files through all steps of a tick: late, repeated, rewritten, broken, and in any order."""
+"""Datastream's files through all steps of a cycle: late, repeated, rewritten, broken, and in any order."""
 
 import itertools
 import random
@@ -21,8 +21,8 @@ from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
 from cdc_platform.pipeline.checks.table_checks import check_histories
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
-from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform_tests.datastream_files import ORIGIN, MadeEvent, StreamFolder, end_state
@@ -46,9 +46,9 @@ def make_pipeline(
 
 
 def sync(pipeline: Pipeline, spark: "SparkSession") -> Pipeline:
-    """Run ticks until all files that there are have been read, in a process of its own as it were."""
+    """Run cycles until all files that there are have been read, in a process of its own as it were."""
     pipeline = open_pipeline(pipeline.settings)
-    while run_tick(pipeline, spark).read.committed:
+    while run_cycle(pipeline, spark).read.committed:
         pass
     return pipeline
 
@@ -275,7 +275,7 @@ def versions_in_seconds(pipeline: Pipeline) -> dict[int, list[tuple[str, int, in
 def test_any_order_of_files_gives_the_same_rows(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, seed: int
 ) -> None:
-    """Events of two tables, shuffled over files and ticks and repeated, leave what the source had."""
+    """Events of two tables, shuffled over files and cycles and repeated, leave what the source had."""
     choice = random.Random(seed)  # noqa: S311  no secret
     events = [made(choice, number) for number in range(1, 81)]
     spread = [*events, *choice.sample(events, 30)]

@@ -1,4 +1,4 @@
-"""Ticks that end between any two of their commits: nothing of Datastream's files is lost or doubled."""
+"""Cycles that end between any two of their commits: nothing of Datastream's files is lost or doubled."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,10 +10,10 @@ import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
-from cdc_platform.pipeline import tick
+from cdc_platform.pipeline import cycle
 from cdc_platform.pipeline.core.pipeline import open_pipeline
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.ordering import log_commit
-from cdc_platform.pipeline.tick import run_tick
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_state
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync, user
 from cdc_platform_tests.pipelines import log_rows, quarantined_rows
@@ -29,12 +29,12 @@ class Killed(BaseException):
 
 
 STEPS: Final[list[tuple[ModuleType, str]]] = [
-    (tick, "read_generations"),  # the raw records are committed, and nothing else
+    (cycle, "read_generations"),  # the raw records are committed, and nothing else
     (log_commit, "_set_aside"),  # quarantine and tombstones, too, but not the log
-    (tick, "order_changes"),
-    (tick, "merge_tables"),
-    (tick, "extend_histories"),
-    (tick, "publish_cut"),
+    (cycle, "order_changes"),
+    (cycle, "merge_tables"),
+    (cycle, "extend_histories"),
+    (cycle, "publish_cut"),
 ]
 
 
@@ -51,7 +51,7 @@ def fatal(step: Callable[..., Any]) -> Callable[..., Any]:
 def test_a_kill_after_each_commit_changes_nothing(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each tick is killed at another place, while late, repeated and broken events come; the end is right."""
+    """Each cycle is killed at another place, while late, repeated and broken events come; all ends right."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path, {"users": TableOptions(history=True)})
     events: list[MadeEvent] = []
@@ -67,7 +67,7 @@ def test_a_kill_after_each_commit_changes_nothing(
         with monkeypatch.context() as patched:
             patched.setattr(module, name, fatal(getattr(module, name)))
             with pytest.raises(Killed):
-                run_tick(open_pipeline(pipeline.settings), spark)
+                run_cycle(open_pipeline(pipeline.settings), spark)
     pipeline = sync(pipeline, spark)
     expected = sorted(end_state(events).values(), key=lambda row: int(row["id"]))
     assert expected == found_rows(pipeline, "users")

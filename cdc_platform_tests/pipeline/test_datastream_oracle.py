@@ -99,7 +99,7 @@ def test_a_rollback_finds_the_row_that_it_takes_away(
 def test_a_rollback_happened_when_the_source_says(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """Log, history and the deleted row have the moment of the rollback, not that of the tick."""
+    """Log, history and the deleted row have the moment of the rollback, not that of the cycle."""
     kept = {"JOBS": TableOptions(history=True, soft_delete=True)}
     pipeline = make_pipeline(session_lake, tmp_path, kept)
     data = line("m", "INSERT", 90, "R1", {"id": 1}) + rollback("m-", 110, "R1")
@@ -115,7 +115,7 @@ def test_a_rollback_happened_when_the_source_says(
 def test_keys_that_shift_belong_to_the_rows_that_have_them(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """A key that is written before it is freed has its new row, in one file and over several ticks."""
+    """A key that is written before it is freed has its new row, in one file and over several cycles."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path, {}, source="oracle")
     rows = [
@@ -146,7 +146,7 @@ def shift(begin: int, place: int) -> bytes:
 def test_a_key_that_is_used_twice_for_a_while_has_no_row(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, first: range
 ) -> None:
-    """Two swaps over one key that nobody has leave nothing there, in one tick and in two."""
+    """Two swaps over one key that nobody has leave nothing there, in one cycle and in two."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path, {}, source="oracle")
     names = {1: "A", 2: "B", 3: "C", 4: "D", 5: "E", 6: "F", 7: "G", 8: "H"}

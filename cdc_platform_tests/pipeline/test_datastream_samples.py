@@ -1,4 +1,4 @@
-"""The samples of Datastream's files through all steps of a tick, against the ends that their sources had."""
+"""The samples of Datastream's files through all steps of a cycle, against the ends that their sources had."""
 
 import json
 import random
@@ -31,7 +31,7 @@ APART: Final[Sequence[Sequence[Sample]]] = (
     [CASES[KEYLESS]],
 )
 """The samples of each pipeline. Those of one table tell its story one after the other."""
-TICKS: Final = 2
+CYCLES: Final = 2
 
 
 def put(folder: Path, name: str, copy: int) -> None:
@@ -43,11 +43,11 @@ def put(folder: Path, name: str, copy: int) -> None:
 
 
 def deliveries(samples: Iterable[Sample], choice: random.Random) -> list[list[str]]:
-    """Return the files that come before each tick: all of them, shuffled, and a third of them twice."""
+    """Return the files that come before each cycle: all of them, shuffled, and a third of them twice."""
     files = sorted({name for sample in samples for name in sample.files})
     spread = [*files, *choice.sample(files, (len(files) + 2) // 3)]
     choice.shuffle(spread)
-    return [spread[number::TICKS] for number in range(TICKS)]
+    return [spread[number::CYCLES] for number in range(CYCLES)]
 
 
 def ids_of(samples: Iterable[Sample], kind: type[SourceEvent | FaultyEvent]) -> set[str]:
@@ -70,15 +70,15 @@ def _key(row: dict[str, Any], names: Sequence[str]) -> str:
 def test_the_samples_end_as_their_sources_did(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """All objects are in one lake; their files come shuffled, some twice, over two ticks."""
+    """All objects are in one lake; their files come shuffled, some twice, over two cycles."""
     choice = random.Random(1)  # noqa: S311  no secret
     for number, samples in enumerate(APART):
         folder = tmp_path / str(number)
         settings = PipelineSettings(f"samples_{number}", replace(SETTINGS, path=str(folder)), session_lake)
         pipeline = open_pipeline(settings)
-        for tick, files in enumerate(deliveries(samples, choice)):
+        for cycle, files in enumerate(deliveries(samples, choice)):
             for copy, name in enumerate(files):
-                put(folder, name, 100 * tick + copy)
+                put(folder, name, 100 * cycle + copy)
             pipeline = sync(pipeline, spark)
         # Of a table's samples the last one tells its end.
         for sample in {sample.table: sample for sample in samples}.values():

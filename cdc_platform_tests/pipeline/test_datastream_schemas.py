@@ -15,10 +15,10 @@ from cdc_platform.model.stream.quarantined_records import HeldFilter
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.file_checks import check_files
 from cdc_platform.pipeline.core.pipeline import open_pipeline
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.follow import is_idle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status
-from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
@@ -148,17 +148,17 @@ def test_tables_follow_or_stay(spark: "SparkSession", session_lake: LakeSettings
 def test_columns_of_several_types_are_the_same_in_any_order(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """No digit is lost, whichever type came first, or in one tick with the others."""
+    """No digit is lost, whichever type came first, or in one cycle with the others."""
     folder = StreamFolder(tmp_path)
     write_schemas(folder)
     pipeline = make_pipeline(session_lake, tmp_path)
     sent = {key: [case[place] for case in MIXED.values()] for key, place in (("c1", 2), ("c2", 4))}
-    ticks = (
+    cycles = (
         (("narrow_first", "c1"), ("wide_first", "c2"), ("at_once", "c1"), ("at_once", "c2")),
         (("narrow_first", "c2"), ("wide_first", "c1")),
     )
-    for tick in ticks:
-        for table, key in tick:
+    for cycle in cycles:
+        for table, key in cycle:
             number = int(key.removeprefix("c"))
             write(folder, table, key, number, number, *sent[key])
         pipeline = sync(pipeline, spark)
@@ -216,7 +216,7 @@ def test_bytes_are_no_key_of_texts(spark: "SparkSession", session_lake: LakeSett
 def test_columns_that_differ_in_case_only_have_their_own_values(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """One stands beside the other, in the tick that finds it and in those after."""
+    """One stands beside the other, in the cycle that finds it and in those after."""
     folder = StreamFolder(tmp_path)
     write_schemas(folder)
     pipeline = make_pipeline(session_lake, tmp_path)
@@ -255,7 +255,7 @@ def test_keys_that_widen_are_those_that_were_deleted(
     put("a2", ("UPDATE-INSERT", 20, "1", "late"), ("UPDATE-INSERT", 40, "2", "new"), ("DELETE", 50, "3", "c"))
     put("a3", ("INSERT", 41, "4x", "d"))
     pipeline = sync(pipeline, spark)
-    # Both spellings, in ticks in which no type changes any more.
+    # Both spellings, in cycles in which no type changes any more.
     put("a1", ("UPDATE-INSERT", 21, 1, "later"), ("UPDATE-INSERT", 35, 2, "old"))
     pipeline = sync(pipeline, spark)
     put("a2", ("UPDATE-INSERT", 49, "3", "late"))
@@ -310,7 +310,7 @@ def test_a_deletion_counts_for_a_key_of_a_narrower_file(
 def test_events_of_another_key_are_held(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """The key is that of the first tick's earliest event; the same one in other letters can be declared."""
+    """The key is that of the first cycle's earliest event; the same one in other letters can be declared."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path)
 
@@ -357,24 +357,24 @@ def test_a_file_that_cannot_be_read_is_named(
     write(folder, "free", "a1", 100, 1, 5, "n1")
     event = MadeEvent("u", "free", "INSERT", 110, {"id": 2})
     unread = folder.write([event], name="b1_mysql-cdc-binlog_1.jsonl")
-    outcome = run_tick(pipeline, spark)
+    outcome = run_cycle(pipeline, spark)
     verdict = check_files(pipeline, spark, EVERYTHING)
     assert (verdict.passed, verdict.facts) == (False, {"unread_files": 1})
     assert str(unread) in verdict.summary
     assert str(bad) in verdict.summary
-    assert not run_tick(open_pipeline(pipeline.settings), spark).read.committed
-    outcome = run_tick(open_pipeline(pipeline.settings), spark, ends_pauses=True)
+    assert not run_cycle(open_pipeline(pipeline.settings), spark).read.committed
+    outcome = run_cycle(open_pipeline(pipeline.settings), spark, ends_pauses=True)
     # So `sync` ends although it has tried.
     assert (outcome.read.committed, is_idle(outcome)) == (True, True)
     assert [row["id"] for row in found_rows(pipeline, "free")] == [1]
     (told,) = read_status(pipeline).unread_files
     assert (str(unread), 2) == (told.path, told.tries)
     assert "tried 2 times, again at 20" in check_files(pipeline, spark, EVERYTHING).summary
-    # No tick is needed to see it, nor one of other files to go on.
+    # No cycle is needed to see it, nor one of other files to go on.
     write(folder, "free", "a1", 120, 3, 5, "n3")
     pipeline = sync(pipeline, spark)
     assert not check_files(pipeline, spark, EVERYTHING).passed
     bad.unlink()
-    run_tick(pipeline, spark, ends_pauses=True)
+    run_cycle(pipeline, spark, ends_pauses=True)
     assert [row["id"] for row in found_rows(pipeline, "free")] == [1, 2, 3]
     assert check_files(pipeline, spark, EVERYTHING).passed

@@ -1,4 +1,4 @@
-"""What a real connector sent of a real database, through all steps of a tick: the lake is the database."""
+"""What a real connector sent of a real database, through all steps of a cycle: the lake is the database."""
 
 import gzip
 import itertools
@@ -21,9 +21,9 @@ from cdc_platform.pipeline.checks.event_checks import check_values
 from cdc_platform.pipeline.checks.log_checks import check_nothing_lost
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status
-from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy
@@ -94,7 +94,7 @@ def assert_equal(pipeline: Pipeline, capture: str) -> None:
 def test_values_that_were_not_sent(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str
 ) -> None:
-    """Rows are whole in every tick, through chains, swaps and shifts of keys, and after a second delivery."""
+    """Rows are whole in every cycle, through chains, swaps and shifts of keys, and after redelivery."""
     pipeline = make_pipeline(session_lake, tmp_path, "keys", strategy=strategy)
     lines = lines_of("keys")
     for begun, end in ((0, 60), (60, 131), (40, 200), (200, len(lines))):
@@ -224,8 +224,8 @@ def test_what_comes_again_later_than_anybody_expects(
     assert check_nothing_lost(pipeline, spark, Scope(after_micros=until)).passed
 
 
-def test_changes_that_ticks_part(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
-    """Without boundaries of transactions a tick may end within one, between the halves of a key change, too.
+def test_changes_that_cycles_part(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
+    """Without boundaries of transactions a cycle may end within one, between the halves of a key change, too.
 
     The row takes along what was not sent, and versions are those of transactions, also where the source's
     clock has gone back.
@@ -261,7 +261,7 @@ def test_changes_that_ticks_part(spark: "SparkSession", session_lake: LakeSettin
     assert expected == current
     assert failed_checks(pipeline, spark) == {}
     # Nothing is left to read, so nothing is to be behind of, however long ago that was.
-    assert run_tick(pipeline, spark).lag_s == pytest.approx(0, abs=0.001)
+    assert run_cycle(pipeline, spark).lag_s == pytest.approx(0, abs=0.001)
     status = read_status(pipeline).to_dict()
     assert status["lag_s"] is None
     assert status["silence_s"] > 0

@@ -18,7 +18,7 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.markers import list_markers
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, EngineInput, Strategy
@@ -73,8 +73,8 @@ def opened(settings: PipelineSettings) -> Iterator[Pipeline]:
 
 
 def sync(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """Run ticks until nothing new is there."""
-    while run_tick(pipeline, spark).read.committed:
+    """Run cycles until nothing new is there."""
+    while run_cycle(pipeline, spark).read.committed:
         pass
 
 

@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as Place
 from cdc_platform.errors import OffsetsLost, SourceUnreachable
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition
 from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
@@ -160,22 +160,22 @@ def test_a_compacted_topic_and_one_whose_messages_were_deleted(
         made = make_pipeline(session_lake, place, CAPTURE, has_transaction_topic=False)
         pipeline = reading_by_turns(made, turn)
         assert [table.name for table in pipeline.source.describe().tables] == ["public.accounts"]
-        assert run_tick(pipeline, kafka_spark).read.is_near == (turn == 0)
+        assert run_cycle(pipeline, kafka_spark).read.is_near == (turn == 0)
         assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
     kafka.send(lines[-1:] * 3, {})
     end = _end_of(pipeline)
     kafka.forget(topic, 0, end - 1)
     with pytest.raises(OffsetsLost, match=f"{topic}, partition 0.*the first that is left {end - 1}"):
-        run_tick(pipeline, kafka_spark)
+        run_cycle(pipeline, kafka_spark)
     source: Any = pipeline.settings.source
     skipping = replace(place, start_offsets={f"{topic}/0": end - 1})
     told = replace(pipeline.settings, source=replace(source, input=skipping))
-    assert run_tick(open_pipeline(told), kafka_spark).read.committed
+    assert run_cycle(open_pipeline(told), kafka_spark).read.committed
     assert texts(truth.rows, truth) == texts(rows_of(pipeline, "public.accounts"), truth)
 
 
 @pytest.mark.parametrize(("turn", "said"), [(0, "no message came; .* failed"), (1, "Timeout")])
-def test_brokers_that_go_away_within_a_tick_are_named(
+def test_brokers_that_go_away_within_a_cycle_are_named(
     kafka_spark: "SparkSession",
     session_lake: LakeSettings,
     monkeypatch: pytest.MonkeyPatch,
@@ -190,7 +190,7 @@ def test_brokers_that_go_away_within_a_tick_are_named(
     monkeypatch.setattr(KafkaClient, "beginnings", lambda _client, _most: iter(()))
     pipeline = reading_by_turns(make_pipeline(session_lake, place, CAPTURE), turn)
     with pytest.raises(SourceUnreachable, match=f"{place.bootstrap_servers}: {said}") as raised:
-        run_tick(pipeline, kafka_spark)
+        run_cycle(pipeline, kafka_spark)
     assert len(str(raised.value)) < 1000
 
 

@@ -1,4 +1,4 @@
-"""Large values that updates leave out, through all steps of a tick, however they arrive."""
+"""Large values that updates leave out, through all steps of a cycle, however they arrive."""
 
 import itertools
 import json
@@ -17,8 +17,8 @@ from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import FilesInput, Strategy
 from cdc_platform_tests.pipeline.test_datastream import sync
 from cdc_platform_tests.pipelines import log_rows, reading_by_turns, rows_of
+from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.stories import Row, Story, stories
-from cdc_platform_tests.sources.debezium.ticks import append
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 from cdc_platform_tests.strategies import spark_cases
 

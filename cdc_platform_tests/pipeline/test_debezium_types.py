@@ -22,8 +22,8 @@ from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, NullPolicy
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipelines import rows_of
+from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.test_redelivery import Connector
-from cdc_platform_tests.sources.debezium.ticks import append
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
 
 if TYPE_CHECKING:
@@ -120,16 +120,16 @@ def test_what_is_stored_when_columns_change_their_types(
     assert f'`{TABLE}` {{"id":1}}: hex; `{TABLE}` {{"id":1}}: parsed' in verdict.summary
 
 
-@pytest.mark.parametrize(("strategy", "is_one_tick"), [("omit", True), ("veto", False), ("enrich", False)])
+@pytest.mark.parametrize(("strategy", "is_one_cycle"), [("omit", True), ("veto", False), ("enrich", False)])
 def test_a_value_under_another_name_is_unresolved(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str, *, is_one_tick: bool
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, strategy: str, *, is_one_cycle: bool
 ) -> None:
     """A row that was written before its column was renamed has told nothing of what is there by that name."""
     columns = {"id": "bigint", "n": "integer", "big": "text", "renamed": "text"}
     pipeline, sent = make_pipeline(session_lake, tmp_path, columns, strategy=strategy), Connector()
     for key in (1, 2):
         write(tmp_path, sent, key, n=0, big="large")
-    if not is_one_tick:
+    if not is_one_cycle:
         pipeline = sync(pipeline, spark)
     write(tmp_path, sent, 1, n=1, renamed=DEFAULT_PLACEHOLDER)
     for n in (2, 3):

@@ -16,7 +16,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.read import open_tables
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, expected_balances, feed_tick
+from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, expected_balances, feed_cycle
 from cdc_platform_tests.pipelines import (
     START,
     data_change,
@@ -67,7 +67,7 @@ def test_engines_see_the_key(
     pipeline = bank_pipeline(replace(session_lake, table_format_version=version))
     pipeline = pipeline if is_here else merging_by_spark(pipeline)
     for number in (1, 2):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
     assert ({"id"}, {"id"}) == key_of(found_table(pipeline, "accounts"))
     name = pipeline.lake.spark_table("accounts")
@@ -88,7 +88,7 @@ def test_a_table_without_changes_has_its_key_from_the_first_snapshot(
 ) -> None:
     """The declaration of a new table costs no snapshot, now or later."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     found = found_table(pipeline, "transfers")
     assert ({"tid"}, {"tid"}) == key_of(found)
@@ -99,13 +99,13 @@ def test_a_table_without_changes_has_its_key_from_the_first_snapshot(
 def test_a_table_of_an_earlier_version_gets_its_key(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """The next tick declares the key over files that were written without it."""
+    """The next cycle declares the key over files that were written without it."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     undeclare(found_table(pipeline, "accounts"))
     assert key_of(found_table(pipeline, "accounts")) == NOTHING
-    feed_tick(pipeline, 2)
+    feed_cycle(pipeline, 2)
     run_steps(pipeline, spark)
     assert ({"id"}, {"id"}) == key_of(found_table(pipeline, "accounts"))
     assert expected_balances(2) == balances(pipeline)
@@ -164,7 +164,7 @@ def test_a_history_has_no_identifier(spark: "SparkSession", session_lake: LakeSe
     """Two versions of a row may begin at the same moment, so no columns identify a version."""
     pipeline = bank_pipeline(session_lake, accounts=TableOptions(history=True, soft_delete=True))
     for number in (1, 2):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
     assert key_of(found_table(pipeline, history_name("accounts"))) == NOTHING
     assert ({"id"}, {"id"}) == key_of(found_table(pipeline, "accounts"))
@@ -173,10 +173,10 @@ def test_a_history_has_no_identifier(spark: "SparkSession", session_lake: LakeSe
 def test_a_new_key_column_is_declared_once_no_file_lacks_it(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """A change of the key is declared by the first tick after a compaction that has rewritten the files."""
+    """A change of the key is declared by the first cycle after a compaction that has rewritten the files."""
     pipeline = bank_pipeline(session_lake)
     for number in (1, 2):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
     name = pipeline.lake.spark_table("accounts")
     spark.sql(f"ALTER TABLE {name} ADD COLUMNS (shard INT)")

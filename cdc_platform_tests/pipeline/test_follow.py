@@ -1,4 +1,4 @@
-"""Ticks one after the other: what is tried again, how often, and what ends them."""
+"""Cycles one after the other: what is tried again, how often, and what ends them."""
 
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -12,21 +12,21 @@ from cdc_platform.pipeline import follow
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.follow import follow_source
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_tick
+from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_cycle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def run(monkeypatch: pytest.MonkeyPatch, error: CdcError, most_failures: int | None) -> list[CdcError]:
-    """Follow a source whose ticks always fail, for ten tries at most, and return what was told."""
+    """Follow a source whose cycles always fail, for ten tries at most, and return what was told."""
     told: list[CdcError] = []
 
     def fail(*_: object, **_named: object) -> None:
         raise error
 
-    monkeypatch.setattr(follow, "run_tick", fail)
-    monkeypatch.setattr(follow, "finish_tick", lambda *_: None)
+    monkeypatch.setattr(follow, "run_cycle", fail)
+    monkeypatch.setattr(follow, "finish_cycle", lambda *_: None)
     monkeypatch.setattr(follow, "pause", lambda *_: None)
     monkeypatch.setattr(follow, "Guard", lambda *_: SimpleNamespace(look=lambda: None))
     pipeline, spark = cast("Pipeline", None), cast("SparkSession", None)
@@ -35,12 +35,12 @@ def run(monkeypatch: pytest.MonkeyPatch, error: CdcError, most_failures: int | N
 
 
 def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a limit a tick is tried for as long as it is wanted."""
+    """Without a limit a cycle is tried for as long as it is wanted."""
     assert len(run(monkeypatch, CommitConflict("another run"), None)) == 10
 
 
 @pytest.mark.parametrize("error", [CommitConflict("another run"), LakeError("it is gone")])
-def test_what_does_not_pass_ends_the_ticks(monkeypatch: pytest.MonkeyPatch, error: CdcError) -> None:
+def test_what_does_not_pass_ends_the_cycles(monkeypatch: pytest.MonkeyPatch, error: CdcError) -> None:
     """With a limit the last failure is raised; what no retry helps with is raised at once."""
     with pytest.raises(type(error)):
         run(monkeypatch, error, 3)
@@ -51,19 +51,19 @@ def test_what_does_not_pass_ends_the_ticks(monkeypatch: pytest.MonkeyPatch, erro
 def test_what_was_left_is_published_before_more_is_read(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, is_logged: bool
 ) -> None:
-    """However soon a run is interrupted again, the tick that the run before has read gets to its cut."""
+    """However soon a run is interrupted again, the cycle that the run before has read gets to its cut."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     if is_logged:
         order_changes(pipeline, spark)
 
     def interrupt(*_: object, **_named: object) -> None:
         raise LakeError("killed")
 
-    monkeypatch.setattr(follow, "run_tick", interrupt)
+    monkeypatch.setattr(follow, "run_cycle", interrupt)
     with pytest.raises(LakeError, match="killed"):
         next(follow_source(pipeline, spark, lambda: True))
     cut = newest_cut(pipeline.lake)
     assert cut is not None
-    assert cut.tick == 1
+    assert cut.cycle == 1
     assert expected_balances(1) == balances(pipeline)

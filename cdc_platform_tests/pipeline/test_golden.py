@@ -1,4 +1,4 @@
-"""Golden streams through the whole of a tick: log, tables and quarantine are those that the files tell."""
+"""Golden streams through the whole of a cycle: log, tables and quarantine are those that the files tell."""
 
 from typing import TYPE_CHECKING
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("at_once", [False, True], ids=["tick by tick", "all ticks at once"])
+@pytest.mark.parametrize("at_once", [False, True], ids=["cycle by cycle", "all cycles at once"])
 @pytest.mark.parametrize("stream", golden_streams(), ids=lambda stream: stream.name)
 def test_a_stream_becomes_its_log_and_tables(
     spark: "SparkSession", session_lake: LakeSettings, stream: GoldenStream, at_once: bool
 ) -> None:
-    """However many ticks are read before the next step, the result is the same."""
+    """However many cycles are read before the next step, the result is the same."""
     pipeline = make_pipeline(session_lake, stream.schemas, first_micros=stream.start_micros)
-    for tick, rows in stream.ticks.items():
-        append_raw(pipeline, tick, rows, position_micros=0)
+    for cycle, rows in stream.cycles.items():
+        append_raw(pipeline, cycle, rows, position_micros=0)
         if not at_once:
             run_steps(pipeline, spark)
     cut = run_steps(pipeline, spark)

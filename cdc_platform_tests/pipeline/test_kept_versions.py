@@ -121,19 +121,19 @@ def test_whatever_changes_all_versions_are_kept(
     """Columns come, go and change their type: the versions of each moment are the source's rows of then."""
     source, ends = life
     pipeline = keeping(session_lake, source)
-    ticks = {}
+    cycles = {}
     for end in ends:
         read_until(pipeline, end, source)
-        ticks[end] = run_steps(pipeline, spark).tick
+        cycles[end] = run_steps(pipeline, spark).cycle
         assert are_sound(pipeline, spark)
     rows = rows_of(pipeline, "notes__history")
     known = pipeline.schema_history.tables["notes"]
-    for end, tick in ticks.items():
+    for end, cycle in cycles.items():
         # What each of the source's columns of then is called by now.
         names = {
             version.name: version.lake_name
             for version in known.versions
-            if version.since.tick <= tick and (version.until is None or version.until.tick > tick)
+            if version.since.cycle <= cycle and (version.until is None or version.until.cycle > cycle)
         }
         then = [
             {name: row[lake_name] for name, lake_name in names.items()}

@@ -1,4 +1,4 @@
-"""Ticks that end right after any of their commits, while tables are copied and the schema changes."""
+"""Cycles that end right after any of their commits, while tables are copied and the schema changes."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.schema.schema_events import SchemaChange
 from cdc_platform.pipeline.core.pipeline import open_pipeline
-from cdc_platform.pipeline.tick import run_tick
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.simulator.wire.settings import SimulatorSettings
 from cdc_platform_tests.traffic import SECOND, Traffic, changing_columns, prove_end
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 KILLED_AFTER: Final = (2, 6, 11, 16)
-"""Commits after which the runs end, one after the other: in the copy, and ever later in the tick."""
+"""Commits after which the runs end, one after the other: in the copy, and ever later in the cycle."""
 CHANGING: Final = ("ALTER ", "CALL ", "CREATE TABLE", "DROP ", "MERGE ", "UPDATE ")
 """How statements begin that commit something."""
 
@@ -100,16 +100,16 @@ def test_a_kill_after_any_commit_loses_and_doubles_nothing(
         settings = replace(pipeline.settings, copy_piece_rows=100, copy_s=0)
         # What the first look shows was there before, and no change.
         run = open_pipeline(settings)
-        run_tick(run, spark)
+        run_cycle(run, spark)
         run.source.close()
         for after in KILLED_AFTER:
             traffic.now_micros += 3 * SECOND
             run = open_pipeline(settings)  # as a new process
             with Executioner(after).at_work(spark), pytest.raises(Killed):
-                run_tick(run, spark)
+                run_cycle(run, spark)
             run.source.close()
         pipeline.forget_tables()
-        while run_tick(pipeline, spark).copy.is_going_on:
+        while run_cycle(pipeline, spark).copy.is_going_on:
             traffic.now_micros += SECOND
         prove_end(pipeline, spark)
         events = list_schema_events(pipeline.lake)

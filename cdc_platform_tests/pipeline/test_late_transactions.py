@@ -67,7 +67,7 @@ def found(pipeline: Pipeline, name: str, *more: str) -> list[tuple[Any, ...]]:
 
 
 def feed_refused(pipeline: Pipeline, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run two ticks; in the second one lies a transaction that is refused, and one that nobody can use."""
+    """Run two cycles; in the second one lies a transaction that is refused, and one that nobody can use."""
     feed(pipeline, START + SECOND, *(opening(n, 100, START + n) for n in (1, 2, 3)))
     run_steps(pipeline, spark)
     with monkeypatch.context() as patch:
@@ -119,9 +119,9 @@ def test_a_replayed_transaction_overrides_nothing_newer(
     assert rows == found(pipeline, "accounts")
     assert versions == found(pipeline, "accounts__history", IS_CURRENT)
     (held,) = load_held(pipeline.lake)
-    assert (held.transaction_id, held.tick) == ("broken", 4)
+    assert (held.transaction_id, held.cycle) == ("broken", 4)
 
-    # Nothing is taken twice, ordinary ticks go on, and whoever builds anew builds the same.
+    # Nothing is taken twice, ordinary cycles go on, and whoever builds anew builds the same.
     feed(pipeline, START + 5 * SECOND, change(ModType.UPDATE, 3, 4 * SECOND + 1, "after", balance="51"))
     run_steps(pipeline, spark)
     assert [row["transaction_id"] for row in log_rows(pipeline)].count("refused") == 2

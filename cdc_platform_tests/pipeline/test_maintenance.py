@@ -32,7 +32,7 @@ from cdc_platform_tests.pipeline.bank import (
     bank_pipeline,
     closing,
     expected_balances,
-    feed_tick,
+    feed_cycle,
 )
 from cdc_platform_tests.pipelines import START, feed, found_table, log_rows, rows_of, run_steps
 
@@ -68,10 +68,10 @@ def found_snapshot(pipeline: Pipeline, table: str) -> Snapshot:
 def test_compaction_keeps_content_progress_and_cuts(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Small files become one, every cut reads as before, and the next tick goes on as if nothing was."""
+    """Small files become one, every cut reads as before, and the next cycle goes on as if nothing was."""
     pipeline = bank_pipeline(session_lake)
     for number in range(1, 7):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
     log, marks = log_rows(pipeline), [read_mark(pipeline.lake.system_table(name)) for name in (RAW, LOG)]
     before = files_of(pipeline, "transfers")
@@ -84,7 +84,7 @@ def test_compaction_keeps_content_progress_and_cuts(
     for number, cut in enumerate(list_cuts(pipeline.lake), 1):
         assert expected_balances(number) == balances(pipeline, cut.tables["accounts"])
     assert expected_balances(6) == balances(pipeline)
-    feed_tick(pipeline, 7)
+    feed_cycle(pipeline, 7)
     run_steps(pipeline, spark)
     assert expected_balances(7) == balances(pipeline)
 
@@ -95,7 +95,7 @@ def test_files_with_deleted_rows_are_rewritten_however_few(
 ) -> None:
     """What is too little for a minor compaction is taken by a major one."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     feed(pipeline, START + 3 * SECOND, closing(3, START + 2 * SECOND))
     run_steps(pipeline, spark)
@@ -113,9 +113,9 @@ def test_a_table_with_unpublished_changes_is_left_alone(
     """Compaction does not come between a merge and its cut."""
     pipeline = bank_pipeline(session_lake)
     for number in range(1, 7):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
-    feed_tick(pipeline, 7)
+    feed_cycle(pipeline, 7)
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
     main = head(found_table(pipeline, "accounts"))
@@ -127,10 +127,10 @@ def test_a_table_with_unpublished_changes_is_left_alone(
 
 @pytest.mark.integration
 def test_expiry_forgets_old_cuts_and_no_progress(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """With the shortest retention, ticks go on after expiry and nothing is read or applied twice."""
+    """With the shortest retention, cycles go on after expiry and nothing is read or applied twice."""
     pipeline = with_maintenance(bank_pipeline(session_lake), keep_every_cut_s=0, keep_snapshots=10)
     for number in range(1, 14):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
     assert maintain_lake(pipeline, spark, thorough=True).expired_files > 0
     states = cut_states(pipeline.lake)
@@ -141,7 +141,7 @@ def test_expiry_forgets_old_cuts_and_no_progress(spark: "SparkSession", session_
     shortest = with_maintenance(pipeline, keep_every_cut_s=0, keep_snapshots_s=0, keep_snapshots=10)
     assert maintain_lake(shortest, spark, thorough=True).expired_files > 0
     assert not cut_states(pipeline.lake)[0].is_readable
-    feed_tick(shortest, 14)
+    feed_cycle(shortest, 14)
     run_steps(shortest, spark)
     assert expected_balances(14) == balances(shortest)
     assert len(rows_of(shortest, "transfers")) == 13
@@ -154,7 +154,7 @@ def test_maintenance_deletes_old_metadata_files(spark: "SparkSession", session_l
     """Of merged tables and of the platform's own only those stay that the log names, or that are young."""
     pipeline = bank_pipeline(session_lake)
     for number in (1, 2):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
     accounts, cuts = found_table(pipeline, "accounts"), pipeline.lake.system_table(CUT)
     for found in (accounts, cuts):
@@ -171,9 +171,9 @@ def test_maintenance_deletes_old_metadata_files(spark: "SparkSession", session_l
 @pytest.mark.parametrize(
     "changes",
     [
-        {"minor_every_ticks": 0},  # never due
-        {"expire_every_ticks": 0},
-        {"keep_snapshots": 1},  # the mark of the newest tick could expire
+        {"minor_every_cycles": 0},  # never due
+        {"expire_every_cycles": 0},
+        {"keep_snapshots": 1},  # the mark of the newest cycle could expire
     ],
 )
 def test_settings_that_would_lose_progress_are_refused(changes: dict[str, int]) -> None:
@@ -183,12 +183,12 @@ def test_settings_that_would_lose_progress_are_refused(changes: dict[str, int]) 
 
 
 @pytest.mark.integration
-def test_maintenance_is_due_after_some_ticks(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """The ticks since the last compaction decide, whatever their numbers."""
-    pipeline = with_maintenance(bank_pipeline(session_lake), minor_every_ticks=4)
+def test_maintenance_is_due_after_some_cycles(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """The cycles since the last compaction decide, whatever their numbers."""
+    pipeline = with_maintenance(bank_pipeline(session_lake), minor_every_cycles=4)
     rewritten = []
     for number in (1, 2, 3, 4):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
         rewritten.append(maintain_lake(pipeline, spark).minor_files)
     assert rewritten[:3] == [0, 0, 0]
@@ -197,17 +197,17 @@ def test_maintenance_is_due_after_some_ticks(spark: "SparkSession", session_lake
 
 
 @pytest.mark.integration
-def test_ticks_that_leave_nothing_to_compact_are_not_counted(
+def test_cycles_that_leave_nothing_to_compact_are_not_counted(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where all files are large no table is urgent: else the same one would be tried after every tick."""
+    """Where all files are large no table is urgent: else the same one would be tried after every cycle."""
     tried: list[object] = []
     monkeypatch.setattr(maintain, "compact_small_files", lambda *words: tried.append(words))
     pipeline = with_maintenance(
-        bank_pipeline(session_lake), minor_every_ticks=2, small_file_bytes=1, major_deleted_fraction=2
+        bank_pipeline(session_lake), minor_every_cycles=2, small_file_bytes=1, major_deleted_fraction=2
     )
     for number in range(1, 9):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
     maintain_lake(pipeline, spark)
     assert tried == []
@@ -226,22 +226,22 @@ def make_chores(urgencies: Iterable[float]) -> list[Chore]:
     [
         ([], [0.2, 0.9]),
         (["2"], [0.2, 1, 1.5, 0, 1.2, 0.9]),
-        (["3", "1"], [1, 1.2, 1, 1.5, 1, 0, 1]),  # seven tables need two in each of six ticks
+        (["3", "1"], [1, 1.2, 1, 1.5, 1, 0, 1]),  # seven tables need two in each of six cycles
     ],
 )
-def test_a_tick_takes_the_most_urgent_chores(chosen: list[str], urgencies: list[float]) -> None:
+def test_a_cycle_takes_the_most_urgent_chores(chosen: list[str], urgencies: list[float]) -> None:
     """Of what is due one is done at a time, as long as all have their turn that way."""
-    found = choose_chores(MaintenanceSettings(minor_every_ticks=6), make_chores(urgencies))
+    found = choose_chores(MaintenanceSettings(minor_every_cycles=6), make_chores(urgencies))
     assert chosen == [chore.table for chore in found]
 
 
 @given(tables=st.integers(1, 60), every=st.integers(1, 20))
 def test_no_table_waits_for_twice_its_time(tables: int, every: int) -> None:
     """However many tables there are, each is maintained before it is due for the second time."""
-    settings = MaintenanceSettings(minor_every_ticks=every)
+    settings = MaintenanceSettings(minor_every_cycles=every)
     waited = [0] * tables
     for _ in range(4 * every):
-        waited = [ticks + 1 for ticks in waited]
-        for chore in choose_chores(settings, make_chores(ticks / every for ticks in waited)):
+        waited = [cycles + 1 for cycles in waited]
+        for chore in choose_chores(settings, make_chores(cycles / every for cycles in waited)):
             waited[int(chore.table)] = 0
         assert max(waited) < 2 * every

@@ -35,7 +35,7 @@ def alter(source: Source, kind: str, name: str, code: str = "") -> None:
 
 
 def catch_up(pipeline: Pipeline, spark: "SparkSession", source: Source) -> int:
-    """Let a tick read all that has happened, and return its moment."""
+    """Let a cycle read all that has happened, and return its moment."""
     now = START + (source.step - 1) * STEP
     read_until(pipeline, now, source)
     run_steps(pipeline, spark)
@@ -51,15 +51,15 @@ def assert_proven(pipeline: Pipeline, spark: "SparkSession", source: Source, now
     assert source.typed_rows_at(now) == live_rows(pipeline, source, now)
 
 
-@pytest.mark.parametrize("has_tick_between", [True, False], ids=["two ticks", "one tick"])
+@pytest.mark.parametrize("has_cycle_between", [True, False], ids=["two cycles", "one cycle"])
 def test_a_column_comes_back_in_another_case(
-    spark: "SparkSession", session_lake: LakeSettings, *, has_tick_between: bool
+    spark: "SparkSession", session_lake: LakeSettings, *, has_cycle_between: bool
 ) -> None:
     """It is another column without the values of before, which are set aside."""
     source = Source(columns={"Note": "STRING", "b": "STRING"})
     pipeline = follow(session_lake, source)
     write(source, 1)
-    if has_tick_between:
+    if has_cycle_between:
         catch_up(pipeline, spark, source)
     alter(source, "drop", "Note")
     alter(source, "add", "note", "INT64")

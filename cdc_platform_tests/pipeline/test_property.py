@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXAMPLES = max(12, settings.default.max_examples // 8 if settings.default is not None else 0)
-"""An example takes seconds, because each of its ticks goes through Spark."""
+"""An example takes seconds, because each of its cycles goes through Spark."""
 
 
 @pytest.mark.integration
 @spark_cases(EXAMPLES)
 @given(
     stream=streams(max_transactions=8),
-    ticks_at_once=st.integers(1, 3),
+    cycles_at_once=st.integers(1, 3),
     repeats=st.booleans(),
     by_spark=st.booleans(),
 )
@@ -43,7 +43,7 @@ def test_log_and_tables_equal_the_history_at_every_cut(
     spark: "SparkSession",
     session_lake: LakeSettings,
     stream: tuple[History, Slicing],
-    ticks_at_once: int,
+    cycles_at_once: int,
     repeats: bool,
     by_spark: bool,
 ) -> None:
@@ -53,10 +53,10 @@ def test_log_and_tables_equal_the_history_at_every_cut(
     pipeline = make_pipeline(session_lake, history.tables, first_micros=slicing.tree.start_micros)
     pipeline = merging_by_spark(pipeline) if by_spark else pipeline
     batches = raw_rows(history, slicing)
-    event(f"{len(batches)} ticks")
+    event(f"{len(batches)} cycles")
     for number, batch in enumerate(batches, 1):
-        append_raw(pipeline, batch.tick, batch.rows, position_micros=0)
-        if number % ticks_at_once and number < len(batches):
+        append_raw(pipeline, batch.cycle, batch.rows, position_micros=0)
+        if number % cycles_at_once and number < len(batches):
             continue
         cut = run_steps(pipeline, spark)
         if repeats:

@@ -1,4 +1,4 @@
-"""Keys that a statement shifts row by row, through all steps of a tick."""
+"""Keys that a statement shifts row by row, through all steps of a cycle."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +12,8 @@ from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.settings import FilesInput, Strategy
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipelines import rows_of
+from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.deferred import FIRST, DeferredConnector, without_headers
-from cdc_platform_tests.sources.debezium.ticks import append
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 
 if TYPE_CHECKING:

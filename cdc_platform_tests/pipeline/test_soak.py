@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform_tests.servers.kafka import Broker
-from cdc_platform_tests.support.cycles import Soak
+from cdc_platform_tests.support.soak import Soak
 from cdc_platform_tests.support.workload import WORKLOADS, Place, needs_broker
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from cdc_platform_tests.traffic import Traffic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TICKS = 3
+CYCLES = 3
 
 
 @pytest.mark.integration
@@ -37,14 +37,14 @@ def test_every_cut_of_simulated_traffic_is_right(
     traffic = Traffic(seed, 60, session_lake, dialect, rate=50, churn_s=1, faults_share=0.06)
     traffic.capture, traffic.schema_change_every_s = capture, schema_change_every_s
     with traffic.open() as (simulator, pipeline):
-        for _ in range(TICKS):
-            traffic.tick(simulator, pipeline, spark, 12)
+        for _ in range(CYCLES):
+            traffic.cycle(simulator, pipeline, spark, 12)
         traffic.catch_up(simulator, pipeline, spark)
         lineage = load_lineage(pipeline.lake)
 
-    assert traffic.cuts >= TICKS - 1
+    assert traffic.cuts >= CYCLES - 1
     assert traffic.transactions > 0
     assert lineage is not None
-    # Those that end within the ticks, besides the query without a token.
+    # Those that end within the cycles, besides the query without a token.
     assert sum(partition.is_finished for partition in lineage.partitions.values()) > 1
     assert sum(simulator.database.faults.befallen.values()) > 0

@@ -18,9 +18,9 @@ from cdc_platform.pipeline.checks.invariants import CHECKS
 from cdc_platform.pipeline.checks.reconciliation import prove_tables
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.follow import follow_source
 from cdc_platform.pipeline.on_demand.status import read_status
-from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.settings import Dialect, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
@@ -62,10 +62,10 @@ class Bench:
             yield simulator, pipeline
             pipeline.source.close()
 
-    def tick(self, pipeline: Pipeline, spark: "SparkSession", seconds: int) -> Any:
-        """Let time pass, and run a tick."""
+    def cycle(self, pipeline: Pipeline, spark: "SparkSession", seconds: int) -> Any:
+        """Let time pass, and run a cycle."""
         self.now_micros += seconds * SECOND
-        return run_tick(pipeline, spark)
+        return run_cycle(pipeline, spark)
 
 
 def partition_of(pipeline: Pipeline) -> Partition:
@@ -82,11 +82,11 @@ def test_a_stuck_partition_is_noticed(
     bench = Bench(session_lake, Dialect.GOOGLESQL)
     check = next(check for check in CHECKS if check.name == "partitions_alive")
     with bench.open() as (simulator, pipeline):
-        first = bench.tick(pipeline, spark, 4)
+        first = bench.cycle(pipeline, spark, 4)
         stuck = partition_of(pipeline)
         simulator.inject(Fault.STALLED, times=2, token=stuck.token)
         with caplog.at_level(logging.WARNING):
-            held = bench.tick(pipeline, spark, 30)
+            held = bench.cycle(pipeline, spark, 30)
         assert held.order.watermark_micros == first.order.watermark_micros
         assert len(held.read.slices) == 3
         sentence = f"Partition `{stuck.key}` is stuck: it sent nothing when it was asked twice"
@@ -99,7 +99,7 @@ def test_a_stuck_partition_is_noticed(
         assert not verdict.passed
         assert sentence in verdict.summary
 
-        freed = bench.tick(pipeline, spark, 1)
+        freed = bench.cycle(pipeline, spark, 1)
         assert bench.now_micros - 1 == freed.cut.position_micros
         assert check.run(pipeline, spark, EVERYTHING).passed
         assert read_status(pipeline).stuck_partitions == ()
@@ -113,7 +113,7 @@ def test_a_partition_that_is_refused_for_good_ends_the_tries(
     bench = Bench(session_lake, Dialect.GOOGLESQL)
     check = next(check for check in CHECKS if check.name == "partitions_alive")
     with bench.open() as (simulator, pipeline):
-        bench.tick(pipeline, spark, 4)
+        bench.cycle(pipeline, spark, 4)
         refused = partition_of(pipeline)
         simulator.inject(Fault.RESOURCE_EXHAUSTED, times=1000, token=refused.token)
         outcomes = follow_source(pipeline, spark, lambda: True, most_failures=2)
@@ -136,11 +136,11 @@ def test_lost_retention_stops_the_pipeline(
     """The error tells the operator what to choose from; the next start says the same, and skips nothing."""
     bench = Bench(session_lake, dialect)
     with bench.open() as (simulator, pipeline):
-        first = bench.tick(pipeline, spark, 4)
+        first = bench.cycle(pipeline, spark, 4)
         simulator.inject(Fault.EXPIRED, token=partition_of(pipeline).token)
         for _ in range(2):
             with pytest.raises(RetentionExpired, match="begin a new lake folder") as caught:
-                bench.tick(pipeline, spark, 1)
+                bench.cycle(pipeline, spark, 1)
             assert not caught.value.retryable
         status = read_status(pipeline)
         assert first.order.watermark_micros == status.watermark_micros

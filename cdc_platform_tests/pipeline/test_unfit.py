@@ -90,7 +90,7 @@ def test_a_value_whose_type_its_record_does_not_tell_is_judged_by_the_table(
     assert held["reason"] == "`balance` of `accounts` is INT64, which cannot hold: a lot"
     assert log_rows(pipeline) == []
     assert rows_of(pipeline, "accounts") == []
-    # There is no cut, and another tick would make none: the checks of tables say so.
+    # There is no cut, and another cycle would make none: the checks of tables say so.
     for name in ("tables_equal_log", "keys_unique", "tables_equal_source"):
         found = verdict(pipeline, spark, name)
         assert (found.passed, "all records read so far are in quarantine (1)" in found.summary) == (
@@ -127,7 +127,7 @@ def test_a_row_whose_deletion_is_quarantined_is_not_there_twice(
 def test_what_is_quarantined_tells_of_its_columns_all_the_same(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """The table has a column from the first record on that names it, though its tick brought no change."""
+    """The table has a column from the first record on that names it, though its cycle brought no change."""
     pipeline = bank_pipeline(session_lake)
     feed(pipeline, START + SECOND, opening(1, 100, START + 1))
     run_steps(pipeline, spark)

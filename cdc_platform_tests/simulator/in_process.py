@@ -1,4 +1,4 @@
-"""Ticks over a simulated database within one process: reader, lineage and log, without gRPC and Spark."""
+"""Cycles over a simulated database within one process: reader, lineage and log, without gRPC and Spark."""
 
 import json
 from collections import Counter
@@ -31,7 +31,7 @@ from cdc_platform_tests.simulator.histories import ORIGIN, Simulated
 
 SILENCE_S: Final = 0.5
 """Longer than a busy machine makes a thread wait for its turn."""
-MOST_TICKS: Final = 300
+MOST_CYCLES: Final = 300
 """A reader that needs more than this to catch up with a few seconds makes no progress."""
 
 LoggedChange = tuple[str, str, str, str | None]
@@ -126,9 +126,9 @@ class Reading:
         assert found is not None
         return found
 
-    def tick(self, skipped: str | None = None) -> list[SliceReport]:
+    def cycle(self, skipped: str | None = None) -> list[SliceReport]:
         """Read the live partitions, but one, up to the database's clock, and write the log."""
-        number, rows = self.lineage.tick + 1, list[RawRow]()
+        number, rows = self.lineage.cycle + 1, list[RawRow]()
         for piece in plan_slices(self.lineage, self.database.now_micros):
             rows += self.read(number, piece) if piece.token != skipped else []
         reports, children = read_control(rows)
@@ -138,7 +138,7 @@ class Reading:
 
     def follow(self) -> list[SliceReport]:
         """Read the live partitions, and the children of those that end, up to the database's clock."""
-        number, pieces = self.lineage.tick + 1, plan_slices(self.lineage, self.database.now_micros)
+        number, pieces = self.lineage.cycle + 1, plan_slices(self.lineage, self.database.now_micros)
         if not pieces:
             return []
         generations = Generations(pieces[0].end_inclusive_micros, finished_parents(self.lineage))
@@ -155,11 +155,11 @@ class Reading:
 
     def catch_up(self) -> None:
         """Read until the watermark is just before the database's clock."""
-        for _ in range(MOST_TICKS):
+        for _ in range(MOST_CYCLES):
             if self.watermark_micros >= self.database.now_micros - 1:
                 return
-            self.tick()
-        raise AssertionError(f"still at {self.watermark_micros} after {MOST_TICKS} ticks: {self.lineage}")
+            self.cycle()
+        raise AssertionError(f"still at {self.watermark_micros} after {MOST_CYCLES} cycles: {self.lineage}")
 
     def write_log(self, rows: list[RawRow]) -> None:
         """Put the transactions at or before the watermark into the log, whole and in order.

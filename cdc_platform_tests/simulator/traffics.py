@@ -13,7 +13,7 @@ from cdc_platform.simulator.wire.settings import (
 
 @st.composite
 def traffics(draw: st.DrawFn) -> tuple[SimulatorSettings, tuple[float, ...]]:
-    """Simulated traffic of any seed, with all faults that pass, and the pauses between a reader's ticks."""
+    """Simulated traffic of any seed, with all faults that pass, and the pauses between a reader's cycles."""
     chosen = SimulatorSettings(
         seed=draw(st.integers(0, 2**32)),
         dialect=draw(st.sampled_from(Dialect)),

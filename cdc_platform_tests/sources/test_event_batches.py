@@ -34,7 +34,7 @@ def test_every_field_of_an_event_has_its_place() -> None:
     (row,) = pa.Table.from_batches(batches.take()).to_pylist()
     told = {name: value for name, value in row.items() if value is not None}
     assert {
-        "tick": 3,
+        "cycle": 3,
         "kind": "data_change",
         "partition_token": "the token",
         "record_timestamp": to_datetime(4),

@@ -1,4 +1,4 @@
-"""Two ticks of the small bank on a Spark Connect server; a process of its own, started by a test.
+"""Two cycles of the small bank on a Spark Connect server; a process of its own, started by a test.
 
 One process cannot hold a classic and a Connect session, and the other tests have a classic one.
 """
@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.base.names import quote_text
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
-from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.spark.session.config import spark_config
 from cdc_platform.spark.session.settings import SparkSettings
 from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipeline.bank import SECOND, balances, feed_tick, opening
+from cdc_platform_tests.pipeline.bank import SECOND, balances, feed_cycle, opening
 from cdc_platform_tests.pipelines import (
     ACCOUNTS,
     START,
@@ -37,15 +37,15 @@ def main(lake_path: str, remote: str) -> None:
     assert spark.sql(f"SELECT {quote_text(text)}").first() == (text,)  # as it stands, in a key as anywhere
     pipeline = make_pipeline(lake, (ACCOUNTS, TRANSFERS), name="connect")
     for number in (1, 2):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
     maintain_lake(pipeline, spark, thorough=True)
     rebuild_table(pipeline, spark, "accounts")
     run_steps(pipeline, spark)
     source = source_of(pipeline)
     source.now_micros = START + 4 * SECOND
-    source.answer = lambda tick, slices: [_numbered(row, tick) for row in _rows(*map(slice_row, slices))]
-    run_tick(pipeline, spark)
+    source.answer = lambda cycle, slices: [_numbered(row, cycle) for row in _rows(*map(slice_row, slices))]
+    run_cycle(pipeline, spark)
     sys.stdout.write(json.dumps(balances(pipeline)) + "\n")
     spark.stop()
 
@@ -54,8 +54,8 @@ def _rows(*reports: RawRow) -> list[RawRow]:
     return [opening(5, 500, START + 3 * SECOND + 1), *reports]
 
 
-def _numbered(row: RawRow, tick: int) -> RawRow:
-    return {**row, "tick": tick}
+def _numbered(row: RawRow, cycle: int) -> RawRow:
+    return {**row, "cycle": cycle}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The same ticks on a Spark Connect server; the demo's UI is tested on one that the platform starts."""
+"""The same cycles on a Spark Connect server; the demo's UI is tested on one that the platform starts."""
 
 import json
 import stat
@@ -32,8 +32,8 @@ def server(spark: "SparkSession") -> str:
 
 
 @pytest.mark.integration
-def test_ticks_run_on_a_connect_server(server: str, session_lake: LakeSettings) -> None:
-    """All steps of ticks and maintenance use nothing that Connect lacks, and settings of a session count."""
+def test_cycles_run_on_a_connect_server(server: str, session_lake: LakeSettings) -> None:
+    """All steps of cycles and maintenance use nothing that Connect lacks, and settings of a session count."""
     command = [sys.executable, "-m", "cdc_platform_tests.spark.connect_run", session_lake.path, server]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stderr[-5000:]

@@ -13,7 +13,7 @@ from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, Input, Strategy
 from cdc_platform_tests.servers.kafka import Broker
-from cdc_platform_tests.sources.debezium.ticks import append
+from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.written_events import envelope, line
 from cdc_platform_tests.support.workload import Place, Rows, describe_difference, stored_rows
 

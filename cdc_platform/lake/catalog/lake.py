@@ -80,7 +80,7 @@ SMALL_COMMITS: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
-    # Every tick writes a few rows: spreading them over tasks only makes more files.
+    # Every cycle writes a few rows: spreading them over tasks only makes more files.
     "write.distribution-mode": "none",
 }
 
@@ -109,7 +109,7 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
 """Long texts that no filter is on: for bounds each would be compared with the least and the greatest."""
 
 SELDOM: Final = (QUARANTINED, SCHEMA, COPIED)
-"""Own tables that few ticks write and maintenance skips: Iceberg limits the number of metadata files."""
+"""Own tables that few cycles write and maintenance skips: Iceberg limits the number of metadata files."""
 
 # A commit that finds another one before it must fail, since what it was made from is outdated.
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}

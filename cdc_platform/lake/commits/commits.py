@@ -1,4 +1,4 @@
-"""What a snapshot says about the tick that made it; no other state is kept about progress."""
+"""What a snapshot says about the cycle that made it; no other state is kept about progress."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,33 +9,33 @@ from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.lake.catalog.damage import understanding
 
-TICK: Final = "cdc.tick"
+CYCLE: Final = "cdc.cycle"
 POSITION: Final = "cdc.position-micros"
 NEXT_ORDINAL: Final = "cdc.next-ordinal"
 STATS: Final = "cdc.stats"
 LATE: Final = "cdc.late"
-"""Of the log: the tables of which a tick has changes that belong before those of former ticks."""
+"""Of the log: the tables of which a cycle has changes that belong before those of former cycles."""
 TAKEN: Final = "cdc.quarantine"
 """Of the log: the snapshot of quarantine whose replays have been taken."""
 BYTES: Final = "cdc.bytes"
-"""What the rows of a tick took in memory, where one process had them all there."""
+"""What the rows of a cycle took in memory, where one process had them all there."""
 ATTEMPT: Final = "cdc.attempt"
 
 MAIN: Final = "main"
-BRANCH: Final = "tick"
+BRANCH: Final = "cycle"
 """The branch that tables are merged on before a cut publishes them."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """The newest tick that a table carries, and the source position that it brought the table to."""
+    """The newest cycle that a table carries, and the source position that it brought the table to."""
 
-    tick: int
+    cycle: int
     position_micros: int | None
     next_ordinal: int
 
 
-UNMARKED: Final = Mark(tick=0, position_micros=None, next_ordinal=0)
+UNMARKED: Final = Mark(cycle=0, position_micros=None, next_ordinal=0)
 
 
 @dataclass(frozen=True)
@@ -67,32 +67,32 @@ def fact(snapshot: Snapshot, key: str) -> str | None:
 
 
 def read_mark(table: Table, ref: str = MAIN) -> Mark:
-    """Return the mark of the newest snapshot that a tick has made (compaction makes others)."""
+    """Return the mark of the newest snapshot that a cycle has made (compaction makes others)."""
     for snapshot in ancestors_of(table, head(table, ref)):
-        tick = fact(snapshot, TICK)
-        if tick is not None:
+        cycle = fact(snapshot, CYCLE)
+        if cycle is not None:
             position, ordinal = fact(snapshot, POSITION), fact(snapshot, NEXT_ORDINAL)
             with understanding(table.name()[-1]):
-                return Mark(int(tick), int(position) if position else None, int(ordinal or 0))
+                return Mark(int(cycle), int(position) if position else None, int(ordinal or 0))
     return UNMARKED
 
 
-def ticks_between(table: Table, after_exclusive: int, until_inclusive: int) -> Iterator[Snapshot]:
-    """Yield the snapshots that ticks of the interval have made, newest first."""
+def cycles_between(table: Table, after_exclusive: int, until_inclusive: int) -> Iterator[Snapshot]:
+    """Yield the snapshots that cycles of the interval have made, newest first."""
     for snapshot in ancestors_of(table, head(table)):
-        tick = fact(snapshot, TICK)
-        if tick is None or int(tick) > until_inclusive:
+        cycle = fact(snapshot, CYCLE)
+        if cycle is None or int(cycle) > until_inclusive:
             continue
-        if int(tick) <= after_exclusive:
+        if int(cycle) <= after_exclusive:
             return
         yield snapshot
 
 
 def bytes_since(table: Table, position_micros: int | None) -> int | None:
-    """Return what the ticks that reach beyond a position took in memory, None where one does not tell."""
+    """Return what the cycles that reach beyond a position took in memory, None where one does not tell."""
     total = 0
     for snapshot in ancestors_of(table, head(table)):
-        if fact(snapshot, TICK) is None:
+        if fact(snapshot, CYCLE) is None:
             continue
         if position_micros is not None and int(fact(snapshot, POSITION) or 0) <= position_micros:
             break

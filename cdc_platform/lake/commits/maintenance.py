@@ -54,7 +54,7 @@ def find_expendable(
 ) -> tuple[int, ...]:
     """Return the snapshots of before a moment that may expire, oldest first.
 
-    What a tag names stays, and what a branch of somebody else was built upon; of the branches of ticks the
+    What a tag names stays, and what a branch of somebody else was built upon; of the branches of cycles the
     newest snapshots, which tell how far a pipeline has come.
 
     Args:

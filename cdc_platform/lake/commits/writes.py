@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits.commits import BYTES, TICK, head, read_mark
+from cdc_platform.lake.commits.commits import BYTES, CYCLE, head, read_mark
 from cdc_platform.lake.commits.filters import above
 
 
 @dataclass(frozen=True)
-class TickStep:
-    """From the newest tick of a table to the one that is committed next; there may be a gap."""
+class CycleStep:
+    """From the newest cycle of a table to the one that is committed next; there may be a gap."""
 
     before: int
     committed: int
@@ -37,20 +37,20 @@ CONFLICT_SIGNS = (
 """What Iceberg says where another commit was first."""
 
 
-def commit_tick(
+def commit_cycle(
     frame: DataFrame,
     target: str,
     planned_on: Table,
-    ticks: TickStep,
+    cycles: CycleStep,
     properties: Mapping[str, str],
 ) -> None:
-    """Commit one tick's rows, unless another run has committed any tick since this one was planned.
+    """Commit one cycle's rows, unless another run has committed any cycle since this one was planned.
 
     Args:
-        frame: the rows; their column `tick` is the number of the tick.
+        frame: the rows; their column `cycle` is the number of the cycle.
         target: Spark's name of the table.
-        planned_on: the version of the table that the tick was planned on.
-        ticks: the newest tick of that version, and the one to commit.
+        planned_on: the version of the table that the cycle was planned on.
+        cycles: the newest cycle of that version, and the one to commit.
         properties: further entries of the snapshot's summary.
 
     Raises:
@@ -60,62 +60,62 @@ def commit_tick(
     base = head(planned_on)
     if base is not None:
         writer = writer.option("validate-from-snapshot-id", str(base.snapshot_id))
-    for key, value in {TICK: str(ticks.committed), **properties}.items():
+    for key, value in {CYCLE: str(cycles.committed), **properties}.items():
         writer = writer.option(f"snapshot-property.{key}", value)
-    with conflicts_as(_conflict(target, ticks)):
-        # The filter covers every later tick, so that whichever of them another run has committed conflicts.
-        writer.overwrite(F.col("tick") > F.lit(ticks.before))
+    with conflicts_as(_conflict(target, cycles)):
+        # The filter covers every later cycle, so that whichever of them another run has committed conflicts.
+        writer.overwrite(F.col("cycle") > F.lit(cycles.before))
 
 
-def append_tick(rows: pa.Table, planned_on: Table, ticks: TickStep, properties: Mapping[str, str]) -> None:
-    """Commit one tick's rows without Spark, unless anything was committed since this one was planned.
+def append_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep, properties: Mapping[str, str]) -> None:
+    """Commit one cycle's rows without Spark, unless anything was committed since this one was planned.
 
     Args:
-        rows: the rows, few; their column `tick` is the number of the tick.
-        planned_on: the version that the tick was planned on, of a table whose commits are not retried.
-        ticks: the newest tick of that version, and the one to commit.
+        rows: the rows, few; their column `cycle` is the number of the cycle.
+        planned_on: the version that the cycle was planned on, of a table whose commits are not retried.
+        cycles: the newest cycle of that version, and the one to commit.
         properties: further entries of the snapshot's summary.
 
     Raises:
         CommitConflict: another run was first; nothing was changed.
     """
-    summary = {TICK: str(ticks.committed), BYTES: str(rows.nbytes), **properties}
-    with _compared(planned_on, ticks):
+    summary = {CYCLE: str(cycles.committed), BYTES: str(rows.nbytes), **properties}
+    with _compared(planned_on, cycles):
         planned_on.append(rows, snapshot_properties=summary)
 
 
-def replace_tick(rows: pa.Table, planned_on: Table, ticks: TickStep) -> None:
-    """Commit the rows of one tick without Spark; they replace those of an interrupted run.
+def replace_cycle(rows: pa.Table, planned_on: Table, cycles: CycleStep) -> None:
+    """Commit the rows of one cycle without Spark; they replace those of an interrupted run.
 
     Args:
-        rows: the rows, not many; their column `tick` has the number of the tick.
+        rows: the rows, not many; their column `cycle` has the number of the cycle.
         planned_on: the table as the caller has read it; its commits are not retried.
-        ticks: the newest complete tick, and the one to commit.
+        cycles: the newest complete cycle, and the one to commit.
 
     Raises:
         CommitConflict: another run was first; nothing was changed.
     """
     rows = rows.cast(planned_on.schema().as_arrow())
-    if read_mark(planned_on).tick <= ticks.before:
-        append_tick(rows, planned_on, ticks, {})
+    if read_mark(planned_on).cycle <= cycles.before:
+        append_cycle(rows, planned_on, cycles, {})
         return
-    with _compared(planned_on, ticks):
-        is_later = above("tick", ticks.before)
-        planned_on.overwrite(rows, is_later, snapshot_properties={TICK: str(ticks.committed)})
+    with _compared(planned_on, cycles):
+        is_later = above("cycle", cycles.before)
+        planned_on.overwrite(rows, is_later, snapshot_properties={CYCLE: str(cycles.committed)})
 
 
 @contextmanager
-def _compared(planned_on: Table, ticks: TickStep) -> Iterator[None]:
+def _compared(planned_on: Table, cycles: CycleStep) -> Iterator[None]:
     try:
         yield
     except CommitFailedException as error:
-        raise CommitConflict(_conflict(".".join(planned_on.name()), ticks)) from error
+        raise CommitConflict(_conflict(".".join(planned_on.name()), cycles)) from error
 
 
-def _conflict(target: str, ticks: TickStep) -> str:
+def _conflict(target: str, cycles: CycleStep) -> str:
     return (
-        f"Tick {ticks.committed} of {target} was not committed, because another run has "
-        "committed since it was planned; the next tick goes on from there."
+        f"Cycle {cycles.committed} of {target} was not committed, because another run has "
+        "committed since it was planned; the next cycle goes on from there."
     )
 
 

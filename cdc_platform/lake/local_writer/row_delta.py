@@ -91,7 +91,7 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
                 commit.take_back()
                 raise CommitConflict(
                     f"Another run has changed the branch `{branch}` of {'.'.join(table.name())}; nothing was "
-                    "committed, and the next tick goes on from there."
+                    "committed, and the next cycle goes on from there."
                 ) from error
         else:
             break

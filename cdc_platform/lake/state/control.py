@@ -10,7 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from cdc_platform.lake.catalog.damage import understanding
 from cdc_platform.lake.catalog.lake import LINEAGE, RAW, Lake
-from cdc_platform.lake.commits.commits import TICK, Version, head, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
 from cdc_platform.model.base.schemas import PARTITION_LINEAGE, TIMESTAMP
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, Partition, PartitionState
@@ -18,14 +18,14 @@ from cdc_platform.model.stream.read_windows import SliceOutcome, SliceReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.stuck_partitions import StuckPartition, find_stuck
 
-CONTROL_COLUMNS = ("tick", "kind", "partition_token", "record_timestamp", "child_partitions", "slice")
+CONTROL_COLUMNS = ("cycle", "kind", "partition_token", "record_timestamp", "child_partitions", "slice")
 CONTROL_KINDS = (RecordKind.CHILD_PARTITIONS.value, RecordKind.SLICE.value)
 _STATES: Final = {state.value: state for state in PartitionState}
 
 
 @dataclass(frozen=True)
 class ControlRows:
-    """What one tick reports of its slices and of the children that were announced."""
+    """What one cycle reports of its slices and of the children that were announced."""
 
     slices: tuple[SliceReport, ...]
     children: tuple[ChildAnnouncement, ...]
@@ -33,12 +33,12 @@ class ControlRows:
 
 
 @understanding(RAW)
-def read_control(lake: Lake, tick: int) -> ControlRows:
-    """Return the control rows of one tick."""
+def read_control(lake: Lake, cycle: int) -> ControlRows:
+    """Return the control rows of one cycle."""
     rows = (
         lake.system_table(RAW)
         .scan(
-            row_filter=f"tick = {tick} and kind in {CONTROL_KINDS}",
+            row_filter=f"cycle = {cycle} and kind in {CONTROL_KINDS}",
             selected_fields=CONTROL_COLUMNS,
         )
         .to_arrow()
@@ -70,7 +70,7 @@ def _as_report(row: Mapping[str, Any]) -> SliceReport:
 def _as_children(row: Mapping[str, Any]) -> list[ChildAnnouncement]:
     return [
         ChildAnnouncement.of(
-            row["tick"],
+            row["cycle"],
             from_datetime(row["record_timestamp"]),
             (child["token"], child["parent_partition_tokens"]),
             announced_by=row["partition_token"],
@@ -90,34 +90,34 @@ def load_lineage(lake: Lake) -> Lineage | None:
     return _read_lineage(Version(table.location(), snapshot.snapshot_id, table)) if snapshot else None
 
 
-# A tick asks for the lineage half a dozen times; the newest of a few pipelines are kept.
+# A cycle asks for the lineage half a dozen times; the newest of a few pipelines are kept.
 @lru_cache(maxsize=4)
 @understanding(LINEAGE)
 def _read_lineage(version: Version) -> Lineage:
     rows = version.table.scan(snapshot_id=version.snapshot_id).to_arrow()
-    return Lineage(_as_partitions(rows), read_mark(version.table).tick)
+    return Lineage(_as_partitions(rows), read_mark(version.table).cycle)
 
 
 def load_stuck(lake: Lake) -> tuple[StuckPartition, ...]:
-    """Return the partitions that the newest tick could not read to its end."""
+    """Return the partitions that the newest cycle could not read to its end."""
     lineage, mark = load_lineage(lake), read_mark(lake.system_table(RAW))
     if lineage is None or mark.position_micros is None:
         return ()
-    return find_stuck(lineage, read_control(lake, mark.tick).slices, mark.position_micros)
+    return find_stuck(lineage, read_control(lake, mark.cycle).slices, mark.position_micros)
 
 
 def save_lineage(lake: Lake, lineage: Lineage) -> Lineage:
     """Replace the stored lineage, and return what is stored then.
 
-    That is another one where somebody else has derived the same tick or a newer one meanwhile: of two
+    That is another one where somebody else has derived the same cycle or a newer one meanwhile: of two
     first starts, which may begin at different moments, only one counts.
     """
     rows = _as_table(lineage.partitions.values())
-    properties = {TICK: str(lineage.tick)}
+    properties = {CYCLE: str(lineage.cycle)}
     while True:
         table = lake.system_table(LINEAGE)
         is_first = table.current_snapshot() is None
-        if not is_first and read_mark(table).tick >= lineage.tick:
+        if not is_first and read_mark(table).cycle >= lineage.cycle:
             return load_lineage(lake) or lineage
         write = table.append if is_first else table.overwrite
         try:
@@ -139,7 +139,7 @@ def _as_partitions(rows: pa.Table) -> dict[str, Partition]:
         map(_STATES.__getitem__, rows["state"].to_pylist()),
         _micros(rows["start_timestamp"]),
         _micros(rows["position"]),
-        *(rows[name].to_pylist() for name in ("created_tick", "running_tick", "finished_tick")),
+        *(rows[name].to_pylist() for name in ("created_cycle", "running_cycle", "finished_cycle")),
     )
     return dict(zip(tokens, map(Partition, *columns), strict=True))
 
@@ -152,9 +152,9 @@ def _as_table(partitions: Collection[Partition]) -> pa.Table:
         "state": [partition.state.value for partition in partitions],
         "start_timestamp": [partition.start_micros for partition in partitions],
         "position": [partition.position_micros for partition in partitions],
-        "created_tick": [partition.created_tick for partition in partitions],
-        "running_tick": [partition.running_tick for partition in partitions],
-        "finished_tick": [partition.finished_tick for partition in partitions],
+        "created_cycle": [partition.created_cycle for partition in partitions],
+        "running_cycle": [partition.running_cycle for partition in partitions],
+        "finished_cycle": [partition.finished_cycle for partition in partitions],
     }
     return pa.table(columns, PARTITION_LINEAGE)
 

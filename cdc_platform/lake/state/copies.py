@@ -157,7 +157,7 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
     # One and the same version of the table tells the newest plans and takes the next ones.
     table = lake.system_table(COPIED)
     known = _plans_of(table)
-    conflict = "Another run has planned the same initial copies; the next tick goes on with its plan."
+    conflict = "Another run has planned the same initial copies; the next cycle goes on with its plan."
     if any(plan.table in known and known[plan.table].number >= plan.number for plan in plans):
         raise CommitConflict(conflict)
     rows = [

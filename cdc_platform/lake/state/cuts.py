@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict, CutNotFound
 from cdc_platform.lake.catalog.damage import understanding
 from cdc_platform.lake.catalog.lake import CUT, Lake
-from cdc_platform.lake.commits.commits import POSITION, TICK, Version, ancestors_of, fact, head
+from cdc_platform.lake.commits.commits import CYCLE, POSITION, Version, ancestors_of, fact, head
 from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 
@@ -25,7 +25,7 @@ class Cut:
 
     cut: int
     position_micros: int
-    tick: int
+    cycle: int
     tables: Mapping[str, int]
     published_micros: int
 
@@ -35,9 +35,9 @@ def list_cuts(lake: Lake) -> tuple[Cut, ...]:
     return _scan(lake.system_table(CUT), "cut > 0")
 
 
-def cuts_since(lake: Lake, tick: int) -> tuple[Cut, ...]:
-    """Return the cuts that hold a tick of the log, oldest first."""
-    return _scan(lake.system_table(CUT), f"tick >= {tick}")
+def cuts_since(lake: Lake, cycle: int) -> tuple[Cut, ...]:
+    """Return the cuts that hold a cycle of the log, oldest first."""
+    return _scan(lake.system_table(CUT), f"cycle >= {cycle}")
 
 
 def cuts_since_moment(lake: Lake, micros: int) -> tuple[Cut, ...]:
@@ -51,11 +51,11 @@ def cuts_since_moment(lake: Lake, micros: int) -> tuple[Cut, ...]:
     return (*_scan(table, f"cut = {first}"), *later)
 
 
-def tick_published_by(lake: Lake, micros: int) -> int | None:
-    """Return the newest tick of which a cut had been published at a moment, None where there was no cut."""
+def cycle_published_by(lake: Lake, micros: int) -> int | None:
+    """Return the newest cycle of which a cut had been published at a moment, None where there was no cut."""
     before = f"published_at <= '{to_datetime(max(0, micros)).isoformat()}'"
-    ticks = lake.system_table(CUT).scan(row_filter=before, selected_fields=("tick",)).to_arrow()["tick"]
-    newest: int | None = pc.max(ticks).as_py()
+    cycles = lake.system_table(CUT).scan(row_filter=before, selected_fields=("cycle",)).to_arrow()["cycle"]
+    newest: int | None = pc.max(cycles).as_py()
     return newest
 
 
@@ -66,7 +66,7 @@ def _scan(table: Table, row_filter: str) -> tuple[Cut, ...]:
         Cut(
             cut=row["cut"],
             position_micros=from_datetime(row["position"]),
-            tick=row["tick"],
+            cycle=row["cycle"],
             tables=dict(row["tables"]),
             published_micros=from_datetime(row["published_at"]),
         )
@@ -89,7 +89,7 @@ def _newest(table: Table) -> Cut | None:
     return None
 
 
-# A tick asks for the newest cut again and again; those of a few pipelines are kept.
+# A cycle asks for the newest cut again and again; those of a few pipelines are kept.
 @lru_cache(maxsize=8)
 def _read_cut(version: Version, number: int) -> Cut:
     return _scan(version.table, f"cut = {number}")[-1]
@@ -117,16 +117,16 @@ def append_cut(lake: Lake, cut: Cut) -> None:
     table = lake.system_table(CUT)
     newest = _newest(table)
     if newest is not None and newest.cut >= cut.cut:
-        raise CommitConflict(f"Cut {cut.cut} was published by another run; the next tick goes on from it.")
+        raise CommitConflict(f"Cut {cut.cut} was published by another run; the next cycle goes on from it.")
     row = {
         "cut": cut.cut,
         "position": to_datetime(cut.position_micros),
-        "tick": cut.tick,
+        "cycle": cut.cycle,
         "tables": list(cut.tables.items()),
         "published_at": to_datetime(cut.published_micros),
     }
-    properties = {NUMBER: str(cut.cut), TICK: str(cut.tick), POSITION: str(cut.position_micros)}
+    properties = {NUMBER: str(cut.cut), CYCLE: str(cut.cycle), POSITION: str(cut.position_micros)}
     try:
         table.append(pa.Table.from_pylist([row], CUTS), snapshot_properties=properties)
     except CommitFailedException as error:
-        raise CommitConflict(f"Cut {cut.cut} was published by another run; run the tick again.") from error
+        raise CommitConflict(f"Cut {cut.cut} was published by another run; run the cycle again.") from error

@@ -13,12 +13,12 @@ from cdc_platform.model.stream.records import RecordKind
 
 @dataclass(frozen=True)
 class Marker:
-    """A message of the source's log; ``tick`` is the one that has read it, with all that came before it.
+    """A message of the source's log; ``cycle`` is the one that has read it, with all that came before it.
 
     ``order_key`` has its place among the changes: those with a smaller one were committed before it.
     """
 
-    tick: int
+    cycle: int
     order_key: str
     prefix: str
     content: str
@@ -27,15 +27,15 @@ class Marker:
 
 
 @understanding(RAW)
-def list_markers(lake: Lake, after_tick: int = 0, until_tick: int | None = None) -> tuple[Marker, ...]:
-    """Return the markers that ticks `(after_tick, until_tick]` have read, in order; each once."""
-    window = f"kind = '{RecordKind.MESSAGE.value}' and tick > {after_tick}"
-    if until_tick is not None:
-        window += f" and tick <= {until_tick}"
-    columns = ("kind", "tick", "record_order", "record_sequence", "event")
+def list_markers(lake: Lake, after_cycle: int = 0, until_cycle: int | None = None) -> tuple[Marker, ...]:
+    """Return the markers that cycles `(after_cycle, until_cycle]` have read, in order; each once."""
+    window = f"kind = '{RecordKind.MESSAGE.value}' and cycle > {after_cycle}"
+    if until_cycle is not None:
+        window += f" and cycle <= {until_cycle}"
+    columns = ("kind", "cycle", "record_order", "record_sequence", "event")
     rows = lake.system_table(RAW).scan(row_filter=window, selected_fields=columns).to_arrow().to_pylist()
     found: dict[str, Marker] = {}
-    for row in sorted(rows, key=lambda row: (row["tick"], row["record_order"])):
+    for row in sorted(rows, key=lambda row: (row["cycle"], row["record_order"])):
         found.setdefault(row["record_sequence"], _marker(row))
     return tuple(found.values())
 
@@ -43,7 +43,7 @@ def list_markers(lake: Lake, after_tick: int = 0, until_tick: int | None = None)
 def _marker(row: Mapping[str, Any]) -> Marker:
     told = json.loads(row["event"]["metadata"])
     return Marker(
-        row["tick"], row["record_order"], told["prefix"], told["content"], told["lsn"], told["transaction"]
+        row["cycle"], row["record_order"], told["prefix"], told["content"], told["lsn"], told["transaction"]
     )
 
 
@@ -52,11 +52,11 @@ def markers_of(cuts: tuple[Cut, ...], markers: tuple[Marker, ...]) -> Mapping[in
 
     Args:
         cuts: oldest first; of the first one all markers are told that are not younger.
-        markers: in the order of their ticks.
+        markers: in the order of their cycles.
     """
     found: dict[int, tuple[Marker, ...]] = {}
     begun = -1
     for cut in cuts:
-        found[cut.cut] = tuple(marker for marker in markers if begun < marker.tick <= cut.tick)
-        begun = cut.tick
+        found[cut.cut] = tuple(marker for marker in markers if begun < marker.cycle <= cut.cycle)
+        begun = cut.cycle
     return found

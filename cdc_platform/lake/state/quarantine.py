@@ -23,8 +23,8 @@ from cdc_platform.model.stream.quarantined_records import HeldRecord, ReplaySour
 _OPEN: Final = equals("replayed_at", None)
 _TRIES: Final = 5
 _SAME_NAMES: Final = (
-    *("tick", "reason", "partition_token", "transaction_id", "record_id", "record", "origin"),
-    "replayed_tick",
+    *("cycle", "reason", "partition_token", "transaction_id", "record_id", "record", "origin"),
+    "replayed_cycle",
 )
 
 
@@ -33,7 +33,7 @@ class ReplayMark:
     """What a replay notes at a record; see `HeldRecord`."""
 
     micros: int
-    tick: int
+    cycle: int
     source: ReplaySource
 
 
@@ -61,17 +61,17 @@ def may_lack_changes(lake: Lake, table: str) -> bool:
 
 def _record_ids(lake: Lake, condition: BooleanExpression) -> set[str]:
     quarantine = lake.system_table(QUARANTINED)
-    # Every tick asks, and mostly nothing is there.
+    # Every cycle asks, and mostly nothing is there.
     if count_rows(head(quarantine)) == 0:
         return set()
-    # A record that came again in a later tick, unusable again, is one record.
+    # A record that came again in a later cycle, unusable again, is one record.
     rows = quarantine.scan(condition, selected_fields=("record_id",)).to_arrow()
     return set(rows["record_id"].to_pylist())
 
 
 @understanding(QUARANTINED)
 def load_held(lake: Lake, *, with_replayed: bool = False) -> list[HeldRecord]:
-    """Return what lies in quarantine, one for each record and tick, oldest first."""
+    """Return what lies in quarantine, one for each record and cycle, oldest first."""
     condition = AlwaysTrue() if with_replayed else _OPEN
     rows = lake.system_table(QUARANTINED).scan(condition).to_arrow()
     return sorted(map(_as_held, rows.to_pylist()), key=lambda held: held.identity)
@@ -82,8 +82,8 @@ def count_by_reason(lake: Lake) -> Counter[tuple[str | None, str]]:
     quarantine = lake.system_table(QUARANTINED)
     if count_rows(head(quarantine)) == 0:
         return Counter()
-    columns = ("tick", "record_id", "table_name", "reason", "replayed_at")
-    rows = quarantine.scan(_OPEN, selected_fields=columns).to_arrow().sort_by("tick").to_pylist()
+    columns = ("cycle", "record_id", "table_name", "reason", "replayed_at")
+    rows = quarantine.scan(_OPEN, selected_fields=columns).to_arrow().sort_by("cycle").to_pylist()
     newest = {row["record_id"]: (row["table_name"], row["reason"]) for row in rows}
     return Counter(newest.values())
 
@@ -92,7 +92,7 @@ def count_by_reason(lake: Lake) -> Counter[tuple[str | None, str]]:
 class HeldPlace:
     """The origin of an open record, without its text; see `HeldRecord`."""
 
-    tick: int
+    cycle: int
     record_id: str
     sequence: str
     origin: str
@@ -100,7 +100,7 @@ class HeldPlace:
     @property
     def identity(self) -> tuple[int, str]:
         """What a mark of a replay names it by."""
-        return self.tick, self.record_id
+        return self.cycle, self.record_id
 
 
 def open_places(lake: Lake) -> Sequence[HeldPlace]:
@@ -117,16 +117,16 @@ def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> No
 
     Args:
         lake: the pipeline's part of the lake.
-        marks: what to note at which record; they belong to ticks that have been ordered.
+        marks: what to note at which record; they belong to cycles that have been ordered.
 
     Raises:
         CommitConflict: other runs were in the way each time; nothing was changed.
     """
     if not marks:
         return
-    newest = read_mark(lake.system_table(LOG)).tick
-    # A tick that is being ordered may write its rows again: a file must not hold them beside older ones.
-    is_touched = all_of(at_most("tick", newest), is_any("record_id", {record_id for _, record_id in marks}))
+    newest = read_mark(lake.system_table(LOG)).cycle
+    # A cycle that is being ordered may write its rows again: a file must not hold them beside older ones.
+    is_touched = all_of(at_most("cycle", newest), is_any("record_id", {record_id for _, record_id in marks}))
     for _ in range(_TRIES):
         table = lake.system_table(QUARANTINED)
         rows = [_marked(row, marks) for row in table.scan(is_touched).to_arrow().to_pylist()]
@@ -141,10 +141,10 @@ def mark_replayed(lake: Lake, marks: Mapping[tuple[int, str], ReplayMark]) -> No
 
 
 def _marked(row: dict[str, Any], marks: Mapping[tuple[int, str], ReplayMark]) -> dict[str, Any]:
-    mark = marks.get((row["tick"], row["record_id"]))
+    mark = marks.get((row["cycle"], row["record_id"]))
     if mark is None:
         return row
-    told = {"replayed_at": to_datetime(mark.micros), "replayed_tick": mark.tick}
+    told = {"replayed_at": to_datetime(mark.micros), "replayed_cycle": mark.cycle}
     return {**row, **told, "replayed_from": mark.source.value}
 
 
@@ -153,7 +153,7 @@ class Replays:
     """What has been asked for so far.
 
     Args:
-        files: each file that is read again, with the newest tick that had been read when that was asked for.
+        files: each file that is read again, with the newest cycle that had been read when that was asked for.
         texts: records that are judged anew from their texts, by the moment at which that was asked for.
     """
 
@@ -188,7 +188,7 @@ class _Version:
     table: Table = field(compare=False)
 
 
-# Every tick asks several times; the newest of a few pipelines are kept.
+# Every cycle asks several times; the newest of a few pipelines are kept.
 @lru_cache(maxsize=4)
 @understanding(QUARANTINED)
 def _read_replays(version: _Version) -> Replays:
@@ -197,20 +197,20 @@ def _read_replays(version: _Version) -> Replays:
     texts: dict[int, list[HeldRecord]] = {}
     for held in map(_as_held, rows):
         if held.replayed_from is ReplaySource.FILE and held.origin is not None:
-            files[held.origin] = max(held.replayed_tick or 0, files.get(held.origin, 0))
+            files[held.origin] = max(held.replayed_cycle or 0, files.get(held.origin, 0))
         elif held.replayed_from is ReplaySource.TEXT and held.replayed_micros is not None:
             texts.setdefault(held.replayed_micros, []).append(held)
     return Replays(files, texts)
 
 
-# Most ticks add nothing to what is there.
+# Most cycles add nothing to what is there.
 @lru_cache(maxsize=4)
 @understanding(QUARANTINED)
 def _read_places(version: _Version) -> Sequence[HeldPlace]:
-    fields = ("tick", "transaction_id", "record_id", "origin", "replayed_at")
+    fields = ("cycle", "transaction_id", "record_id", "origin", "replayed_at")
     rows = version.table.scan(_OPEN, selected_fields=fields, snapshot_id=version.snapshot_id).to_arrow()
     return tuple(
-        HeldPlace(row["tick"], row["record_id"], _sequence(row), row["origin"])
+        HeldPlace(row["cycle"], row["record_id"], _sequence(row), row["origin"])
         for row in rows.to_pylist()
         if row["origin"] is not None
     )

@@ -1,7 +1,7 @@
 """The ledger: which files, in which version, or which partitions, up to which offset, have been read.
 
-It is derived from what the committed ticks report, on from where the stored one ends. A file that is to be
-replayed counts as unread until a later tick has read it. A file that could not be read has an entry under a
+It is derived from what the committed cycles report, on from where the stored one ends. A file that is to be
+replayed counts as unread until a later cycle has read it. A file that could not be read has an entry under a
 path of its own, `unread_path`, until it has been read.
 """
 
@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.damage import understanding
 from cdc_platform.lake.catalog.lake import RAW, READ, Lake
-from cdc_platform.lake.commits.commits import TICK, head, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, head, read_mark
 from cdc_platform.lake.state.quarantine import load_replays
 from cdc_platform.model.base.schemas import FILES
 from cdc_platform.model.stream.files import READ_AGAIN
@@ -27,7 +27,7 @@ from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import UNREAD, FailedRead, failed_reads, unread_path
 
 REPLAY: Final = "quarantine@"
-"""Begins the path under which the ledger has a replay of texts that a tick has taken."""
+"""Begins the path under which the ledger has a replay of texts that a cycle has taken."""
 
 
 def read_ledger(lake: Lake) -> Mapping[str, str]:
@@ -37,20 +37,20 @@ def read_ledger(lake: Lake) -> Mapping[str, str]:
     """
     stored = _store_ledger(lake)
     asked = load_replays(lake).files
-    again = {path for path, tick in asked.items() if stored.ticks.get(path, tick + 1) <= tick}
+    again = {path for path, cycle in asked.items() if stored.cycles.get(path, cycle + 1) <= cycle}
     if not again:
         return stored.versions
     # Who asks for a replay wants no pause that began before.
-    ended = {unread_path(path) for path in again if stored.failed_ticks.get(path, 0) <= asked[path]}
+    ended = {unread_path(path) for path in again if stored.failed_cycles.get(path, 0) <= asked[path]}
     kept = {path: version for path, version in stored.versions.items() if path not in ended}
     return {**kept, **dict.fromkeys(again, READ_AGAIN)}
 
 
 @dataclass(frozen=True)
 class ReadFile:
-    """The newest read of a file: the tick of the read, and the version of the file."""
+    """The newest read of a file: the cycle of the read, and the version of the file."""
 
-    tick: int
+    cycle: int
     version: str
 
 
@@ -58,12 +58,12 @@ def last_reads(lake: Lake, paths: Iterable[str]) -> Mapping[str, ReadFile]:
     """Return the newest read of each of these files that has been read; needs no Spark."""
     stored = _store_ledger(lake)
     return {
-        path: ReadFile(stored.ticks[path], stored.versions[path]) for path in paths if path in stored.ticks
+        path: ReadFile(stored.cycles[path], stored.versions[path]) for path in paths if path in stored.cycles
     }
 
 
 def waiting_texts(lake: Lake) -> tuple[int, Sequence[HeldRecord]] | None:
-    """Return when the oldest replay of texts that no tick has taken was asked for, and what it asks for."""
+    """Return when the oldest replay of texts that no cycle has taken was asked for, and what it asks for."""
     asked = load_replays(lake).texts
     if not asked:
         return None
@@ -79,34 +79,34 @@ def replay_path(micros: int) -> str:
 
 def list_failed(lake: Lake) -> Mapping[str, FailedRead]:
     """Return the files whose newest read failed, by path; needs no Spark, and stores nothing."""
-    stored, committed = lake.system_table(READ), read_mark(lake.system_table(RAW)).tick
+    stored, committed = lake.system_table(READ), read_mark(lake.system_table(RAW)).cycle
     rows = [stored.scan().to_arrow().cast(FILES)] if head(stored) is not None else []
-    new = _reported_after(lake, read_mark(stored).tick, committed)
+    new = _reported_after(lake, read_mark(stored).cycle, committed)
     return failed_reads(_derive(pa.concat_tables([*rows, new])).versions)
 
 
 @dataclass(frozen=True)
 class _Ledger:
-    """Each path with the version that was read last, and the tick that did; and what has failed since.
+    """Each path with the version that was read last, and the cycle that did; and what has failed since.
 
-    ``failed_ticks`` has the tick of each file's failed read, by the file's own path.
+    ``failed_cycles`` has the cycle of each file's failed read, by the file's own path.
     """
 
     versions: Mapping[str, str]
-    ticks: Mapping[str, int]
-    failed_ticks: Mapping[str, int] = field(default_factory=dict)
+    cycles: Mapping[str, int]
+    failed_cycles: Mapping[str, int] = field(default_factory=dict)
 
 
 def _store_ledger(lake: Lake) -> _Ledger:
-    committed = read_mark(lake.system_table(RAW)).tick
+    committed = read_mark(lake.system_table(RAW)).cycle
     while True:
         stored = lake.system_table(READ)
         mark = read_mark(stored)
-        if mark.tick >= committed:
+        if mark.cycle >= committed:
             return _stored_ledger(stored)
-        new = _reported_after(lake, mark.tick, committed)
+        new = _reported_after(lake, mark.cycle, committed)
         try:
-            stored.append(new, snapshot_properties={TICK: str(committed)})
+            stored.append(new, snapshot_properties={CYCLE: str(committed)})
         except CommitFailedException:
             # Somebody else has derived the same meanwhile.
             continue
@@ -128,7 +128,7 @@ def _stored_ledger(table: Table) -> _Ledger:
     return _read(_Version(table.location(), snapshot.snapshot_id, table))
 
 
-# A tick asks for it twice; the newest of a few pipelines are kept.
+# A cycle asks for it twice; the newest of a few pipelines are kept.
 @lru_cache(maxsize=4)
 def _read(version: _Version) -> _Ledger:
     return _derive(version.table.scan(snapshot_id=version.snapshot_id).to_arrow())
@@ -136,32 +136,32 @@ def _read(version: _Version) -> _Ledger:
 
 @understanding(READ)
 def _derive(rows: pa.Table) -> _Ledger:
-    rows = rows.sort_by("tick")
+    rows = rows.sort_by("cycle")
     is_failure = pc.starts_with(rows["path"], UNREAD)
-    paths, versions, ticks = _columns(rows.filter(pc.invert(is_failure)))
-    read = _Ledger(dict(zip(paths, versions, strict=True)), dict(zip(paths, ticks, strict=True)))
+    paths, versions, cycles = _columns(rows.filter(pc.invert(is_failure)))
+    read = _Ledger(dict(zip(paths, versions, strict=True)), dict(zip(paths, cycles, strict=True)))
     failed: dict[str, FailedRead] = {}
-    failed_ticks: dict[str, int] = {}
-    for path, text, tick in zip(*_columns(rows.filter(is_failure)), strict=True):
-        if read.ticks.get(path.removeprefix(UNREAD), 0) < tick:
+    failed_cycles: dict[str, int] = {}
+    for path, text, cycle in zip(*_columns(rows.filter(is_failure)), strict=True):
+        if read.cycles.get(path.removeprefix(UNREAD), 0) < cycle:
             failed[path] = FailedRead.from_text(text).after(failed.get(path))
-            failed_ticks[path.removeprefix(UNREAD)] = tick
+            failed_cycles[path.removeprefix(UNREAD)] = cycle
     told = {path: found.to_text() for path, found in failed.items()}
-    return _Ledger({**read.versions, **told}, read.ticks, failed_ticks) if told else read
+    return _Ledger({**read.versions, **told}, read.cycles, failed_cycles) if told else read
 
 
 def _columns(rows: pa.Table) -> tuple[list[Any], ...]:
-    return tuple(rows[name].to_pylist() for name in ("path", "version", "tick"))
+    return tuple(rows[name].to_pylist() for name in ("path", "version", "cycle"))
 
 
 @understanding(RAW)
 def _reported_after(lake: Lake, after_exclusive: int, until_inclusive: int) -> pa.Table:
-    """Return what the ticks of an interval have read to the end, and what they could not read."""
-    window = f"kind = '{RecordKind.FILE.value}' and tick > {after_exclusive} and tick <= {until_inclusive}"
-    scan = lake.system_table(RAW).scan(row_filter=window, selected_fields=("kind", "tick", "event"))
-    rows = scan.to_arrow().select(["tick", "event"]).to_pylist()
-    told = ((row["tick"], row["event"]["origin"], json.loads(row["event"]["metadata"])) for row in rows)
-    found = [(tick, *entry) for tick, path, facts in told if (entry := _entry(path, facts)) is not None]
+    """Return what the cycles of an interval have read to the end, and what they could not read."""
+    window = f"kind = '{RecordKind.FILE.value}' and cycle > {after_exclusive} and cycle <= {until_inclusive}"
+    scan = lake.system_table(RAW).scan(row_filter=window, selected_fields=("kind", "cycle", "event"))
+    rows = scan.to_arrow().select(["cycle", "event"]).to_pylist()
+    told = ((row["cycle"], row["event"]["origin"], json.loads(row["event"]["metadata"])) for row in rows)
+    found = [(cycle, *entry) for cycle, path, facts in told if (entry := _entry(path, facts)) is not None]
     columns = list(zip(*found, strict=True)) or [(), (), ()]
     return pa.table(dict(zip(FILES.names, columns, strict=True)), FILES)
 

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.damage import understanding
 from cdc_platform.lake.catalog.lake import SCHEMA, Lake
-from cdc_platform.lake.commits.commits import POSITION, TICK, Mark, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, POSITION, Mark, read_mark
 from cdc_platform.model.base.schemas import SCHEMA_CHANGES
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.schema.evolution import SchemaHistory, fold_history
@@ -31,7 +31,7 @@ def load_history(lake: Lake) -> SchemaHistory:
 
 def at_mark(history: SchemaHistory, mark: Mark) -> SchemaHistory:
     """Return the history with the word that nothing else has changed up to a mark of the log."""
-    return replace(history, tick=mark.tick, position_micros=mark.position_micros)
+    return replace(history, cycle=mark.cycle, position_micros=mark.position_micros)
 
 
 def append_events(lake: Lake, known: SchemaHistory, mark: Mark, events: Sequence[SchemaEvent]) -> None:
@@ -41,11 +41,11 @@ def append_events(lake: Lake, known: SchemaHistory, mark: Mark, events: Sequence
         CommitConflict: another run has committed changes since that history was loaded.
     """
     table = lake.system_table(SCHEMA)
-    conflict = "Another run has written the schema's history meanwhile; the next tick goes on."
-    if read_mark(table).tick > known.tick:
+    conflict = "Another run has written the schema's history meanwhile; the next cycle goes on."
+    if read_mark(table).cycle > known.cycle:
         raise CommitConflict(conflict)
     rows = [_as_row(number, event) for number, event in enumerate(events)]
-    properties = {TICK: str(mark.tick), POSITION: str(mark.position_micros or 0)}
+    properties = {CYCLE: str(mark.cycle), POSITION: str(mark.position_micros or 0)}
     try:
         table.append(pa.Table.from_pylist(rows, SCHEMA_CHANGES), snapshot_properties=properties)
     except CommitFailedException as error:
@@ -55,12 +55,12 @@ def append_events(lake: Lake, known: SchemaHistory, mark: Mark, events: Sequence
 @understanding(SCHEMA)
 def _list_events(table: Table) -> tuple[SchemaEvent, ...]:
     rows = table.scan().to_arrow().to_pylist()
-    return tuple(_as_event(row) for row in sorted(rows, key=lambda row: (row["tick"], row["number"])))
+    return tuple(_as_event(row) for row in sorted(rows, key=lambda row: (row["cycle"], row["number"])))
 
 
 def _as_row(number: int, event: SchemaEvent) -> dict[str, Any]:
     return {
-        "tick": event.tick,
+        "cycle": event.cycle,
         "number": number,
         "change": event.change.value,
         "table_name": event.table,
@@ -75,7 +75,7 @@ def _as_row(number: int, event: SchemaEvent) -> dict[str, Any]:
 
 def _as_event(row: Mapping[str, Any]) -> SchemaEvent:
     return SchemaEvent(
-        tick=row["tick"],
+        cycle=row["cycle"],
         change=SchemaChange(row["change"]),
         table=row["table_name"],
         name=row["name"],

@@ -29,7 +29,7 @@ SLICE: Final = pa.struct(
 
 RAW_CHANGE_RECORDS: Final = pa.schema(
     [
-        ("tick", pa.int64()),
+        ("cycle", pa.int64()),
         # data_change, heartbeat, child_partitions, file, message or slice: see RecordKind
         ("kind", pa.string()),
         # "" is the query without a token that a stream begins with
@@ -79,7 +79,7 @@ EVENT: Final = pa.struct(
 
 RAW_EVENT_RECORDS: Final = RAW_CHANGE_RECORDS.append(pa.field("event", EVENT))
 """Raw records of a source that hands out events, in files or topics: `record_timestamp` is the moment of
-the tick that read them, `record_order` the source's own order key, as text that sorts as the source does."""
+the cycle that read them, `record_order` the source's own order key, as text that sorts as the source does."""
 
 PARTITION_LINEAGE: Final = pa.schema(
     [
@@ -90,17 +90,17 @@ PARTITION_LINEAGE: Final = pa.schema(
         ("start_timestamp", TIMESTAMP),
         # everything at or before it has been read
         ("position", TIMESTAMP),
-        # ticks of the transitions, null until they happen
-        ("created_tick", pa.int64()),
-        ("running_tick", pa.int64()),
-        ("finished_tick", pa.int64()),
+        # cycles of the transitions, null until they happen
+        ("created_cycle", pa.int64()),
+        ("running_cycle", pa.int64()),
+        ("finished_cycle", pa.int64()),
     ],
 )
 
 CHANGE_LOG: Final = pa.schema(
     [
-        ("tick", pa.int64()),
-        # the total order of the log, across ticks; it has gaps
+        ("cycle", pa.int64()),
+        # the total order of the log, across cycles; it has gaps
         ("ordinal", pa.int64()),
         ("table_name", pa.string()),
         # insert, update, delete, truncate or snapshot: model/rows/changes.py, ChangeKind
@@ -131,12 +131,12 @@ CHANGE_LOG: Final = pa.schema(
 )
 
 EVENT_LOG: Final = CHANGE_LOG.append(pa.field("source_timestamp", TIMESTAMP))
-"""The log of a source that hands out events: `commit_timestamp` is the moment of the tick that read a change,
+"""The log of a source that hands out events: `commit_timestamp` is when the cycle began that read a change,
 by which cuts are made; `source_timestamp` is when it committed at the source."""
 
 FILES: Final = pa.schema(
     [
-        ("tick", pa.int64()),
+        ("cycle", pa.int64()),
         ("path", pa.string()),
         # changes when the file is written anew: its moment of writing and its size;
         # below the path of a failed read it is what is known of that: model/stream/unread.py
@@ -146,7 +146,7 @@ FILES: Final = pa.schema(
 
 TOMBSTONES: Final = pa.schema(
     [
-        ("tick", pa.int64()),
+        ("cycle", pa.int64()),
         ("table_name", pa.string()),
         # key and order key of the deletion, as in the change log
         ("keys", pa.string()),
@@ -160,8 +160,8 @@ CUTS: Final = pa.schema(
         ("cut", pa.int64()),
         # every change committed at or before it is in the tables of the cut, and none after it
         ("position", TIMESTAMP),
-        # the tick whose log the cut was made from
-        ("tick", pa.int64()),
+        # the cycle whose log the cut was made from
+        ("cycle", pa.int64()),
         ("tables", pa.map_(pa.string(), pa.int64())),
         ("published_at", TIMESTAMP),
     ],
@@ -183,7 +183,7 @@ COPIES: Final = pa.schema(
 
 QUARANTINE: Final = pa.schema(
     [
-        ("tick", pa.int64()),
+        ("cycle", pa.int64()),
         ("reason", pa.string()),
         ("partition_token", pa.string()),
         ("record_timestamp", TIMESTAMP),
@@ -194,18 +194,18 @@ QUARANTINE: Final = pa.schema(
         ("record", pa.string()),
         # file, or topic and partition; null for a source that hands out no events
         ("origin", pa.string()),
-        # when its replay was asked for, null while it was not; the newest tick that had been read then; and
+        # when its replay was asked for, null while it was not; the newest cycle that had been read then; and
         # what a replay reads: model/stream/quarantined_records.py, ReplaySource
         ("replayed_at", TIMESTAMP),
-        ("replayed_tick", pa.int64()),
+        ("replayed_cycle", pa.int64()),
         ("replayed_from", pa.string()),
     ],
 )
 
 SCHEMA_CHANGES: Final = pa.schema(
     [
-        ("tick", pa.int64()),
-        # order within the tick
+        ("cycle", pa.int64()),
+        # order within the cycle
         ("number", pa.int64()),
         # model/schema/schema_events.py, SchemaChange
         ("change", pa.string()),

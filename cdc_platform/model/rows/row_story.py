@@ -21,7 +21,7 @@ class LoggedChange:
     partition_token: str
     record_id: str
     mod_ordinal: int
-    tick: int
+    cycle: int
     ordinal: int
     new_values: Values
     is_whole_row: bool

@@ -15,9 +15,9 @@ from cdc_platform.model.schema.table_schema import Column, ColumnLife, ColumnTyp
 
 @dataclass(frozen=True)
 class Bound:
-    """When a version began or ended: the tick of the log that found it, and the commit timestamp."""
+    """When a version began or ended: the cycle of the log that found it, and the commit timestamp."""
 
-    tick: int
+    cycle: int
     micros: int | None
 
 
@@ -97,9 +97,9 @@ class ColumnHistory:
         return version.since.micros if version is not None else None
 
     @property
-    def first_tick(self) -> int:
-        """Tick of the log that found the table."""
-        return self.versions[0].since.tick if self.versions else 0
+    def first_cycle(self) -> int:
+        """Cycle of the log that found the table."""
+        return self.versions[0].since.cycle if self.versions else 0
 
     @property
     def begun(self) -> Bound | None:
@@ -138,16 +138,16 @@ class ColumnHistory:
         )
         return replace(self, versions=tuple(versions))
 
-    def schema_after(self, tick: int) -> TableSchema:
-        """Return all columns of the lake's table as changes of the log after a tick set them, with lives.
+    def schema_after(self, cycle: int) -> TableSchema:
+        """Return all columns of the lake's table as changes of the log after a cycle set them, with lives.
 
-        A life is only told where it matters: where it begins after that tick, or has an end. A column that
+        A life is only told where it matters: where it begins after that cycle, or has an end. A column that
         ended before stays among them: a row that is deleted and inserted again loses what it had there.
         """
-        return _in_order(self.name, (self._column(version, tick) for version in self.versions))
+        return _in_order(self.name, (self._column(version, cycle) for version in self.versions))
 
-    def conversions_after(self, tick: int, copied_micros: int | None = None) -> tuple[Conversion, ...]:
-        """Return older and newer versions whose stored values are to be converted after a tick, in order.
+    def conversions_after(self, cycle: int, copied_micros: int | None = None) -> tuple[Conversion, ...]:
+        """Return older and newer versions whose stored values are to be converted after a cycle, in order.
 
         With the moment of a copy, the values are those of that moment, and not older than it.
         """
@@ -155,7 +155,7 @@ class ColumnHistory:
             (self.versions[version.before], version)
             for version in self.versions
             if version.before is not None
-            and version.since.tick > tick
+            and version.since.cycle > cycle
             and (copied_micros is None or (version.since.micros or 0) > copied_micros)
         )
 
@@ -181,18 +181,18 @@ class ColumnHistory:
         ]
         return next(iter(living or candidates), None)
 
-    def _column(self, version: ColumnVersion, after_tick: int | None = None) -> Column:
+    def _column(self, version: ColumnVersion, after_cycle: int | None = None) -> Column:
         is_key = version.is_primary_key and version.until is None
-        life = None if after_tick is None else self._life(version, after_tick)
+        life = None if after_cycle is None else self._life(version, after_cycle)
         return Column(version.lake_name, version.type, is_key, version.ordinal, life)
 
-    def _life(self, version: ColumnVersion, tick: int) -> ColumnLife | None:
-        is_young = version.since.tick > tick
+    def _life(self, version: ColumnVersion, cycle: int) -> ColumnLife | None:
+        is_young = version.since.cycle > cycle
         since = version.since.micros if is_young else None
         until = version.until.micros if version.until is not None else None
         before = None
         if is_young and version.before is not None:
-            before = self._column(self.versions[version.before], tick)
+            before = self._column(self.versions[version.before], cycle)
         if since is None and until is None and version.lake_name == version.name:
             return None
         was_key = version.is_primary_key and version.until is not None

@@ -15,14 +15,14 @@ from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, spark_type
 
 @dataclass(frozen=True)
 class SchemaHistory:
-    """What is known of all tables and of the change stream's options, up to a tick of the log.
+    """What is known of all tables and of the change stream's options, up to a cycle of the log.
 
-    ``position_micros`` is the log's position at that tick. ``past_options`` holds every value that an
+    ``position_micros`` is the log's position at that cycle. ``past_options`` holds every value that an
     option has had. ``others`` are tables that exist and are not watched, ``keyless`` such as are watched and
     have no key column.
     """
 
-    tick: int = 0
+    cycle: int = 0
     position_micros: int | None = None
     tables: Mapping[str, ColumnHistory] = field(default_factory=lambda: MappingProxyType({}))
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -43,8 +43,8 @@ class SchemaHistory:
 
     @property
     def names_in_order(self) -> tuple[str, ...]:
-        """The tables that are known, those first that came up first, and of one tick the first by name."""
-        return tuple(sorted(self.tables, key=lambda name: (self.tables[name].first_tick, name)))
+        """The tables that are known, those first that came up first, and of one cycle the first by name."""
+        return tuple(sorted(self.tables, key=lambda name: (self.tables[name].first_cycle, name)))
 
     @property
     def told_since(self) -> Mapping[tuple[str, str], int]:
@@ -101,7 +101,7 @@ _IN_PLACE: Final = frozenset(
 
 
 def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    anew = (Bound(event.tick, event.since_micros),) if table.is_dropped else ()
+    anew = (Bound(event.cycle, event.since_micros),) if table.is_dropped else ()
     has_gap = table.has_gap or not (table.is_watched or table.is_dropped)
     created = table.is_created or event.value == CREATED
     uncopied = event.value == UNCOPIED or (table.is_uncopied and not table.is_dropped)
@@ -153,7 +153,7 @@ def _names(value: str | None) -> list[str]:
 
 
 def _add_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    table = _claim_name(table, str(event.name), Bound(event.tick, event.since_micros))
+    table = _claim_name(table, str(event.name), Bound(event.cycle, event.since_micros))
     added = _version_of(event, is_late=event.name in table.unwatched)
     return replace(_without_place(table, event.name), versions=(*table.versions, added))
 
@@ -169,7 +169,7 @@ def _append_beside(table: ColumnHistory, version: ColumnVersion) -> ColumnHistor
 
 
 def _drop_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    until = Bound(event.tick, event.since_micros)
+    until = Bound(event.cycle, event.since_micros)
     versions = (
         replace(version, until=until) if version.until is None and version.name == event.name else version
         for version in table.versions
@@ -219,7 +219,7 @@ def _version_of(event: SchemaEvent, *, is_late: bool = False) -> ColumnVersion:
         type=ColumnType.from_json(str(event.value)),
         is_primary_key=event.is_primary_key,
         ordinal=event.ordinal,
-        since=Bound(event.tick, event.since_micros),
+        since=Bound(event.cycle, event.since_micros),
         is_late=is_late,
         is_widened=event.change is SchemaChange.COLUMN_WIDENED,
     )

@@ -34,7 +34,7 @@ def tells_births(history: SchemaHistory, look: Look | None, look_back: Callable[
 
     A stream that names its tables may have begun to watch one with rows.
     """
-    if history.tick == 0 or look is None or not (look.is_exact and look.watches_all):
+    if history.cycle == 0 or look is None or not (look.is_exact and look.watches_all):
         return False
     comes_up = any(schema.name not in history.tables for schema in look.tables)
     if look_back is None or history.position_micros is None or not comes_up:

@@ -59,7 +59,7 @@ class SchemaEvent:
     A change without a time was found when the pipeline began, or is only remembered.
     """
 
-    tick: int
+    cycle: int
     change: SchemaChange
     table: str | None = None
     name: str | None = None

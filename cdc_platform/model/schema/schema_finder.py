@@ -49,7 +49,7 @@ def _is_wider(version: ColumnVersion | None, seen: SeenColumn) -> bool:
 
 def find_events(
     history: SchemaHistory,
-    tick: int,
+    cycle: int,
     sightings: Mapping[str, Iterable[Sighting]],
     look: Look | None,
     *,
@@ -60,7 +60,7 @@ def find_events(
 
     Args:
         history: what is known so far.
-        tick: tick of the log that the sightings belong to.
+        cycle: cycle of the log that the sightings belong to.
         sightings: per table, in commit order.
         look: the source's word at the log's position; None where it was not asked.
         look_back: asks the source for its schema at an earlier moment. Where a whole row certainly lacks a
@@ -77,7 +77,7 @@ def find_events(
     fixes_keys = not widens and look is not None and is_told
     finder = _Finder(
         history,
-        tick,
+        cycle,
         history,
         births,
         widens=widens,
@@ -99,7 +99,7 @@ def find_events(
 @dataclass
 class _Finder:
     history: SchemaHistory
-    tick: int
+    cycle: int
     before: SchemaHistory
     tells_births: bool
     widens: bool = False
@@ -156,7 +156,7 @@ class _Finder:
         known = self._watched(table, sighting.micros)
         if not was_dropped:
             self._tell(
-                SchemaEvent(self.tick, SchemaChange.TABLE_DROPPED, table, since_micros=sighting.micros)
+                SchemaEvent(self.cycle, SchemaChange.TABLE_DROPPED, table, since_micros=sighting.micros)
             )
             known = self._watched(table, sighting.micros)
         for version in known.live_versions:
@@ -200,7 +200,7 @@ class _Finder:
             self._tell_unwatched(table, (*known, name), micros)
 
     def look(self, look: Look) -> None:
-        is_first = self.history.tick == 0
+        is_first = self.history.cycle == 0
         for schema in look.tables:
             seen = Sighting.of_table(look.micros, schema, is_whole=False)
             missed = {name: at for (table, name), at in self.missed.items() if table == schema.name}
@@ -225,13 +225,13 @@ class _Finder:
     def _watched(self, table: str, micros: int) -> ColumnHistory:
         known = self.history.tables.get(table)
         if known is None or not known.is_watched:
-            is_beginning = self.history.tick == 0 and known is None
+            is_beginning = self.history.cycle == 0 and known is None
             since = None if is_beginning else micros
             is_new = known is None and table not in self.before.others | self.renamed
             is_born = self.tells_births and is_new
             value = CREATED if is_born else UNCOPIED if known is None and table in self.uncopied else None
             change = SchemaChange.TABLE_ADDED
-            self._tell(SchemaEvent(self.tick, change, table, None, value, since_micros=since))
+            self._tell(SchemaEvent(self.cycle, change, table, None, value, since_micros=since))
             if known is None:
                 self.fresh[table] = False
         return self.history.tables[table]
@@ -286,13 +286,13 @@ class _Finder:
     def _drop(self, table: str, version: ColumnVersion, micros: int) -> None:
         before = version.type.to_json()
         change = SchemaChange.COLUMN_DROPPED
-        self._tell(SchemaEvent(self.tick, change, table, version.name, None, before, since_micros=micros))
+        self._tell(SchemaEvent(self.cycle, change, table, version.name, None, before, since_micros=micros))
 
     def _of_column(
         self, change: SchemaChange, table: str, name: str, seen: SeenColumn, since: int | None
     ) -> SchemaEvent:
         return SchemaEvent(
-            tick=self.tick,
+            cycle=self.cycle,
             change=change,
             table=table,
             name=name,
@@ -315,7 +315,7 @@ class _Finder:
         places = {column.name: column.ordinal for column in schema.value_columns}
         if places != self.history.tables[schema.name].places:
             change = SchemaChange.COLUMNS_PLACED
-            self._tell(SchemaEvent(self.tick, change, schema.name, None, json.dumps(places)))
+            self._tell(SchemaEvent(self.cycle, change, schema.name, None, json.dumps(places)))
 
     def _order_key(self, schema: TableSchema, micros: int) -> None:
         """Take the order of a key from the source: records number its columns by their places."""
@@ -323,8 +323,8 @@ class _Finder:
         now = [column.name for column in schema.key_columns]
         if now != before and set(now) == set(before):
             change, value = SchemaChange.KEY_ORDERED, json.dumps(now)
-            since = None if self.history.tick == 0 else micros
-            self._tell(SchemaEvent(self.tick, change, schema.name, None, value, since_micros=since))
+            since = None if self.history.cycle == 0 else micros
+            self._tell(SchemaEvent(self.cycle, change, schema.name, None, value, since_micros=since))
 
     def _drop_tables(self, look: Look) -> None:
         watched = {schema.name for schema in look.tables}
@@ -332,14 +332,14 @@ class _Finder:
             if known.is_watched and name not in watched:
                 exists = name in look.unwatched
                 change = SchemaChange.TABLE_UNWATCHED if exists else SchemaChange.TABLE_DROPPED
-                self._tell(SchemaEvent(self.tick, change, name, since_micros=look.micros))
+                self._tell(SchemaEvent(self.cycle, change, name, since_micros=look.micros))
 
     def _name_tables(
         self, change: SchemaChange, before: Collection[str], now: Collection[str], since: int | None
     ) -> None:
         if set(now) != set(before):
             value, previous = (json.dumps(sorted(names)) for names in (now, before))
-            self._tell(SchemaEvent(self.tick, change, None, None, value, previous, since_micros=since))
+            self._tell(SchemaEvent(self.cycle, change, None, None, value, previous, since_micros=since))
 
     def _tell_unwatched(self, table: str, names: Iterable[str], since: int | None) -> None:
         before = self.history.tables[table].unwatched
@@ -360,7 +360,7 @@ class _Finder:
         now = tuple(sorted(names))
         if now != before:
             value, previous = (json.dumps(listed) if listed else None for listed in (now, before))
-            self._tell(SchemaEvent(self.tick, change, table, None, value, previous, since_micros=since))
+            self._tell(SchemaEvent(self.cycle, change, table, None, value, previous, since_micros=since))
 
     def _set_options(self, look: Look, *, is_first: bool) -> None:
         before = self.history.options
@@ -369,7 +369,7 @@ class _Finder:
             if value != previous:
                 since = None if is_first else look.micros
                 change = SchemaChange.OPTION_SET
-                self._tell(SchemaEvent(self.tick, change, None, name, value, previous, since_micros=since))
+                self._tell(SchemaEvent(self.cycle, change, None, name, value, previous, since_micros=since))
 
     def _tell(self, event: SchemaEvent) -> None:
         self.events.append(event)

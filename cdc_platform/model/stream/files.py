@@ -1,4 +1,4 @@
-"""Files of a source: which there are, which have been read, and which a tick reads."""
+"""Files of a source: which there are, which have been read, and which a cycle reads."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,15 +9,15 @@ from typing import Final
 from cdc_platform.model.stream.unread import GONE, FailedRead, failed_reads, unread_path
 
 MOST_FILES: Final = 10_000
-"""Files of one tick; a backlog is read in several, so that an interruption costs little."""
+"""Files of one cycle; a backlog is read in several, so that an interruption costs little."""
 MOST_BYTES: Final = 2 * 1024**3
 READ_AGAIN: Final = ""
 """Version, in a ledger, of a file that has been read and is to be read once more; no file has it."""
 FILES_HERE: Final = 64
 BYTES_HERE: Final = 1024**2
-"""So few are read where a tick runs: a task of Spark takes longer to begin than they take to read."""
+"""So few are read where a cycle runs: a task of Spark takes longer to begin than they take to read."""
 RETRIED_SHARE: Final = 10
-"""Of so many files of a tick, one at most has failed before, while there are others; and so with bytes."""
+"""Of so many files of a cycle, one at most has failed before, while there are others; and so with bytes."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def are_few(files: Sequence[SourceFile]) -> bool:
 
 @dataclass(frozen=True)
 class FileChoice:
-    """The files that a tick reads; ``is_all`` is False where others are left for the next one."""
+    """The files that a cycle reads; ``is_all`` is False where others are left for the next one."""
 
     files: tuple[SourceFile, ...]
     is_all: bool

@@ -1,4 +1,4 @@
-"""The lineage of change stream partitions: a pure function of what the slices of each tick reported.
+"""The lineage of change stream partitions: a pure function of what the slices of each cycle reported.
 
 CREATED (announced) > SCHEDULED (may be read) > RUNNING (has been read) > FINISHED (ended, has children)
 """
@@ -37,9 +37,9 @@ class Partition:
     state: PartitionState
     start_micros: int
     position_micros: int
-    created_tick: int
-    running_tick: int | None = None
-    finished_tick: int | None = None
+    created_cycle: int
+    running_cycle: int | None = None
+    finished_cycle: int | None = None
 
     @property
     def key(self) -> str:
@@ -63,14 +63,14 @@ class Partition:
 class ChildAnnouncement:
     """One child of a child partitions record; children of the root query name no parents."""
 
-    tick: int
+    cycle: int
     start_micros: int
     token: str
     parent_tokens: tuple[str, ...]
 
     @classmethod
     def of(
-        cls, tick: int, start_micros: int, child: tuple[str, Iterable[str] | None], announced_by: str
+        cls, cycle: int, start_micros: int, child: tuple[str, Iterable[str] | None], announced_by: str
     ) -> "ChildAnnouncement":
         """Return the announcement of a token with its parents, as a partition's record names them.
 
@@ -78,15 +78,15 @@ class ChildAnnouncement:
         """
         token, parents = child
         named = tuple(parent for parent in parents or () if parent)
-        return cls(tick, start_micros, token, named or (announced_by,))
+        return cls(cycle, start_micros, token, named or (announced_by,))
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """All partitions that matter, by token, after a tick."""
+    """All partitions that matter, by token, after a cycle."""
 
     partitions: Mapping[str, Partition]
-    tick: int
+    cycle: int
 
 
 def begin(start_micros: int) -> Lineage:
@@ -97,18 +97,18 @@ def begin(start_micros: int) -> Lineage:
         state=PartitionState.SCHEDULED,
         start_micros=start_micros,
         position_micros=start_micros - 1,
-        created_tick=0,
+        created_cycle=0,
     )
-    return Lineage({ROOT_TOKEN: root}, tick=0)
+    return Lineage({ROOT_TOKEN: root}, cycle=0)
 
 
 def advance(
     lineage: Lineage,
-    tick: int,
+    cycle: int,
     slices: Sequence[SliceReport],
     children: Sequence[ChildAnnouncement],
 ) -> Lineage:
-    """Return the lineage after a tick; a tick that it contains already changes nothing.
+    """Return the lineage after a cycle; a cycle that it contains already changes nothing.
 
     The order of the slices and of the announcements does not matter, nor do repeated announcements. One cycle
     may have read several generations, if all but the last one ended in it.
@@ -116,11 +116,11 @@ def advance(
     Raises:
         PartitionBoundsInvalid: A slice was read of a partition that could not be read, or leaves a gap.
     """
-    if tick <= lineage.tick:
+    if cycle <= lineage.cycle:
         return lineage
     partitions = dict(lineage.partitions)
-    for child in sorted(children, key=lambda child: (child.tick, child.start_micros, child.token)):
-        if child.tick > lineage.tick and child.token not in partitions:
+    for child in sorted(children, key=lambda child: (child.cycle, child.start_micros, child.token)):
+        if child.cycle > lineage.cycle and child.token not in partitions:
             partitions[child.token] = _created(child)
     unfinished = {found.token: found for found in _unfinished(partitions)}
     unread = sorted(slices, key=lambda report: (report.token, report.start_exclusive_micros))
@@ -133,12 +133,12 @@ def advance(
                 f"a bug of the platform; report this partition token: {unread[0].token!r}",
             )
         for report in generation:
-            found = _read(_without_gap(partitions[report.token], report), report, tick)
+            found = _read(_without_gap(partitions[report.token], report), report, cycle)
             _put(partitions, unfinished, found)
         _schedule(partitions, unfinished)
         unread = later
     _schedule(partitions, unfinished)
-    return Lineage(partitions, tick)
+    return Lineage(partitions, cycle)
 
 
 def live(lineage: Lineage) -> tuple[Partition, ...]:
@@ -169,7 +169,7 @@ def plan_slices(
     Args:
         lineage: The partitions and their positions.
         clock_micros: The source's own clock.
-        max_slice_s: How much time a tick may cover.
+        max_slice_s: How much time a cycle may cover.
         keys: Partition keys to read; all live partitions when None.
         end_limit_micros: Nothing after it is read.
     """
@@ -203,7 +203,7 @@ def prune(lineage: Lineage, keep_after_micros: int) -> Lineage:
     """
     partitions = lineage.partitions.values()
     continued = {parent for child in partitions for parent in child.parent_tokens}
-    needed = {parent for child in partitions if child.running_tick is None for parent in child.parent_tokens}
+    needed = {parent for child in partitions if child.running_cycle is None for parent in child.parent_tokens}
     gone = {
         partition.token
         for partition in partitions
@@ -221,7 +221,7 @@ def _created(child: ChildAnnouncement) -> Partition:
         state=PartitionState.CREATED,
         start_micros=child.start_micros,
         position_micros=child.start_micros - 1,
-        created_tick=child.tick,
+        created_cycle=child.cycle,
     )
 
 
@@ -248,14 +248,14 @@ def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], fou
         unfinished[found.token] = found
 
 
-def _read(partition: Partition, report: SliceReport, tick: int) -> Partition:
+def _read(partition: Partition, report: SliceReport, cycle: int) -> Partition:
     is_finished = partition.is_finished or report.outcome is SliceOutcome.FINISHED
     return replace(
         partition,
         state=PartitionState.FINISHED if is_finished else PartitionState.RUNNING,
         position_micros=max(partition.position_micros, report.end_inclusive_micros),
-        running_tick=partition.running_tick or tick,
-        finished_tick=(partition.finished_tick or tick) if is_finished else None,
+        running_cycle=partition.running_cycle or cycle,
+        finished_cycle=(partition.finished_cycle or cycle) if is_finished else None,
     )
 
 

@@ -23,7 +23,7 @@ def violations(lineage: Lineage) -> list[str]:
 
 def _position_violations(partition: Partition) -> list[str]:
     before_start = partition.start_micros - 1
-    if partition.running_tick is None and partition.position_micros != before_start:
+    if partition.running_cycle is None and partition.position_micros != before_start:
         return [f"Partition `{partition.key}` has not been read and does not hold the watermark at its start"]
     if partition.position_micros < before_start:
         return [f"Partition `{partition.key}` has a position before its start"]
@@ -34,7 +34,7 @@ def _parent_violations(child: Partition, parent: Partition) -> list[str]:
     problems: list[str] = []
     if child.state is not PartitionState.CREATED and not parent.is_finished:
         problems.append(f"Partition `{child.key}` was started before its parent `{parent.key}` had finished")
-    if child.running_tick is not None and child.running_tick < (parent.finished_tick or 0):
+    if child.running_cycle is not None and child.running_cycle < (parent.finished_cycle or 0):
         problems.append(f"Partition `{child.key}` was read before its parent `{parent.key}` ended")
     if parent.is_finished and parent.position_micros != child.start_micros - 1:
         problems.append(f"Partition `{child.key}` does not start where its parent `{parent.key}` ended")

@@ -12,7 +12,7 @@ class ReplaySource(StrEnum):
     """What a replayed record is judged anew from."""
 
     FILE = "file"
-    """The file that it came in: a tick reads it again, whole."""
+    """The file that it came in: a cycle reads it again, whole."""
     TEXT = "text"
     """The event's own text, where its file is gone or it came by a topic."""
     RECORDS = "records"
@@ -24,21 +24,21 @@ class HeldRecord:
     """One row of quarantine.
 
     Args:
-        tick: the tick that put it there.
+        cycle: the cycle that put it there.
         reason: why it could not enter the log.
         partition_token: the partition that it came by.
-        moment_micros: commit timestamp, or the moment of the tick that read it.
+        moment_micros: commit timestamp, or the moment of the cycle that read it.
         transaction_id: the transaction that it belongs to.
         record_id: identity of the source's record.
         table: the source table, None where the record does not tell.
         record: the record as it came, JSON.
         origin: file, or topic and partition; None for a source that hands out no events.
         replayed_micros: when somebody asked for its replay; None while nobody has.
-        replayed_tick: the newest tick that had been read then.
+        replayed_cycle: the newest cycle that had been read then.
         replayed_from: what it is judged anew from.
     """
 
-    tick: int
+    cycle: int
     reason: str
     partition_token: str
     moment_micros: int
@@ -48,7 +48,7 @@ class HeldRecord:
     record: str | None
     origin: str | None = None
     replayed_micros: int | None = None
-    replayed_tick: int | None = None
+    replayed_cycle: int | None = None
     replayed_from: ReplaySource | None = None
 
     @property
@@ -77,7 +77,7 @@ class HeldRecord:
     @property
     def identity(self) -> tuple[int, str]:
         """What a mark of a replay names it by; the mods of one record share it."""
-        return self.tick, self.record_id
+        return self.cycle, self.record_id
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ class HeldFilter:
     Args:
         table: the source table.
         reason: a part of the reason, in capital letters or not.
-        tick: the tick that put them there.
+        cycle: the cycle that put them there.
         record: name or identity of one record, or the last part of the name, which is an event's uuid.
     """
 
     table: str | None = None
     reason: str | None = None
-    tick: int | None = None
+    cycle: int | None = None
     record: str | None = None
 
     def matches(self, held: HeldRecord) -> bool:
@@ -101,7 +101,7 @@ class HeldFilter:
         return (
             self.table in (None, held.table)
             and (self.reason or "").casefold() in held.reason.casefold()
-            and self.tick in (None, held.tick)
+            and self.cycle in (None, held.cycle)
             and self.record in (None, held.name, held.record_id, held.name.rpartition("/")[2])
         )
 

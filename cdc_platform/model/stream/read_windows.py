@@ -1,4 +1,4 @@
-"""Slices: the bounded reads that a tick consists of."""
+"""Slices: the bounded reads that a cycle consists of."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ class Slice:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What a tick may read.
+    """What a cycle may read.
 
     Args:
         clock_micros: the source's own clock.
-        max_slice_s: how much time a tick may cover.
+        max_slice_s: how much time a cycle may cover.
         keys: partition keys to read; all live partitions when None.
         end_limit_micros: nothing after it is read.
-        has_replay: whether records of quarantine are to be judged anew, so that there must be a tick.
+        has_replay: whether records of quarantine are to be judged anew, so that there must be a cycle.
         ends_pauses: whether files that could not be read are tried now, and not when their pauses end.
     """
 
@@ -44,7 +44,7 @@ class ReadRequest:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """The slices that a tick reads; ``inputs`` is what the source itself has to know of them, as text.
+    """The slices that a cycle reads; ``inputs`` is what the source itself has to know of them, as text.
 
     ``finished_parents`` lets the read continue with the children of partitions that end in it; see
     `model/stream/generations.py`. With None, children are left to the next read.

@@ -1,4 +1,4 @@
-"""What a source promises of its changes; the steps of a tick do what the promises leave to be done."""
+"""What a source promises of its changes; the steps of a cycle do what the promises leave to be done."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class SourceTraits:
 
     Args:
         hands_out_events: whether it hands out events, in files or topics, instead of answering queries up to
-            a moment of its own clock. Then a cut lies at the moment of the tick that read its last event.
+            a moment of its own clock. Then a cut lies at the moment of the cycle that read its last event.
         keeps_transactions: whether each record tells how many its transaction has, so that the log holds
             transactions whole.
         comes_in_order: whether no change of a row comes after a later change of the row. Where it may, each
@@ -20,7 +20,7 @@ class SourceTraits:
         can_be_compared: whether the source tells its schema and its rows as they were at a cut.
         can_be_copied: whether its tables can be copied as they were at a moment.
         repeats_within_s: for how long an event may come again, in seconds of arrival; None means that what
-            comes again comes within one tick.
+            comes again comes within one cycle.
         tombstones_s: for how long deletions leave tombstones.
         leaves_values_out: whether changes may lack values that have not changed.
         has_keyless_tables: whether tables may have no key, so that rows get one: see model/rows/keyless.py.

@@ -31,7 +31,7 @@ class StuckPartition:
         if self.error is not None:
             return (
                 f"Partition `{self.key}` could not be read on, {self.age_s:.1f} s behind the others; it "
-                f"holds the watermark at {position}, and is asked again with every tick. {self.error}"
+                f"holds the watermark at {position}, and is asked again with every cycle. {self.error}"
             )
         return (
             f"Partition `{self.key}` is stuck: it sent nothing when it was asked twice for what follows "

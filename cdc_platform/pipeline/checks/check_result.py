@@ -33,9 +33,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Scope:
-    """The part of the log that a check looks at: everything after a tick and its watermark."""
+    """The part of the log that a check looks at: everything after a cycle and its watermark."""
 
-    after_tick: int = 0
+    after_cycle: int = 0
     after_micros: int | None = None
 
 
@@ -61,15 +61,15 @@ class Severity(Enum):
 class Check:
     """One promise.
 
-    ``asset`` is the layer it belongs to. ``every_tick`` is False for what reads whole tables and
-    is meant for CI and schedules rather than for every tick. ``applies`` returns whether the check makes
+    ``asset`` is the layer it belongs to. ``every_cycle`` is False for what reads whole tables and
+    is meant for CI and schedules rather than for every cycle. ``applies`` returns whether the check makes
     sense for a source.
     """
 
     name: str
     asset: str
     description: str
-    every_tick: bool
+    every_cycle: bool
     run: Callable[[Pipeline, SparkSession, Scope], Verdict]
     severity: Severity = Severity.STOP
     applies: Callable[[SourceTraits], bool] = _always

@@ -71,14 +71,14 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verd
 def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
     """Return table, key and new key of rows that the log lacks, because it has only half of a key change.
 
-    With transaction metadata the log always takes both halves. Not counted are halves of the newest tick,
+    With transaction metadata the log always takes both halves. Not counted are halves of the newest cycle,
     whose other half may follow, and rows that a later change or snapshot has brought back.
     """
     if pipeline.traits.keeps_transactions or not pipeline.traits.comes_in_order:
         return []
     events = _events(pipeline, spark).withColumn("keys", F.expr("mods[0].keys"))
-    newest = read_mark(pipeline.lake.system_table(RAW)).tick
-    left = events.where((F.col("tick") < newest) & F.expr("contains(event.metadata, '\"new_keys\"')"))
+    newest = read_mark(pipeline.lake.system_table(RAW)).cycle
+    left = events.where((F.col("cycle") < newest) & F.expr("contains(event.metadata, '\"new_keys\"')"))
     new_keys = F.expr("get_json_object(event.metadata, '$.new_keys')").alias("new_keys")
     halves = ["server_transaction_id", "table_name", "keys"]
     taken = events.where("event.previous_keys is not null").withColumn("keys", F.col("event.previous_keys"))
@@ -164,10 +164,10 @@ def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ve
 
 
 def _waiting(pipeline: Pipeline) -> list[Mapping[str, Any]]:
-    """Return the transactions that the newest tick has held back."""
+    """Return the transactions that the newest cycle has held back."""
     raw = pipeline.lake.system_table(RAW)
-    condition = f"kind = '{RecordKind.FILE.value}' and tick = {read_mark(raw).tick}"
-    rows = raw.scan(row_filter=condition, selected_fields=("kind", "tick", "event")).to_arrow().to_pylist()
+    condition = f"kind = '{RecordKind.FILE.value}' and cycle = {read_mark(raw).cycle}"
+    rows = raw.scan(row_filter=condition, selected_fields=("kind", "cycle", "event")).to_arrow().to_pylist()
     reports = (json.loads(row["event"]["metadata"]) for row in rows)
     return [one for report in reports for one in report.get("waiting", ())]
 

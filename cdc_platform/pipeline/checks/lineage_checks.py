@@ -27,12 +27,12 @@ def check_lineage(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ve
 
 
 def check_alive(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
-    """Look for partitions that the newest tick could not read to its end: silent ones, and failing ones."""
+    """Look for partitions that the newest cycle could not read to its end: silent ones, and failing ones."""
     stuck = load_stuck(pipeline.lake)
     return Verdict(
         not stuck,
         "; ".join(found.describe() for found in stuck)
-        or "every partition that was read has answered to the end of the tick",
+        or "every partition that was read has answered to the end of the cycle",
         {"stuck": len(stuck), "longest_s": max((found.age_s for found in stuck), default=0.0)},
     )
 

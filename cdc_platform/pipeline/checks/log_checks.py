@@ -130,13 +130,13 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     by_transaction = changes.groupBy("commit_timestamp", "transaction_id").agg(
         F.count_distinct("record_id").alias("seen"),
         F.max("records_in_transaction").alias("announced"),
-        F.count_distinct("tick").alias("ticks"),
+        F.count_distinct("cycle").alias("cycles"),
     )
-    is_cut_up = (F.col("seen") != F.col("announced")) | (F.col("ticks") != 1)
+    is_cut_up = (F.col("seen") != F.col("announced")) | (F.col("cycles") != 1)
     total, cut_up = _first(by_transaction.agg(F.count("*"), F.count_if(is_cut_up)))
-    in_tick = Window.partitionBy("tick").orderBy("ordinal")
+    in_cycle = Window.partitionBy("cycle").orderBy("ordinal")
     displaced = (
-        changes.select("order_key", F.lag("order_key").over(in_tick).alias("before"))
+        changes.select("order_key", F.lag("order_key").over(in_cycle).alias("before"))
         .where(F.col("order_key") <= F.col("before"))
         .count()
     )
@@ -153,18 +153,18 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
 
 
 def _count_overlaps(changes: DataFrame) -> int:
-    """Count neighbouring ticks whose ordinals or commit timestamps overlap."""
-    ticks = changes.groupBy("tick").agg(
+    """Count neighbouring cycles whose ordinals or commit timestamps overlap."""
+    cycles = changes.groupBy("cycle").agg(
         F.min("ordinal"), F.max("ordinal"), F.min("commit_timestamp"), F.max("commit_timestamp")
     )
-    rows = sorted(tuple(row) for row in ticks.collect())
+    rows = sorted(tuple(row) for row in cycles.collect())
     return sum(later[1] <= earlier[2] or later[3] <= earlier[4] for earlier, later in pairwise(rows))
 
 
 def _log(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
-    return read_log(pipeline, spark).where(F.col("tick") > scope.after_tick)
+    return read_log(pipeline, spark).where(F.col("cycle") > scope.after_cycle)
 
 
 def _quarantine(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> DataFrame:
     held = read_own(pipeline, spark, QUARANTINED)
-    return held.where(F.col("tick") > scope.after_tick)
+    return held.where(F.col("cycle") > scope.after_cycle)

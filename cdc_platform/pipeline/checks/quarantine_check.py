@@ -15,7 +15,7 @@ REASON_LENGTH: Final = 100
 
 
 def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
-    """Count the open records in quarantine, from all ticks."""
+    """Count the open records in quarantine, from all cycles."""
     counts = count_by_reason(pipeline.lake)
     facts: dict[str, Fact] = {"quarantined": counts.total()}
     if not counts:

@@ -90,7 +90,7 @@ def prove_tables(pipeline: Pipeline, cut: Cut) -> tuple[list[Proof], tuple[str, 
     Returns:
         the proofs, and the tables of the cut that the change stream did not watch at that position.
     """
-    history = schema_history_at(pipeline, cut.tick)
+    history = schema_history_at(pipeline, cut.cycle)
     watched = {table.name: table for table in pipeline.look(cut.position_micros).tables}
     named = [table for table in pipeline.tables if table.name in cut.tables]
     proofs = [
@@ -101,9 +101,9 @@ def prove_tables(pipeline: Pipeline, cut: Cut) -> tuple[list[Proof], tuple[str, 
     return proofs, tuple(table.name for table in named if table.name not in watched)
 
 
-def schema_history_at(pipeline: Pipeline, tick: int) -> SchemaHistory:
-    """Return the history of the schema as the log had it at a tick."""
-    return fold_history(event for event in list_schema_events(pipeline.lake) if event.tick <= tick)
+def schema_history_at(pipeline: Pipeline, cycle: int) -> SchemaHistory:
+    """Return the history of the schema as the log had it at a cycle."""
+    return fold_history(event for event in list_schema_events(pipeline.lake) if event.cycle <= cycle)
 
 
 def prove_table(

@@ -1,4 +1,4 @@
-"""The checks of every tick, made now and then while ticks follow each other."""
+"""The checks of every cycle, made now and then while cycles follow each other."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
 Heard = Callable[[Check, Verdict, int], None]
-"""Told of each check that was made, what it found, and through which tick."""
+"""Told of each check that was made, what it found, and through which cycle."""
 
 
 class Guard:
@@ -22,7 +22,7 @@ class Guard:
 
     The first look, with all of them, is due at once. It begins where the last one of the run before may have
     ended, so that what that one did not look at, or what has stopped it, is looked at. From then on they take
-    turns, so that no tick waits for all of them.
+    turns, so that no cycle waits for all of them.
     """
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession, heard: Heard | None = None) -> None:
@@ -30,7 +30,7 @@ class Guard:
         self._every_s = pipeline.settings.check_every_s
         fails = pipeline.settings.fail_on_quarantine
         found = checks_of(pipeline.traits, fail_on_quarantine=fails)
-        checks = tuple(check for check in found if check.every_tick)
+        checks = tuple(check for check in found if check.every_cycle)
         before = EVERYTHING if self._every_s is None else _passed_before(pipeline, self._every_s)
         self._passed = dict.fromkeys(checks, before)
         self._due = dict.fromkeys(checks, time.monotonic())
@@ -46,21 +46,21 @@ class Guard:
             return
         mark = read_mark(self._pipeline.lake.system_table(LOG))
         with checking(self._pipeline, self._spark):
-            found = {check: self._make(check, mark.tick) for check in due if self._has_news(check, mark)}
+            found = {check: self._make(check, mark.cycle) for check in due if self._has_news(check, mark)}
         failed = [check for check, verdict in found.items() if check.is_blocking and not verdict.passed]
         if failed:
             raise CheckFailed({check.name: found[check].summary for check in failed})
         for turn, check in enumerate(due, 1):
-            self._passed[check] = Scope(mark.tick, mark.position_micros)
+            self._passed[check] = Scope(mark.cycle, mark.position_micros)
             self._due[check] = time.monotonic() + self._every_s * turn / len(due)
 
     def _has_news(self, check: Check, mark: Mark) -> bool:
-        return check.asset != LOG or mark.tick > self._passed[check].after_tick
+        return check.asset != LOG or mark.cycle > self._passed[check].after_cycle
 
-    def _make(self, check: Check, tick: int) -> Verdict:
+    def _make(self, check: Check, cycle: int) -> Verdict:
         verdict = check.run(self._pipeline, self._spark, self._passed[check])
         if self._heard is not None:
-            self._heard(check, verdict, tick)
+            self._heard(check, verdict, cycle)
         return verdict
 
 
@@ -78,4 +78,4 @@ def _passed_before(pipeline: Pipeline, every_s: float) -> Scope:
         return EVERYTHING
     moment = earlier.published_micros - int(every_s * 1_000_000)
     passed = cuts_since_moment(pipeline.lake, moment)[0]
-    return Scope(passed.tick, passed.position_micros) if passed.published_micros <= moment else EVERYTHING
+    return Scope(passed.cycle, passed.position_micros) if passed.published_micros <= moment else EVERYTHING

@@ -65,7 +65,7 @@ def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Verd
     events = [
         event
         for event in list_schema_events(pipeline.lake)
-        if event.since_micros is not None and event.tick > scope.after_tick
+        if event.since_micros is not None and event.cycle > scope.after_cycle
     ]
     findings = pipeline.findings(pipeline.schema_history)
     told = [describe_event(event) for event in events] + list(findings)

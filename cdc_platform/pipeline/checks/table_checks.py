@@ -34,8 +34,8 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
     cut = newest_cut(pipeline.lake)
     if cut is None:
         return without_cut(pipeline)
-    log = read_log(pipeline, spark).where(F.col("tick") <= cut.tick)
-    history = schema_history_at(pipeline, cut.tick)
+    log = read_log(pipeline, spark).where(F.col("cycle") <= cut.cycle)
+    history = schema_history_at(pipeline, cut.cycle)
     differing = {
         table.name: _count_differences(
             pipeline,
@@ -125,8 +125,8 @@ def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> V
     ]
     if cut is None or not kept:
         return Verdict(passed=True, summary="no table of a cut keeps a history", facts={"histories": 0})
-    log = read_log(pipeline, spark).where(F.col("tick") <= cut.tick)
-    known = schema_history_at(pipeline, cut.tick).tables
+    log = read_log(pipeline, spark).where(F.col("cycle") <= cut.cycle)
+    known = schema_history_at(pipeline, cut.cycle).tables
     with unfit_values():
         faults = {
             table.name: find_faults(pipeline, spark, table, known.get(table.name), cut, log) for table in kept

@@ -47,13 +47,13 @@ class EqualRows:
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
-        tick: tick of the log that the tables must have reached; one that has not is brought there.
-        log: the change log up to that tick.
+        cycle: cycle of the log that the tables must have reached; one that has not is brought there.
+        log: the change log up to that cycle.
     """
 
     pipeline: Pipeline
     spark: SparkSession
-    tick: int
+    cycle: int
     log: DataFrame
 
     def count(self, rows: DataFrame) -> DataFrame:
@@ -86,10 +86,10 @@ class EqualRows:
         return counts
 
     def _find(self, table: str) -> _Stored | None:
-        """Return a table as it was after the tick, None where it has no such version without a key."""
+        """Return a table as it was after the cycle, None where it has no such version without a key."""
         if all(schema.name != table for schema in self.pipeline.tables):
             return None
-        version = version_at(self.pipeline, self.spark, table, self.tick)
+        version = version_at(self.pipeline, self.spark, table, self.cycle)
         if version is None:
             return None
         schema = self.pipeline.stored(table)

@@ -46,7 +46,7 @@ def complete_changes(
     pipeline: Pipeline,
     spark: SparkSession,
     ordered: DataFrame,
-    tick: int,
+    cycle: int,
     held: ExitStack,
     bounds: DriverBounds = DRIVER_BOUNDS,
 ) -> DataFrame:
@@ -59,7 +59,7 @@ def complete_changes(
         pipeline: the pipeline.
         spark: session that does the work.
         ordered: the result of `order_records`, persisted.
-        tick: tick of the log before these changes, which the tables must have reached.
+        cycle: cycle of the log before these changes, which the tables must have reached.
         held: ends when nobody asks for the changes any more.
         bounds: of a batch within them all that it takes comes to the driver; of a larger one, only what
             belongs to rows that take part in a change of key, where that is within them; and their keys.
@@ -73,7 +73,7 @@ def complete_changes(
     found = measure_lacking(ordered, wanted)
     if not found.lacking:
         return ordered
-    lookup = Lookup(pipeline, spark, tick, found.columns)
+    lookup = Lookup(pipeline, spark, cycle, found.columns)
     is_small, is_few = is_within(bounds, pipeline, found), has_few_rows(bounds, found)
     batch = _Batch(lookup, held, wanted, bounds, is_small, is_few)
     if not found.unsound:
@@ -83,14 +83,14 @@ def complete_changes(
     return _complete_in_order(batch, sound).unionByName(ordered.where(UNSOUND))
 
 
-def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, tick: int) -> pa.Table:
+def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cycle: int) -> pa.Table:
     """Return a small batch with the values that the source left out, in the order of the log.
 
     Args:
         pipeline: the pipeline.
         spark: session that reads the tables.
         ordered: the result of `order_events`.
-        tick: tick of the log before these changes, which the tables must have reached.
+        cycle: cycle of the log before these changes, which the tables must have reached.
 
     Raises:
         CommitConflict: another run worked on the tables at the same time.
@@ -99,13 +99,13 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, tic
     if not wanted.num_rows:
         return ordered
     found = measure_lacking_rows(ordered, wanted)
-    if _has_replays(pipeline, tick) or not is_within(DRIVER_BOUNDS, pipeline, found):
+    if _has_replays(pipeline, cycle) or not is_within(DRIVER_BOUNDS, pipeline, found):
         with ExitStack() as held:
-            done = complete_changes(pipeline, spark, spark.createDataFrame(ordered), tick, held).toArrow()
+            done = complete_changes(pipeline, spark, spark.createDataFrame(ordered), cycle, held).toArrow()
     else:
         unsound = ordered[UNSOUND]
         sound = _complete_few(
-            Lookup(pipeline, spark, tick, found.columns), ordered.filter(pc.invert(unsound)), wanted
+            Lookup(pipeline, spark, cycle, found.columns), ordered.filter(pc.invert(unsound)), wanted
         )
         done = pa.concat_tables([sound, ordered.filter(unsound)])
     return done.sort_by("ordinal")
@@ -115,14 +115,14 @@ def _complete_few(lookup: Lookup, sound: pa.Table, wanted: pa.Table) -> pa.Table
     return complete_rows(lookup, sound, connected(row_ids(wanted), links_of(sound)))
 
 
-def _has_replays(pipeline: Pipeline, tick: int) -> bool:
-    """Return whether a replay after a tick may have brought changes older than those before it."""
-    return has_texts(pipeline, f"kind = '{RecordKind.FILE.value}' and tick > {tick}")
+def _has_replays(pipeline: Pipeline, cycle: int) -> bool:
+    """Return whether a replay after a cycle may have brought changes older than those before it."""
+    return has_texts(pipeline, f"kind = '{RecordKind.FILE.value}' and cycle > {cycle}")
 
 
 def _complete_in_order(batch: _Batch, ordered: DataFrame) -> DataFrame:
     lookup = batch.lookup
-    late = late_rows(lookup, ordered) if _has_replays(lookup.pipeline, lookup.tick) else ()
+    late = late_rows(lookup, ordered) if _has_replays(lookup.pipeline, lookup.cycle) else ()
     if not late:
         return _complete(batch, ordered)
     done, ids = resolve_late(lookup, ordered, late), ids_frame(lookup.spark, late)

@@ -121,9 +121,9 @@ def _lines_of(lookup: Lookup, rows: DataFrame | None) -> list[DataFrame]:
 
 
 def _former(changes: DataFrame, stored: DataFrame | None, apart: Apart) -> list[DataFrame]:
-    """Return lines of what the log has of rows that gave their keys up in an earlier tick.
+    """Return lines of what the log has of rows that gave their keys up in an earlier cycle.
 
-    So it is where nothing tells that the halves of a key change belong together in one tick.
+    So it is where nothing tells that the halves of a key change belong together in one cycle.
     """
     if apart.moved is None:
         return []

@@ -53,7 +53,7 @@ def resolve_late(lookup: Lookup, ordered: DataFrame, ids: Collection[RowId]) -> 
     All changes of these rows come to the driver, of which a replay has few.
     """
     log = read_log(lookup.pipeline, lookup.spark)
-    since = known_through(lookup.pipeline, lookup.tick).told_since
+    since = known_through(lookup.pipeline, lookup.cycle).told_since
     known = [(line["ordinal"], line, _known(lookup, since, line)) for line in _lines(log, ids)]
     coming = [(line["ordinal"], line, LoggedChange.of(line)) for line in _lines(ordered, ids)]
     told = sorted([*known, *coming], key=lambda one: (one[1]["order_key"] or "", one[0]))

@@ -1,4 +1,4 @@
-"""Single rows of the tables as they were after a tick, with their values as the log writes them."""
+"""Single rows of the tables as they were after a cycle, with their values as the log writes them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -35,17 +35,17 @@ class Lookup:
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
-        tick: tick of the log that the tables must have reached; one that has not is brought there.
+        cycle: cycle of the log that the tables must have reached; one that has not is brought there.
         columns: the columns that are asked for, by table, by their names in the source.
     """
 
     pipeline: Pipeline
     spark: SparkSession
-    tick: int
+    cycle: int
     columns: Mapping[str, Collection[str]]
 
     def rows(self, table: str, keys: DataFrame) -> DataFrame | None:
-        """Return values of rows of one table; None where the table has no version of the tick.
+        """Return values of rows of one table; None where the table has no version of the cycle.
 
         Args:
             table: the source table.
@@ -57,7 +57,7 @@ class Lookup:
         """
         pipeline = self.pipeline
         known = any(schema.name == table for schema in pipeline.tables)
-        version = version_at(pipeline, self.spark, table, self.tick) if known else None
+        version = version_at(pipeline, self.spark, table, self.cycle) if known else None
         if version is None:
             return None
         schema = pipeline.stored(table)
@@ -76,28 +76,28 @@ class Lookup:
     @cached_property
     def replaced(self) -> Mapping[str, frozenset[str]]:
         """Columns, by table, whose stored values are of another type than the changes at hand."""
-        return replaced_columns(self.pipeline, self.tick)
+        return replaced_columns(self.pipeline, self.cycle)
 
     def unresolved(self, ids: DataFrame) -> DataFrame:
         """Return those values of rows that nobody knows, as `table_name`, `keys` and `column_name`."""
         log = read_log(self.pipeline, self.spark)
-        since = known_through(self.pipeline, self.tick).told_since
+        since = known_through(self.pipeline, self.cycle).told_since
         return unresolved_values(changes_of(log, ids, self.columns), since)
 
 
-def version_at(pipeline: Pipeline, spark: SparkSession, table: str, tick: int) -> Snapshot | None:
-    """Return the snapshot that holds a table as it was after a tick; None where there is none.
+def version_at(pipeline: Pipeline, spark: SparkSession, table: str, cycle: int) -> Snapshot | None:
+    """Return the snapshot that holds a table as it was after a cycle; None where there is none.
 
-    A table that has not reached the tick is brought there.
+    A table that has not reached the cycle is brought there.
     """
-    if tick == 0:
+    if cycle == 0:
         return None
     merge_tables(pipeline, spark, [pipeline.table(table)])
     found = pipeline.lake.table(table)
     if found is None:
         return None
     done = finished_head(found)
-    if done is not None and read_mark(found, BRANCH).tick == tick and not contains(found, done.snapshot_id):
+    if done is not None and read_mark(found, BRANCH).cycle == cycle and not contains(found, done.snapshot_id):
         return done
     return head(found)
 

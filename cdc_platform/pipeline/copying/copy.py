@@ -1,4 +1,4 @@
-"""Copying tables that hold data already: in waves at the beginning of ticks, until the stream takes over."""
+"""Copying tables that hold data already: in waves at the beginning of cycles, until the stream takes over."""
 
 import re
 import time
@@ -233,7 +233,7 @@ def _refuse_passed(pipeline: Pipeline, position_micros: int) -> None:
     if reached is not None and reached > position_micros:
         raise CommitConflict(
             "Another run has brought the log beyond the moment of the initial copies that this one was "
-            "planning; the next tick plans them anew."
+            "planning; the next cycle plans them anew."
         )
 
 
@@ -276,7 +276,7 @@ def _level_branch(pipeline: Pipeline, spark: SparkSession, progress: CopyProgres
     if base is None:
         raise LakeError(
             f"Table `{table}` has no snapshot to copy upon: somebody else has changed it. Drop it in the "
-            "lake; the next tick makes it anew."
+            "lake; the next cycle makes it anew."
         )
     if progress.head is None or progress.is_mixed:
         spark.sql(

@@ -34,7 +34,7 @@ from cdc_platform.pipeline.core.sources import open_source
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What the steps of a tick work with; opening it reaches neither the source nor Spark."""
+    """What the steps of a cycle work with; opening it reaches neither the source nor Spark."""
 
     settings: PipelineSettings
     lake: Lake

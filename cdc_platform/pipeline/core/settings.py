@@ -14,7 +14,7 @@ from cdc_platform.pipeline.core.source import SourceSettings
 from cdc_platform.spark.session.settings import SparkSettings
 
 KEPT_SNAPSHOTS_MIN: Final = 10
-"""Compaction puts a few snapshots on top of the one that carries the newest tick."""
+"""Compaction puts a few snapshots on top of the one that carries the newest cycle."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class MaintenanceSettings:
     """How the lake is kept fast.
 
     Args:
-        minor_every_ticks: ticks between two compactions of small files.
-        expire_every_ticks: how many snapshots must be old enough before they are expired.
+        minor_every_cycles: cycles between two compactions of small files.
+        expire_every_cycles: how many snapshots must be old enough before they are expired.
         small_file_bytes: files below it are rewritten by a minor compaction.
         keep_every_cut_s: how long every cut stays readable; of the time before, one a minute does, and
             beyond an hour one each quarter of an hour.
@@ -34,8 +34,8 @@ class MaintenanceSettings:
             large files are rewritten too.
     """
 
-    minor_every_ticks: int = 6
-    expire_every_ticks: int = 120
+    minor_every_cycles: int = 6
+    expire_every_cycles: int = 120
     small_file_bytes: int = 8 * 1024 * 1024
     keep_every_cut_s: float = 600
     keep_snapshots_s: float = 24 * 3600
@@ -44,8 +44,8 @@ class MaintenanceSettings:
     major_deleted_fraction: float = 0.2
 
     def __post_init__(self) -> None:
-        if self.minor_every_ticks < 1 or self.expire_every_ticks < 1:
-            raise SettingError("maintenance", "needs at least one tick between two of its runs")
+        if self.minor_every_cycles < 1 or self.expire_every_cycles < 1:
+            raise SettingError("maintenance", "needs at least one cycle between two of its runs")
         if self.keep_snapshots < KEPT_SNAPSHOTS_MIN:
             raise SettingError(
                 "maintenance.keep_snapshots",
@@ -67,15 +67,15 @@ class PipelineSettings:
         initial_copy: whether tables that hold data already are copied before the stream takes over; None
             means that they are where `source.start_timestamp` is not given.
         copy_piece_rows: about how many rows one task copies of a table that Spanner does not cut itself.
-        copy_s: about how long a tick copies before it goes on with the other tables.
+        copy_s: about how long a cycle copies before it goes on with the other tables.
         table_options: what is kept of some of them beyond their current rows, by source table.
         read_tasks: most Spark tasks that share the partitions of a read; each reads several at a time.
-        max_slice_s: most source time that one tick reads; bounds a tick's size when catching up.
-        read_here_s: a tick that covers no more source time is read by the process that runs it, which is
+        max_slice_s: most source time that one cycle reads; bounds a cycle's size when catching up.
+        read_here_s: a cycle that covers no more source time is read by the process that runs it, which is
             quicker for a few thousand records; 0 leaves all reading to Spark's tasks.
-        merge_here_bytes: whole rows that take no more, once a tick's changes are folded, are merged by the
+        merge_here_bytes: whole rows that take no more, once a cycle's changes are folded, are merged by the
             process that runs it, which is quicker than Spark's plan; 0 leaves all merging to Spark.
-        idle_interval_s: pause of continuous running after a tick that found nothing.
+        idle_interval_s: pause of continuous running after a cycle that found nothing.
         check_every_s: pause between two looks of the checks at what continuous running has logged since the
             last one; None means that there is none.
         fail_on_quarantine: whether records in quarantine fail a check instead of only causing a warning.

@@ -85,14 +85,14 @@ class Source(Protocol):
         ...
 
     def plan(self, lineage: Lineage, request: ReadRequest, ledger: Ledger) -> ReadPlan:
-        """Return the slices that a tick reads, of the partitions that a lineage tells to be live."""
+        """Return the slices that a cycle reads, of the partitions that a lineage tells to be live."""
         ...
 
     def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
         """Return a column as the lake keeps it."""
         ...
 
-    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
         """Return the raw records of the slices of a plan, read in at most so many tasks."""
         ...
 
@@ -101,12 +101,12 @@ class Source(Protocol):
         ...
 
     def read_here(
-        self, tick: int, plan: ReadPlan, most_s: float
+        self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the same, read by this process; None where a plan is for Spark's tasks.
 
         Args:
-            tick: number of the tick.
+            cycle: number of the cycle.
             plan: what is read.
             most_s: most source time that a plan may cover, where it covers any.
         """

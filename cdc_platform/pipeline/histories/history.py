@@ -1,4 +1,4 @@
-"""Histories: each tick ends the versions that its changes supersede and appends those that they make."""
+"""Histories: each cycle ends the versions that its changes supersede and appends those that they make."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -51,7 +51,7 @@ class _Extension:
 
 
 def extend_history(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
-    """Bring the history of one table up to the log on its branch `tick`; readers see nothing of it yet.
+    """Bring the history of one table up to the log on its branch `cycle`; readers see nothing of it yet.
 
     Raises:
         CommitConflict: another run worked on the same branch; nothing was published.
@@ -231,7 +231,7 @@ def _as_outcome(pipeline: Pipeline, attempt: Attempt, built: Snapshot) -> MergeO
     appended = parent if closed and parent is not None else built
     return MergeOutcome(
         table=attempt.table,
-        tick=attempt.tick,
+        cycle=attempt.cycle,
         snapshot_id=built.snapshot_id,
         appended=int(fact(appended, "added-records") or 0),
         updated=closed,

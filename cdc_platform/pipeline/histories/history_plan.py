@@ -25,7 +25,7 @@ from cdc_platform.pipeline.versions.branch import (
 )
 from cdc_platform.pipeline.versions.change_source import ChangeSource, find_beginning, trusts_inserts
 from cdc_platform.pipeline.versions.handover import find_handover, is_published
-from cdc_platform.pipeline.versions.log_span import LogSpan, applied_tick, pending_span
+from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span
 
 
 @dataclass(frozen=True)
@@ -55,24 +55,24 @@ class HistoryBuild:
 def plan_history(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> HistoryBuild | MergeOutcome:
     """Return what is to be built, or the outcome when there is nothing to do or it is done already."""
     history = history_name(schema.name)
-    cut, tick = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG)).tick
+    cut, cycle = newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(LOG)).cycle
     handover = find_handover(pipeline, pipeline.lake.table(schema.name), schema.name, cut)
-    if tick == 0 or (handover is not None and not handover.is_ready):
-        return MergeOutcome(history, tick)
+    if cycle == 0 or (handover is not None and not handover.is_ready):
+        return MergeOutcome(history, cycle)
     found = ensure_history(pipeline, spark, schema)
     # The rows of its copy are read in the table's present columns.
     ensure_table(pipeline, spark, pipeline.stored(schema.name))
     begins = not is_published(found, history, cut)
     named = cut.tables.get(history) if cut is not None else None
     base = require_base(published_head(found, named), history)
-    span = pending_span(pipeline, schema.name, applied_tick(found, history, cut))
+    span = pending_span(pipeline, schema.name, applied_cycle(found, history, cut))
     has_its_columns = base.schema_id == found.metadata.current_schema_id
     if span.changes == 0 and has_its_columns and not begins:
-        return MergeOutcome(history, tick)
+        return MergeOutcome(history, cycle)
     done = finished_head(found)
-    if done is not None and read_mark(found, BRANCH).tick == tick:
+    if done is not None and read_mark(found, BRANCH).cycle == cycle:
         fell_back = fact(done, FELL_BACK) == "true"
-        return MergeOutcome(history, tick, done.snapshot_id, fell_back=fell_back)
+        return MergeOutcome(history, cycle, done.snapshot_id, fell_back=fell_back)
     return (
         plan_whole(pipeline, spark, schema)
         if begins or span.is_late
@@ -93,7 +93,7 @@ def plan_extension(
     trusted = trusts_inserts(pipeline, schema.name, known_all)
     if known is None:
         return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=trusted)
-    begins_anew = known.begun is not None and known.begun.tick > span.after_exclusive
+    begins_anew = known.begun is not None and known.begun.cycle > span.after_exclusive
     if begins_anew or span.has_truncates:
         return plan_whole(pipeline, spark, schema)
     known = columns_in_history(known)
@@ -112,7 +112,7 @@ def plan_whole(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> 
     Raises:
         LakeError: there was an initial copy, but it is gone.
     """
-    known = known_through(pipeline, read_mark(pipeline.lake.system_table(LOG)).tick).tables.get(schema.name)
+    known = known_through(pipeline, read_mark(pipeline.lake.system_table(LOG)).cycle).tables.get(schema.name)
     source = replace(find_beginning(pipeline, schema, known, is_history=True), keeps_truncated=True)
     history = history_name(schema.name)
     found = load_table(pipeline, history)

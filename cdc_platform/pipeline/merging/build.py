@@ -56,7 +56,7 @@ class MergeOutcome:
     """
 
     table: str
-    tick: int
+    cycle: int
     snapshot_id: int | None = None
     appended: int = 0
     updated: int = 0
@@ -236,7 +236,7 @@ def _fold(pipeline: Pipeline, spark: SparkSession, build: Build) -> DataFrame:
 def _as_outcome(attempt: Attempt, built: Snapshot, stats: PatchStats) -> MergeOutcome:
     return MergeOutcome(
         table=attempt.table,
-        tick=attempt.tick,
+        cycle=attempt.cycle,
         snapshot_id=built.snapshot_id,
         appended=stats.appended,
         updated=stats.updated,

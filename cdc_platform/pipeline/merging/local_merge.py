@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DoubleType, FloatType
 
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import BRANCH, BYTES, fact, ticks_between
+from cdc_platform.lake.commits.commits import BRANCH, BYTES, cycles_between, fact
 from cdc_platform.lake.local_writer.key_lookup import (
     ROW_ID,
     Codes,
@@ -109,8 +109,8 @@ def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
     if span.changes > SINGLE_TASK_CHANGES:
         return False
     log = pipeline.lake.system_table(LOG)
-    ticks = ticks_between(log, span.after_exclusive, span.until_inclusive)
-    held = [fact(snapshot, BYTES) for snapshot in ticks]
+    cycles = cycles_between(log, span.after_exclusive, span.until_inclusive)
+    held = [fact(snapshot, BYTES) for snapshot in cycles]
     told = [int(held_bytes) for held_bytes in held if held_bytes is not None]
     return len(told) == len(held) and sum(told) <= min(MOST_BYTES, pipeline.settings.merge_here_bytes)
 

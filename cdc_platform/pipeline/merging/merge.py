@@ -1,4 +1,4 @@
-"""The third step of a tick: each table is brought up to the log, on its branch."""
+"""The third step of a cycle: each table is brought up to the log, on its branch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ from cdc_platform.pipeline.versions.change_source import (
     whole_span,
 )
 from cdc_platform.pipeline.versions.handover import Handover, find_copy, find_handover
-from cdc_platform.pipeline.versions.log_span import LogSpan, applied_tick, pending_span, span_after
+from cdc_platform.pipeline.versions.log_span import LogSpan, applied_cycle, pending_span, span_after
 from cdc_platform.spark.tables.truncates import has_truncate
 
 SMALL_TABLE_ROWS: Final = 500_000
@@ -52,7 +52,7 @@ ONE_TASK_TABLE_ROWS: Final = 50_000
 
 
 def merge_table(pipeline: Pipeline, spark: SparkSession, table: str) -> MergeOutcome:
-    """Bring one table up to the log on the branch `tick`; readers of the table see nothing of it yet.
+    """Bring one table up to the log on the branch `cycle`; readers of the table see nothing of it yet.
 
     Raises:
         CommitConflict: another run worked on the same branch; nothing was published.
@@ -78,7 +78,7 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     handover = find_handover(pipeline, pipeline.lake.table(table), table, cut)
     if handover is not None and not handover.is_ready:
         # Until then the table has the columns of its copy, and no others.
-        return MergeOutcome(table, read_mark(pipeline.lake.system_table(LOG)).tick)
+        return MergeOutcome(table, read_mark(pipeline.lake.system_table(LOG)).cycle)
     found = ensure_table(pipeline, spark, schema)
     named = cut.tables.get(table) if cut is not None else None
     base = handover.base or head(found) if handover is not None else published_head(found, named)
@@ -100,7 +100,7 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     done = finished_head(found)
     if (
         done is not None
-        and read_mark(found, BRANCH).tick == span.until_inclusive
+        and read_mark(found, BRANCH).cycle == span.until_inclusive
         and not misses_deleted(found, done, schema)
     ):
         fell_back = fact(done, FELL_BACK) == "true"
@@ -116,7 +116,7 @@ def _pending(
     pipeline: Pipeline, found: Table, table: str, cut: Cut | None, handover: Handover | None
 ) -> LogSpan:
     if handover is None or handover.position_micros is None:
-        return pending_span(pipeline, table, applied_tick(found, table, cut))
+        return pending_span(pipeline, table, applied_cycle(found, table, cut))
     return span_after(pipeline, table, handover.position_micros)
 
 
@@ -137,7 +137,7 @@ def plan_build(
     history = known_through(pipeline, span.until_inclusive)
     known = history.tables.get(schema.name)
     begun = known.begun if known is not None else None
-    begun = begun if begun is not None and begun.tick > span.after_exclusive else None
+    begun = begun if begun is not None and begun.cycle > span.after_exclusive else None
     if begun is not None and span.after_micros is not None and (begun.micros or 0) <= span.after_micros:
         # The copy that it is built upon is of the table that was made anew.
         begun = None

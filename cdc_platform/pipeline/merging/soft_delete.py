@@ -56,7 +56,7 @@ def fold_with_deleted(
 def drops_unseen(traits: SourceTraits) -> bool:
     """Whether rows that were born and gone within one transaction are left out.
 
-    Where a tick may end within a transaction they may have been seen, and would be gone without a trace.
+    Where a cycle may end within a transaction they may have been seen, and would be gone without a trace.
     """
     return traits.keeps_transactions or not traits.comes_in_order
 
@@ -95,7 +95,7 @@ def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> Table
 
 
 def tell_of_rebuild(stored: TableSchema) -> None:
-    """Say why a tick takes as long as the table's whole log does."""
+    """Say why a cycle takes as long as the table's whole log does."""
     LOGGER.warning(
         "Table %s is built anew from the change log, since its setting soft_delete is new.", stored.name
     )

@@ -71,7 +71,7 @@ class Explanation:
             "partition_token": change.partition_token,
             "record_id": change.record_id,
             "mod_ordinal": change.mod_ordinal,
-            "tick": change.tick,
+            "cycle": change.cycle,
             "cut": cut.cut if cut is not None else None,
             "cut_position": to_rfc3339(cut.position_micros) if cut is not None else None,
             "columns": [
@@ -231,7 +231,7 @@ def _as_change(row: Mapping[str, Any]) -> LoggedChange:
         partition_token=row["partition_token"],
         record_id=row["record_id"],
         mod_ordinal=row["mod_ordinal"],
-        tick=row["tick"],
+        cycle=row["cycle"],
         ordinal=row["ordinal"],
         new_values={name: value for name, value in values.items() if name not in left_out},
         is_whole_row=row["is_whole_row"],
@@ -244,6 +244,8 @@ def _as_change(row: Mapping[str, Any]) -> LoggedChange:
 def _first_cuts(pipeline: Pipeline, table: str, steps: Sequence[Step]) -> dict[int, Cut | None]:
     if not steps:
         return {}
-    first_tick = min(step.change.tick for step in steps)
-    cuts = [cut for cut in cuts_since(pipeline.lake, first_tick) if table in cut.tables]
-    return {step.number: next((cut for cut in cuts if cut.tick >= step.change.tick), None) for step in steps}
+    first_cycle = min(step.change.cycle for step in steps)
+    cuts = [cut for cut in cuts_since(pipeline.lake, first_cycle) if table in cut.tables]
+    return {
+        step.number: next((cut for cut in cuts if cut.cycle >= step.change.cycle), None) for step in steps
+    }

@@ -27,7 +27,7 @@ from cdc_platform.pipeline.versions.log_span import LogSpan, pending_span
 def rebuild_table(
     pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None = None
 ) -> MergeOutcome:
-    """Build a table anew, bring the other tables up to the same tick, and publish all of them.
+    """Build a table anew, bring the other tables up to the same cycle, and publish all of them.
 
     Args:
         pipeline: the pipeline.
@@ -66,8 +66,8 @@ def _plan(pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | Non
         base = first_version(pipeline, spark, found, table)
         span = whole_span(pipeline, table, find_copy(pipeline, found, table))
     else:
-        base, tick = _version_at(pipeline, found, table, at_cut)
-        span = _span_upon(pipeline, table, table, tick, at_cut)
+        base, cycle = _version_at(pipeline, found, table, at_cut)
+        span = _span_upon(pipeline, table, table, cycle, at_cut)
         if misses_deleted(found, base, stored):
             raise CutNotFound(
                 f"Table `{table}` has no deleted rows at cut {at_cut}, which is older than its setting "
@@ -85,15 +85,15 @@ def _rebuild_history(
     if at_cut is None:
         build = plan_whole(pipeline, spark, schema)
     else:
-        base, tick = _version_at(pipeline, found, history, at_cut)
-        span = _span_upon(pipeline, schema.name, history, tick, at_cut)
+        base, cycle = _version_at(pipeline, found, history, at_cut)
+        span = _span_upon(pipeline, schema.name, history, cycle, at_cut)
         build = plan_extension(pipeline, spark, schema, base, span)
     return run_history_builds(pipeline, spark, [build])[0]
 
 
-def _span_upon(pipeline: Pipeline, table: str, name: str, tick: int, at_cut: int) -> LogSpan:
+def _span_upon(pipeline: Pipeline, table: str, name: str, cycle: int, at_cut: int) -> LogSpan:
     """Return the span of the log upon a cut, unless it holds replayed changes that are older."""
-    span = pending_span(pipeline, table, tick)
+    span = pending_span(pipeline, table, cycle)
     if span.is_late:
         raise CutNotFound(
             f"Since cut {at_cut}, older transactions of `{name}` have been replayed; choose a newer cut, or "
@@ -107,4 +107,4 @@ def _version_at(pipeline: Pipeline, found: Table, table: str, at_cut: int) -> tu
     base = found.metadata.snapshot_by_id(cut.tables.get(table, -1))
     if base is None:
         raise CutNotFound(f"Table `{table}` has no snapshot of cut {at_cut} any more; choose a newer cut.")
-    return base, cut.tick
+    return base, cut.cycle

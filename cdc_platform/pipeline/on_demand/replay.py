@@ -1,4 +1,4 @@
-"""Replaying what lies in quarantine: asking for it is one commit, and the next tick does it.
+"""Replaying what lies in quarantine: asking for it is one commit, and the next cycle does it.
 
 What a replay brings into a log that is in order has the order key that it would have had, and a later
 ordinal: the tables that it touches are built anew, by order keys.
@@ -18,8 +18,8 @@ from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import HeldFilter, HeldRecord, ReplaySource, with_company
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
-TEXTS_OF_A_TICK: Final = 20_000
-"""So many texts are one replay, and more only where a transaction has more: a tick decodes them by itself."""
+TEXTS_OF_A_CYCLE: Final = 20_000
+"""Texts of one replay, and more only where a transaction has more: a cycle decodes them by itself."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ def replay_records(pipeline: Pipeline, wanted: HeldFilter) -> ReplayOutcome:
         SourceError: the source does not tell which files it has.
         CommitConflict: other runs were in the way; nothing was changed.
     """
-    tick = read_mark(pipeline.lake.system_table(RAW)).tick
+    cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
     held = _undone(pipeline)
     traits = pipeline.traits
     keeps_transactions = traits.keeps_transactions
     meant = [one for one in held if wanted.matches(one)]
     if not traits.hands_out_events:
         chosen = with_company(meant, held, keeps_transactions=keeps_transactions)
-        mark = ReplayMark(_now_micros(), tick, ReplaySource.RECORDS)
+        mark = ReplayMark(_now_micros(), cycle, ReplaySource.RECORDS)
         mark_replayed(pipeline.lake, {one.identity: mark for one in chosen})
         return ReplayOutcome(from_records=tuple(chosen))
     readable = pipeline.event_source.readable({one.origin for one in held if one.origin is not None})
@@ -67,7 +67,7 @@ def replay_records(pipeline: Pipeline, wanted: HeldFilter) -> ReplayOutcome:
     )
     from_files = [one for one in chosen if one.origin in readable]
     texts, lost = _divide(one for one in chosen if one.origin not in readable)
-    mark_replayed(pipeline.lake, dict(_marks([one for one in from_files if one.is_open], texts, tick)))
+    mark_replayed(pipeline.lake, dict(_marks([one for one in from_files if one.is_open], texts, cycle)))
     files = sorted({one.origin for one in from_files if one.origin is not None})
     return ReplayOutcome(tuple(from_files), tuple(files), tuple(texts), lost=tuple(lost))
 
@@ -75,11 +75,11 @@ def replay_records(pipeline: Pipeline, wanted: HeldFilter) -> ReplayOutcome:
 def _undone(pipeline: Pipeline) -> list[HeldRecord]:
     """Return what is open, and what waits for files; files may be gone since that was asked for."""
     ledger = read_ledger(pipeline.lake) if pipeline.traits.hands_out_events else {}
-    ordered = read_mark(pipeline.lake.system_table(LOG)).tick
+    ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
     return [
         held
         for held in load_held(pipeline.lake, with_replayed=True)
-        if held.tick <= ordered and (held.is_open or _awaits_file(held, ledger))
+        if held.cycle <= ordered and (held.is_open or _awaits_file(held, ledger))
     ]
 
 
@@ -99,15 +99,15 @@ def _divide(records: Iterable[HeldRecord]) -> tuple[list[HeldRecord], list[HeldR
 
 
 def _marks(
-    from_files: Sequence[HeldRecord], texts: Sequence[HeldRecord], tick: int
+    from_files: Sequence[HeldRecord], texts: Sequence[HeldRecord], cycle: int
 ) -> Iterator[tuple[tuple[int, str], ReplayMark]]:
     now_micros = _now_micros()
-    of_file = ReplayMark(now_micros, tick, ReplaySource.FILE)
+    of_file = ReplayMark(now_micros, cycle, ReplaySource.FILE)
     yield from ((held.identity, of_file) for held in from_files)
     begun: dict[tuple[int, str | None], int] = {}
     for number, held in enumerate(texts):
         first = begun.setdefault((held.moment_micros, held.transaction_id), number)
-        micros = now_micros + first // TEXTS_OF_A_TICK
+        micros = now_micros + first // TEXTS_OF_A_CYCLE
         yield held.identity, replace(of_file, micros=micros, source=ReplaySource.TEXT)
 
 

@@ -41,13 +41,13 @@ class CopyStatus:
 class Status:
     """Where a pipeline stands.
 
-    ``watermark_micros`` and ``lag_s`` are None before the first tick.
+    ``watermark_micros`` and ``lag_s`` are None before the first cycle.
     ``lag_s`` compares the watermark with this machine's clock. Of a source that hands out events this is no
     lag but a silence, ``is_silence``: what it may have that nobody has read, the lake does not know.
     """
 
     pipeline: str
-    tick: int
+    cycle: int
     watermark_micros: int | None
     lag_s: float | None
     is_silence: bool
@@ -68,13 +68,13 @@ class Status:
     @property
     def has_begun(self) -> bool:
         """Whether a cycle has read anything."""
-        return self.tick > 0
+        return self.cycle > 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as plain values; moments are RFC 3339 texts."""
         return {
             "pipeline": self.pipeline,
-            "tick": self.tick,
+            "cycle": self.cycle,
             "watermark": _moment(self.watermark_micros),
             "lag_s": None if self.is_silence else self.lag_s,
             "silence_s": self.lag_s if self.is_silence else None,
@@ -117,12 +117,12 @@ def read_status(pipeline: Pipeline) -> Status:
     lake = pipeline.lake
     lineage = load_lineage(lake)
     partitions = list(lineage.partitions.values()) if lineage is not None else []
-    # The lineage exists before the first tick; its start is not a watermark yet.
-    watermark = watermark_micros(lineage) if lineage is not None and lineage.tick else None
+    # The lineage exists before the first cycle; its start is not a watermark yet.
+    watermark = watermark_micros(lineage) if lineage is not None and lineage.cycle else None
     cut = newest_cut(lake)
     return Status(
         pipeline=pipeline.name,
-        tick=read_mark(lake.system_table(RAW)).tick,
+        cycle=read_mark(lake.system_table(RAW)).cycle,
         watermark_micros=watermark,
         lag_s=round(time.time() - watermark / 1e6, 3) if watermark is not None else None,
         is_silence=pipeline.traits.hands_out_events,

@@ -86,7 +86,7 @@ def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
 def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
     """Have deletes in quarantine judged anew whose rows have come by now; return how many.
 
-    The next tick does it, by their texts. One that would stay in quarantine is left there.
+    The next cycle does it, by their texts. One that would stay in quarantine is left there.
 
     Args:
         pipeline: the pipeline.
@@ -103,8 +103,8 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
     # All raw records are many: they are asked only where one of the new ones is of such a row.
     near = _find_keys(arrived, list(asked.values())) if asked else {}
     found = _find_keys(raw, [asked[event_id] for event_id in near]) if near else {}
-    tick = read_mark(pipeline.lake.system_table(RAW)).tick
-    mark = ReplayMark(time.time_ns() // 1000, tick, ReplaySource.TEXT)
+    cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
+    mark = ReplayMark(time.time_ns() // 1000, cycle, ReplaySource.TEXT)
     marks = {held.identity: mark for event_id in found for held in waiting[event_id]}
     mark_replayed(pipeline.lake, marks)
     return len(marks)

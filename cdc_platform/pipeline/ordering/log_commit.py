@@ -12,17 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.lake.catalog.lake import BURIED, LOG, QUARANTINED
 from cdc_platform.lake.commits.commits import (
+    CYCLE,
     LATE,
     NEXT_ORDINAL,
     POSITION,
     STATS,
     TAKEN,
-    TICK,
     Mark,
     bytes_since,
     head,
 )
-from cdc_platform.lake.commits.writes import append_tick, commit_tick, replace_tick
+from cdc_platform.lake.commits.writes import append_cycle, commit_cycle, replace_cycle
 from cdc_platform.pipeline.completing.equal_rows import EqualRows
 from cdc_platform.pipeline.completing.resolve import complete_changes, complete_few
 from cdc_platform.pipeline.core.pipeline import Pipeline
@@ -45,10 +45,10 @@ from cdc_platform.spark.tables.deletion_markers import tombstones
 
 
 def commit_nothing(window: Window) -> LogStats:
-    """Move the watermark without Spark, in a tick that has no changes."""
+    """Move the watermark without Spark, in a cycle that has no changes."""
     stats = LogStats({}, 0, 0, window.mark.next_ordinal, None)
     nothing = window.log.schema().as_arrow().empty_table()
-    append_tick(nothing, window.log, window.step, _properties(window, stats, ()))
+    append_cycle(nothing, window.log, window.step, _properties(window, stats, ()))
     return stats
 
 
@@ -58,18 +58,18 @@ def commit_by_tasks(pipeline: Pipeline, spark: SparkSession, in_order: DataFrame
     with ExitStack() as held:
         ordered = _settled(pipeline, spark, hold(held, in_order), window, held)
         if pipeline.traits.leaves_values_out:
-            ordered = complete_changes(pipeline, spark, ordered, window.mark.tick, held)
+            ordered = complete_changes(pipeline, spark, ordered, window.mark.cycle, held)
         stats = _never_back(_measured(pipeline, ordered), window.mark)
         _require_whole(stats)
         if stats.quarantined:
-            unsound = unsound_records(ordered, window.tick)
-            commit_tick(unsound, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
+            unsound = unsound_records(ordered, window.cycle)
+            commit_cycle(unsound, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
         if not pipeline.traits.comes_in_order:
-            graves = tombstones(ordered, window.tick)
-            commit_tick(graves, lake.spark_system_table(BURIED), lake.system_table(BURIED), step, {})
-        changes = sound_changes(ordered, window.tick, [field.name for field in window.log.schema().fields])
+            graves = tombstones(ordered, window.cycle)
+            commit_cycle(graves, lake.spark_system_table(BURIED), lake.system_table(BURIED), step, {})
+        changes = sound_changes(ordered, window.cycle, [field.name for field in window.log.schema().fields])
         properties = _properties(window, stats, late_tables(pipeline, window, stats))
-        commit_tick(changes, lake.spark_system_table(LOG), window.log, step, properties)
+        commit_cycle(changes, lake.spark_system_table(LOG), window.log, step, properties)
     return stats
 
 
@@ -91,9 +91,9 @@ def commit_here(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, window:
     stats = _never_back(measured, window.mark)
     _require_whole(stats)
     _set_aside(pipeline, spark, rows, window, stats)
-    changes = sound_rows(rows, window.tick, window.log.schema().as_arrow())
+    changes = sound_rows(rows, window.cycle, window.log.schema().as_arrow())
     properties = _properties(window, stats, late_tables(pipeline, window, stats))
-    append_tick(changes, window.log, window.step, properties)
+    append_cycle(changes, window.log, window.step, properties)
     return stats
 
 
@@ -102,11 +102,11 @@ def _set_aside(
 ) -> None:
     """Write what does not enter the log, and what is left of deleted rows; both before the log."""
     if stats.quarantined:
-        unsound = unsound_records(spark.createDataFrame(rows), window.tick).toArrow()
-        replace_tick(unsound, window.quarantine, window.step)
+        unsound = unsound_records(spark.createDataFrame(rows), window.cycle).toArrow()
+        replace_cycle(unsound, window.quarantine, window.step)
     if not pipeline.traits.comes_in_order:
         buried = pipeline.lake.system_table(BURIED)
-        replace_tick(tombstone_rows(rows, window.tick), buried, window.step)
+        replace_cycle(tombstone_rows(rows, window.cycle), buried, window.step)
 
 
 def _require_whole(stats: LogStats) -> None:
@@ -123,7 +123,7 @@ def _completed_few(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, wind
     if few:
         rows = number_few(rows, _equal_rows(pipeline, spark, window).count_few(few))
     if pipeline.traits.leaves_values_out:
-        rows = complete_few(pipeline, spark, rows, window.mark.tick)
+        rows = complete_few(pipeline, spark, rows, window.mark.cycle)
     return rows
 
 
@@ -149,11 +149,11 @@ def _whole(pipeline: Pipeline, ordered: DataFrame) -> DataFrame:
 
 
 def _equal_rows(pipeline: Pipeline, spark: SparkSession, window: Window) -> EqualRows:
-    return EqualRows(pipeline, spark, window.mark.tick, log_before(pipeline, spark, window))
+    return EqualRows(pipeline, spark, window.mark.cycle, log_before(pipeline, spark, window))
 
 
 def late_tables(pipeline: Pipeline, window: Window, stats: LogStats) -> tuple[str, ...]:
-    """Return the tables of which a tick has changes that belong before those of former ticks."""
+    """Return the tables of which a cycle has changes that belong before those of former cycles."""
     if not pipeline.traits.comes_in_order:
         return ()
     if pipeline.traits.hands_out_events:
@@ -182,7 +182,7 @@ def _properties(window: Window, stats: LogStats, late: Sequence[str]) -> dict[st
     }
     return {
         **told,
-        TICK: str(window.tick),
+        CYCLE: str(window.cycle),
         POSITION: str(window.watermark_micros),
         NEXT_ORDINAL: str(stats.next_ordinal),
         STATS: json.dumps(tables, sort_keys=True),

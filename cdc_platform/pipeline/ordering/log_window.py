@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import Mark
-from cdc_platform.lake.commits.writes import TickStep
+from cdc_platform.lake.commits.writes import CycleStep
 from cdc_platform.model.stream.quarantined_records import HeldRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.core.pipeline import Pipeline
@@ -23,15 +23,15 @@ class Window:
     quarantine: Table
     log: Table
     mark: Mark
-    tick: int
+    cycle: int
     watermark_micros: int
     late: tuple[HeldRecord, ...] = ()
     """Quarantined records whose transactions are judged again."""
 
     @property
-    def step(self) -> TickStep:
-        """From the newest tick of the log to the one that is committed next."""
-        return TickStep(self.mark.tick, self.tick)
+    def step(self) -> CycleStep:
+        """From the newest cycle of the log to the one that is committed next."""
+        return CycleStep(self.mark.cycle, self.cycle)
 
     @property
     def reports(self) -> str:

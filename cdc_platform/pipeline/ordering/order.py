@@ -1,4 +1,4 @@
-"""The second step of a tick: records up to the watermark become changes in the log."""
+"""The second step of a cycle: records up to the watermark become changes in the log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
 from cdc_platform.lake.commits.commits import (
+    CYCLE,
     TAKEN,
-    TICK,
     ancestors_of,
     fact,
     head,
@@ -58,7 +58,7 @@ from cdc_platform.spark.log.repeats import without_repeated
 class OrderOutcome:
     """How far the log reaches, and what one step has added to it."""
 
-    tick: int
+    cycle: int
     watermark_micros: int | None
     changes: int
     transactions: int
@@ -70,7 +70,7 @@ def order_changes(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
 
     Raises:
         TransactionIncomplete: records of a transaction at the watermark are missing; nothing was committed.
-        CommitConflict: another run has committed the same tick; nothing was changed.
+        CommitConflict: another run has committed the same cycle; nothing was changed.
         SourceError: there are records to order, and the source does not tell what its tables look like.
     """
     outcome = _extend_log(pipeline, spark)
@@ -84,10 +84,10 @@ def _extend_log(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     quarantine, log = pipeline.lake.system_table(QUARANTINED), pipeline.lake.system_table(LOG)
     mark = read_mark(log)
     watermark = watermark_micros(lineage)
-    if watermark is None or lineage.tick <= mark.tick or watermark <= (mark.position_micros or 0):
-        return OrderOutcome(mark.tick, mark.position_micros, 0, 0, 0)
+    if watermark is None or lineage.cycle <= mark.cycle or watermark <= (mark.position_micros or 0):
+        return OrderOutcome(mark.cycle, mark.position_micros, 0, 0, 0)
     late = () if pipeline.traits.hands_out_events else untaken_records(pipeline.lake, quarantine, _taken(log))
-    window = Window(pipeline.lake.system_table(RAW), quarantine, log, mark, lineage.tick, watermark, late)
+    window = Window(pipeline.lake.system_table(RAW), quarantine, log, mark, lineage.cycle, watermark, late)
     expected = _count_records(window) + len(late)
     if expected == 0:
         stats = commit_nothing(window)
@@ -96,13 +96,13 @@ def _extend_log(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
         asks_log = pipeline.traits.hands_out_events
         with interpreted(spark, when=expected <= SINGLE_TASK_RECORDS, in_one_task=not asks_log):
             stats = _commit_records(pipeline, spark, window, expected)
-    return OrderOutcome(lineage.tick, watermark, stats.changes, stats.transactions, stats.quarantined)
+    return OrderOutcome(lineage.cycle, watermark, stats.changes, stats.transactions, stats.quarantined)
 
 
 def _taken(log: Table) -> int | None:
     """Return the snapshot of quarantine whose replays the log has taken."""
     for snapshot in ancestors_of(log, head(log)):
-        if fact(snapshot, TICK) is not None:
+        if fact(snapshot, CYCLE) is not None:
             taken = fact(snapshot, TAKEN)
             return int(taken) if taken is not None else None
     return None
@@ -125,7 +125,7 @@ def _commit_records(pipeline: Pipeline, spark: SparkSession, window: Window, exp
         records = with_found_keys(pipeline, records, raw, condition)
     fitting: list[Shape] = []
     if not pipeline.traits.comes_in_order:
-        shapes, known = shapes_in(pipeline, condition), known_through(pipeline, window.mark.tick)
+        shapes, known = shapes_in(pipeline, condition), known_through(pipeline, window.mark.cycle)
         records = with_refusals(pipeline, records, condition, known, shapes)
         # What is replayed as it was read may have been read by a former version.
         if not has_texts(pipeline, window.reports):

@@ -30,12 +30,12 @@ def settle_rewritten(pipeline: Pipeline) -> int:
         return 0  # these sources read a file on from where they ended
     held = open_places(pipeline.lake)
     reads = last_reads(pipeline.lake, {one.origin for one in held}) if held else {}
-    ordered = read_mark(pipeline.lake.system_table(LOG)).tick
-    older = [one for one in held if one.origin in reads and one.tick < reads[one.origin].tick <= ordered]
+    ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
+    older = [one for one in held if one.origin in reads and one.cycle < reads[one.origin].cycle <= ordered]
     known = _find_events(pipeline, older, reads)
     now_micros = time.time_ns() // 1000
     marks = {
-        one.identity: ReplayMark(now_micros, one.tick, ReplaySource.FILE)
+        one.identity: ReplayMark(now_micros, one.cycle, ReplaySource.FILE)
         for one in older
         if (one.origin, one.sequence) in known or _is_replaced(one, reads[one.origin])
     }
@@ -58,13 +58,13 @@ def _find_events(
         return set()
     is_wanted = all_of(
         equals("kind", RecordKind.DATA_CHANGE.value),
-        is_any("tick", {reads[one.origin].tick for one in events}),
+        is_any("cycle", {reads[one.origin].cycle for one in events}),
         is_any("record_sequence", {one.sequence for one in events}),
     )
-    fields = ("kind", "tick", "record_sequence", "event")
+    fields = ("kind", "cycle", "record_sequence", "event")
     rows = pipeline.lake.system_table(RAW).scan(is_wanted, selected_fields=fields).to_arrow().to_pylist()
     return {
         (origin, row["record_sequence"])
         for row in rows
-        if (origin := row["event"]["origin"]) in reads and reads[origin].tick == row["tick"]
+        if (origin := row["event"]["origin"]) in reads and reads[origin].cycle == row["cycle"]
     }

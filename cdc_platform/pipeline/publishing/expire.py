@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import BURIED, CUT, LINEAGE
 from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
-from cdc_platform.lake.state.cuts import Cut, cuts_since_moment, tick_published_by
+from cdc_platform.lake.state.cuts import Cut, cuts_since_moment, cycle_published_by
 from cdc_platform.model.stream.retention import kept_moments, most_kept
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.core.settings import KEPT_SNAPSHOTS_MIN
@@ -64,7 +64,7 @@ def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
     """Return how many snapshots of a merged table may certainly expire, beside those that pay for it."""
     settings = pipeline.settings.maintenance
     old = len(_old_of_merged(pipeline, table, now_micros)) - most_kept(settings.keep_snapshots_s)
-    return old / settings.expire_every_ticks
+    return old / settings.expire_every_cycles
 
 
 def expire_own(pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, at_least: int) -> int:
@@ -87,7 +87,7 @@ def age_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> 
 
 def worth_expiring(pipeline: Pipeline, name: str) -> int:
     """Return how many old snapshots of one of the platform's own tables pay for their expiry."""
-    enough = pipeline.settings.maintenance.expire_every_ticks
+    enough = pipeline.settings.maintenance.expire_every_cycles
     return min(GLANCED_SNAPSHOTS, enough) if name in GLANCED_TABLES else enough
 
 
@@ -115,6 +115,6 @@ def forget_tombstones(pipeline: Pipeline, spark: SparkSession, now_micros: int) 
     if pipeline.traits.tombstones_s is None:
         return
     before_micros = now_micros - int(pipeline.traits.tombstones_s * 1_000_000)
-    tick = tick_published_by(pipeline.lake, before_micros)
-    if tick is not None:
-        spark.sql(f"DELETE FROM {pipeline.lake.spark_system_table(BURIED)} WHERE tick <= {tick}")
+    cycle = cycle_published_by(pipeline.lake, before_micros)
+    if cycle is not None:
+        spark.sql(f"DELETE FROM {pipeline.lake.spark_system_table(BURIED)} WHERE cycle <= {cycle}")

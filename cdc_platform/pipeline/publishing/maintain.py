@@ -1,4 +1,4 @@
-"""Maintenance between ticks: small commits would slow everything down within tens of them."""
+"""Maintenance between cycles: small commits would slow everything down within tens of them."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import BURIED, CUT, LINEAGE, LOG, RAW, READ
-from cdc_platform.lake.commits.commits import BRANCH, TICK, ancestors_of, count_rows, fact, head, read_mark
+from cdc_platform.lake.commits.commits import BRANCH, CYCLE, ancestors_of, count_rows, fact, head, read_mark
 from cdc_platform.lake.commits.maintenance import compact_all_files, compact_small_files
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.cuts import Cut
@@ -33,13 +33,13 @@ from cdc_platform.pipeline.publishing.expire import (
 from cdc_platform.pipeline.versions.branch import load_table
 
 ROLLING_TABLES: Final = (RAW, LOG, CUT)
-"""The platform's own tables that grow by a few files each tick."""
+"""The platform's own tables that grow by a few files each cycle."""
 
 EVENT_ROLLING_TABLES: Final = (READ, BURIED)
 """The same of a source that hands out events."""
 
 ROLLING_PATIENCE: Final = 4
-"""How many times as many ticks these wait for a compaction: they are read less than merged tables."""
+"""How many times as many cycles these wait for a compaction: they are read less than merged tables."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Upkeep:
 class Chore:
     """The maintenance of one table.
 
-    ``urgency`` is the ticks since the last one beside those that it may wait for: at 1 it is due.
+    ``urgency`` is the cycles since the last one beside those that it may wait for: at 1 it is due.
     """
 
     table: str
@@ -101,11 +101,11 @@ class Chore:
 def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = False) -> MaintenanceOutcome:
     """Compact what small commits have left, and expire old snapshots.
 
-    After a tick only the most urgent tables are maintained of those that are due, as many as keep up with
-    what becomes due, so that no tick waits for all of them.
+    After a cycle only the most urgent tables are maintained of those that are due, as many as keep up with
+    what becomes due, so that no cycle waits for all of them.
 
     Args:
-        pipeline: the pipeline; no tick of it may run meanwhile.
+        pipeline: the pipeline; no cycle of it may run meanwhile.
         spark: session that does the work.
         thorough: maintain all tables, due or not, and rewrite all files with deleted rows.
 
@@ -120,7 +120,7 @@ def maintain_lake(pipeline: Pipeline, spark: SparkSession, *, thorough: bool = F
 
 def choose_chores(settings: MaintenanceSettings, chores: Sequence[Chore]) -> Sequence[Chore]:
     """Return the most urgent chores, so many that each one's turn comes before it is due again."""
-    at_once = ceil(len(chores) / settings.minor_every_ticks)
+    at_once = ceil(len(chores) / settings.minor_every_cycles)
     due = [chore for chore in chores if chore.urgency >= 1]
     return sorted(due, key=lambda chore: -chore.urgency)[:at_once]
 
@@ -146,9 +146,9 @@ def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def _urgency_of_merged(upkeep: Upkeep, table: Table) -> float:
-    pipeline, due_after = upkeep.pipeline, upkeep.pipeline.settings.maintenance.minor_every_ticks
-    # However large their share is, a table's deleted rows are not rewritten in every tick.
-    deleted = min(_deleted(pipeline, table), _ticks_since(table) / due_after)
+    pipeline, due_after = upkeep.pipeline, upkeep.pipeline.settings.maintenance.minor_every_cycles
+    # However large their share is, a table's deleted rows are not rewritten in every cycle.
+    deleted = min(_deleted(pipeline, table), _cycles_since(table) / due_after)
     fragmented = _fragments(pipeline, table) / due_after
     return max(fragmented, deleted, age_of_merged(pipeline, table, upkeep.now_micros))
 
@@ -160,16 +160,16 @@ def _urgency_of_own(upkeep: Upkeep, name: str) -> float:
 
 
 def _fragmentation(pipeline: Pipeline, table: Table) -> float:
-    return _fragments(pipeline, table) / (pipeline.settings.maintenance.minor_every_ticks * ROLLING_PATIENCE)
+    return _fragments(pipeline, table) / (pipeline.settings.maintenance.minor_every_cycles * ROLLING_PATIENCE)
 
 
 def _fragments(pipeline: Pipeline, table: Table) -> int:
-    """Return how many ticks have left small files in a table since it was compacted.
+    """Return how many cycles have left small files in a table since it was compacted.
 
     Others do not count, such as one that only deletes: where there is nothing to compact nothing would tell
     that it was tried, and one table would be the most urgent for ever.
     """
-    return _ticks_since(table, partial(_adds_small_files, pipeline.settings.maintenance.small_file_bytes))
+    return _cycles_since(table, partial(_adds_small_files, pipeline.settings.maintenance.small_file_bytes))
 
 
 def _adds_small_files(small_file_bytes: int, snapshot: Snapshot) -> bool:
@@ -177,13 +177,13 @@ def _adds_small_files(small_file_bytes: int, snapshot: Snapshot) -> bool:
     return files > 0 and added_bytes < small_file_bytes * files
 
 
-def _ticks_since(table: Table, counts: Callable[[Snapshot], bool] = lambda _: True) -> int:
-    """Return how many ticks a table has taken since it was compacted, of those whose snapshots count."""
+def _cycles_since(table: Table, counts: Callable[[Snapshot], bool] = lambda _: True) -> int:
+    """Return how many cycles a table has taken since it was compacted, of those whose snapshots count."""
     since = takewhile(
         lambda snapshot: snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE,
         ancestors_of(table, head(table)),
     )
-    return len({fact(snapshot, TICK) for snapshot in since if counts(snapshot)} - {None})
+    return len({fact(snapshot, CYCLE) for snapshot in since if counts(snapshot)} - {None})
 
 
 def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
@@ -191,7 +191,7 @@ def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
     minor = compact_small_files(spark, _spark_name(pipeline, table), settings.small_file_bytes)
     _compare_rows(pipeline, table)
     major = _compact_deleted(pipeline, spark, table, thorough=upkeep.is_thorough)
-    at_least = upkeep.at_least(settings.expire_every_ticks)
+    at_least = upkeep.at_least(settings.expire_every_cycles)
     expired = expire_merged(pipeline, spark, table, upkeep.kept_cuts, upkeep.now_micros, at_least=at_least)
     return MaintenanceOutcome(minor, major, expired + upkeep.delete_metadata(load_table(pipeline, table)))
 
@@ -234,7 +234,7 @@ def _is_published(table: Table) -> bool:
     """Whether the branch holds nothing that `main` lacks, so that compaction cannot come between them."""
     branch = head(table, BRANCH)
     return head(table) is not None and (
-        branch is None or read_mark(table, BRANCH).tick <= read_mark(table).tick
+        branch is None or read_mark(table, BRANCH).cycle <= read_mark(table).cycle
     )
 
 

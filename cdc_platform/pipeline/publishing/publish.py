@@ -1,4 +1,4 @@
-"""The last step of a tick: a cut names one snapshot of every table, then `main` moves there."""
+"""The last step of a cycle: a cut names one snapshot of every table, then `main` moves there."""
 
 import time
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import contains, finished_head, load_table
 from cdc_platform.pipeline.versions.handover import find_handover
-from cdc_platform.pipeline.versions.log_span import applied_tick, pending_span
+from cdc_platform.pipeline.versions.log_span import applied_cycle, pending_span
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
         _move_mains(pipeline, spark, newest)
     if mark.position_micros is None:
         return newest
-    found = [_find_version(pipeline, name, mark.tick, newest) for name in pipeline.lake_tables]
+    found = [_find_version(pipeline, name, mark.cycle, newest) for name in pipeline.lake_tables]
     versions = [version for version in found if version is not None]
     if not versions:
         return newest
-    if newest is not None and newest.tick == mark.tick and not any(version.is_new for version in versions):
+    if newest is not None and newest.cycle == mark.cycle and not any(version.is_new for version in versions):
         return newest
     cut = Cut(
         cut=newest.cut + 1 if newest is not None else 1,
         position_micros=mark.position_micros,
-        tick=mark.tick,
+        cycle=mark.cycle,
         tables={version.table: version.snapshot_id for version in versions},
         published_micros=time.time_ns() // 1000,
     )
@@ -60,7 +60,7 @@ def publish_cut(pipeline: Pipeline, spark: SparkSession) -> Cut | None:
     return cut
 
 
-def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None) -> _Version | None:
+def _find_version(pipeline: Pipeline, table: str, cycle: int, newest: Cut | None) -> _Version | None:
     """Return the version of a table or history at the log; None while it waits for its initial copy."""
     source_table = pipeline.lake_tables[table]
     found = pipeline.lake.table(table)
@@ -72,15 +72,15 @@ def _find_version(pipeline: Pipeline, table: str, tick: int, newest: Cut | None)
     branch, main = finished_head(found), head(found)
     if (
         branch is not None
-        and read_mark(found, BRANCH).tick == tick
+        and read_mark(found, BRANCH).cycle == cycle
         and not contains(found, branch.snapshot_id)
     ):
         return _Version(table, branch.snapshot_id, is_new=True)
     if handover is not None:
         # Its first version is still to be merged; the cut need not wait for it.
         return None
-    if main is None or pending_span(pipeline, source_table, applied_tick(found, table, newest)).changes:
-        raise LakeError(f"Table `{table}` is behind the log at tick {tick}; materialise it before the cut.")
+    if main is None or pending_span(pipeline, source_table, applied_cycle(found, table, newest)).changes:
+        raise LakeError(f"Table `{table}` is behind the log at cycle {cycle}; materialise it before the cut.")
     return _Version(table, main.snapshot_id, is_new=False)
 
 

@@ -1,4 +1,4 @@
-"""Reading a small tick in the process that runs it: a task of Spark takes longer to begin than to read it."""
+"""Reading a small cycle in the process that runs it: a Spark task takes longer to begin than to read."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import closing
@@ -8,21 +8,21 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake import RAW, own_tables
-from cdc_platform.lake.commits.commits import fact, ticks_between
-from cdc_platform.lake.commits.writes import TickStep, append_tick
+from cdc_platform.lake.commits.commits import cycles_between, fact
+from cdc_platform.lake.commits.writes import CycleStep, append_cycle
 from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
 MOST_BYTES: Final = 16 * 1024**2
-"""What this process holds at most of a tick, whatever cluster does the rest."""
+"""What this process holds at most of a cycle, whatever cluster does the rest."""
 MOST_RECORDS: Final = 20_000
-"""After a tick of more records the next one is not tried here."""
+"""After a cycle of more records the next one is not tried here."""
 
 
 def commit_near(
     pipeline: Pipeline,
     raw: Table,
-    step: TickStep,
+    step: CycleStep,
     plan: ReadPlan,
     properties: Mapping[str, str],
     replayed: pa.Table | None = None,
@@ -31,14 +31,14 @@ def commit_near(
 
     Args:
         pipeline: the pipeline.
-        raw: the version of the raw records that the tick is planned on.
-        step: the tick.
-        plan: what the tick reads.
+        raw: the version of the raw records that the cycle is planned on.
+        step: the cycle.
+        plan: what the cycle reads.
         properties: further entries of the snapshot's summary.
         replayed: raw records that are judged anew with it.
 
     Raises:
-        CommitConflict: another run has committed the same tick; nothing was changed.
+        CommitConflict: another run has committed the same cycle; nothing was changed.
     """
     if _was_large(raw, step.before):
         return False
@@ -51,12 +51,12 @@ def commit_near(
         return False
     if replayed is not None:
         rows = pa.concat_tables([rows, replayed])
-    append_tick(rows, raw, step, properties)
+    append_cycle(rows, raw, step, properties)
     return True
 
 
-def _was_large(raw: Table, tick: int) -> bool:
-    before = next(ticks_between(raw, tick - 1, tick), None)
+def _was_large(raw: Table, cycle: int) -> bool:
+    before = next(cycles_between(raw, cycle - 1, cycle), None)
     return before is not None and int(fact(before, "added-records") or 0) > MOST_RECORDS
 
 

@@ -1,4 +1,4 @@
-"""The first step of a tick: plan slices, read them, and commit what they hold in one commit."""
+"""The first step of a cycle: plan slices, read them, and commit what they hold in one commit."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.errors import SourceError, told_source_error
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import POSITION, read_mark
-from cdc_platform.lake.commits.writes import TickStep, commit_tick
+from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
 from cdc_platform.lake.state.control import read_control
 from cdc_platform.lake.state.read_progress import read_ledger, waiting_texts
 from cdc_platform.model.stream.lineage import live, watermark_micros
@@ -28,7 +28,7 @@ from cdc_platform.spark.session.cores import local_cores
 LOGGER: Final = logging.getLogger(__name__)
 
 MAX_ROUNDS: Final = 20
-"""Most rounds of one tick; each reads the children that the one before could not follow."""
+"""Most rounds of one cycle; each reads the children that the one before could not follow."""
 
 ROUND_WORTH_S: Final = 2.0
 """How far an unread child must hold the watermark back for another round: about what a round takes Spark."""
@@ -44,13 +44,13 @@ RECORDS_PER_TASK: Final = 500_000
 
 @dataclass(frozen=True)
 class ReadOutcome:
-    """What a tick has read; ``committed`` is False when there was nothing to read.
+    """What a cycle has read; ``committed`` is False when there was nothing to read.
 
     ``planned_end_micros`` is where its slices were to end; those of partitions that finished end before.
     ``is_near`` tells that this process has read them, not a task of Spark.
     """
 
-    tick: int
+    cycle: int
     slices: tuple[SliceReport, ...]
     records: Mapping[RecordKind, int]
     committed: bool
@@ -65,7 +65,7 @@ class ReadOutcome:
 
     @property
     def interrupted(self) -> tuple[SliceReport, ...]:
-        """Slices whose read failed; what they have read is kept, and they are read on by the next tick."""
+        """Slices whose read failed; what they have read is kept, and they are read on by the next cycle."""
         return tuple(report for report in self.slices if report.outcome is SliceOutcome.INTERRUPTED)
 
     @property
@@ -88,7 +88,7 @@ class ReadOutcome:
 def newest_known_micros(pipeline: Pipeline) -> int:
     """Return up to when the source is known to have something, beside which a lag is measured.
 
-    That is its clock; of a source that hands out events it is the moment of the tick that last found some,
+    That is its clock; of a source that hands out events it is the moment of the cycle that last found some,
     since a source that has nothing to read is nothing to be behind of.
     """
     mark = read_mark(pipeline.lake.system_table(RAW))
@@ -101,7 +101,7 @@ def read_generations(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bo
     """Read all live partitions up to the source's clock, and then the children that this has brought up.
 
     A child holds the watermark at its start until it is read, so it is read at once where waiting for
-    the next tick would cost more than another round.
+    the next cycle would cost more than another round.
 
     Args:
         pipeline: the pipeline.
@@ -109,7 +109,7 @@ def read_generations(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bo
         ends_pauses: whether files that could not be read are tried now, since somebody asks for it.
 
     Raises:
-        CommitConflict: another run has committed the same tick; nothing was changed.
+        CommitConflict: another run has committed the same cycle; nothing was changed.
         SourceError: no slice could be read.
     """
     outcome = read_slices(pipeline, spark, ends_pauses=ends_pauses)
@@ -133,10 +133,10 @@ def read_partitions(
     *,
     ends_pauses: bool = False,
 ) -> ReadOutcome:
-    """Read chosen partitions: as a tick does where they are all live ones, or None, else these alone.
+    """Read chosen partitions: as a cycle does where they are all live ones, or None, else these alone.
 
     Raises:
-        CommitConflict: another run has committed the same tick; nothing was changed.
+        CommitConflict: another run has committed the same cycle; nothing was changed.
         SourceError: no slice could be read.
     """
     if partition_keys is None or {found.key for found in live(trace_lineage(pipeline))} <= {*partition_keys}:
@@ -164,7 +164,7 @@ def read_slices(
         ends_pauses: whether files that could not be read are tried now.
 
     Raises:
-        CommitConflict: another run has committed the same tick; nothing was changed.
+        CommitConflict: another run has committed the same cycle; nothing was changed.
         SourceError: nothing could be read, or a slice failed for good; what was read is committed.
     """
     raw = pipeline.lake.system_table(RAW)
@@ -177,8 +177,8 @@ def read_slices(
     plan = pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake))
     if not plan.slices:
         known_micros = newest_known_micros(pipeline)
-        return ReadOutcome(mark.tick, (), {}, False, known_micros, known_micros)
-    step = TickStep(mark.tick, mark.tick + 1)
+        return ReadOutcome(mark.cycle, (), {}, False, known_micros, known_micros)
+    step = CycleStep(mark.cycle, mark.cycle + 1)
     replayed = replayed_records(pipeline, step.committed, plan, *waiting) if waiting is not None else None
     is_near = _commit_plan(pipeline, spark, raw, step, plan, replayed)
     control = read_control(pipeline.lake, step.committed)
@@ -200,7 +200,7 @@ def _commit_plan(
     pipeline: Pipeline,
     spark: SparkSession,
     raw: Table,
-    step: TickStep,
+    step: CycleStep,
     plan: ReadPlan,
     replayed: pa.Table | None,
 ) -> bool:
@@ -213,7 +213,7 @@ def _commit_plan(
         frame = pipeline.source.read(spark, step.committed, plan, tasks)
         if replayed is not None:
             frame = frame.unionByName(spark.createDataFrame(replayed))
-        commit_tick(frame, pipeline.lake.spark_system_table(RAW), raw, step, properties)
+        commit_cycle(frame, pipeline.lake.spark_system_table(RAW), raw, step, properties)
     return False
 
 

@@ -1,4 +1,4 @@
-"""What ticks have read by their own reports: which events come again, asked for or not."""
+"""What cycles have read by their own reports: which events come again, asked for or not."""
 
 import json
 from typing import Any
@@ -11,14 +11,14 @@ from cdc_platform.pipeline.core.pipeline import Pipeline
 
 
 def has_texts(pipeline: Pipeline, reports: str) -> bool:
-    """Whether some tick has taken a replay of texts; its reports are those that the filter tells."""
+    """Whether some cycle has taken a replay of texts; its reports are those that the filter tells."""
     if not load_replays(pipeline.lake).texts:
         return False
     return any(origin.startswith(REPLAY) for origin in _origins(pipeline, reports))
 
 
 def replayed_origins(pipeline: Pipeline, reports: str) -> frozenset[str]:
-    """Return the files and topics that ticks have read, and of which somebody has had events read again."""
+    """Return the files and topics that cycles have read, and of which somebody has had events read again."""
     asked = load_replays(pipeline.lake).origins
     if not asked:
         return frozenset()
@@ -29,7 +29,7 @@ def replayed_origins(pipeline: Pipeline, reports: str) -> frozenset[str]:
 def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
     """Return from when on the log is asked for what comes again, where that is known to be long ago.
 
-    Ticks report when a transaction was committed that had passed before, by its position, however long ago.
+    Cycles report when a transaction was committed that had passed before, by its position, however long ago.
     """
     if not pipeline.traits.hands_out_events or not pipeline.traits.keeps_transactions:
         return None
@@ -37,7 +37,7 @@ def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
     since = min((one[AGAIN_SINCE] for one in told if AGAIN_SINCE in one), default=None)
     if since is None:
         return None
-    # The log has moments of ticks, by another clock than the source's.
+    # The log has moments of cycles, by another clock than the source's.
     return pipeline.traits.repeats_since_micros(since)
 
 

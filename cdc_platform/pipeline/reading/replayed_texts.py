@@ -1,4 +1,4 @@
-"""Events that a tick judges anew from the texts that quarantine and raw records have of them."""
+"""Events that a cycle judges anew from the texts that quarantine and raw records have of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,21 +22,21 @@ from cdc_platform.sources.event_batches import EventBatches, FileCounts, Release
 
 
 def replayed_records(
-    pipeline: Pipeline, tick: int, plan: ReadPlan, micros: int, asked: Sequence[HeldRecord]
+    pipeline: Pipeline, cycle: int, plan: ReadPlan, micros: int, asked: Sequence[HeldRecord]
 ) -> pa.Table:
-    """Return raw records of a replay that was asked for at a moment, and that no tick has taken yet.
+    """Return raw records of a replay that was asked for at a moment, and that no cycle has taken yet.
 
-    The tick's commit takes them and notes in the ledger that it has, so they are taken once.
+    The cycle's commit takes them and notes in the ledger that it has, so they are taken once.
     """
-    return _Replay(pipeline, tick, plan).records(micros, asked)
+    return _Replay(pipeline, cycle, plan).records(micros, asked)
 
 
 class _Replay:
-    """Makes raw records of one tick from records in quarantine."""
+    """Makes raw records of one cycle from records in quarantine."""
 
-    def __init__(self, pipeline: Pipeline, tick: int, plan: ReadPlan) -> None:
-        self._pipeline, self._tick, self._plan = pipeline, tick, plan
-        self._batches, self._counts = EventBatches(tick), FileCounts()
+    def __init__(self, pipeline: Pipeline, cycle: int, plan: ReadPlan) -> None:
+        self._pipeline, self._cycle, self._plan = pipeline, cycle, plan
+        self._batches, self._counts = EventBatches(cycle), FileCounts()
 
     def records(self, micros: int, asked: Sequence[HeldRecord]) -> pa.Table:
         """Return the records, and the report that lets the ledger know of them."""
@@ -68,14 +68,14 @@ class _Replay:
             is_any("record_sequence", sequences),
         )
         found = self._pipeline.lake.system_table(RAW).scan(is_asked).to_arrow().to_pylist()
-        # What came twice in one tick is one record.
+        # What came twice in one cycle is one record.
         rows = {row["record_sequence"]: row for row in found}
         for sequence, held in sequences.items():
             yield held, rows.get(sequence)
 
     def _again(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         self._counts.events += 1
-        return {**raw, "tick": self._tick, "record_timestamp": to_datetime(self._plan.end_micros)}
+        return {**raw, "cycle": self._cycle, "record_timestamp": to_datetime(self._plan.end_micros)}
 
     def _decode(self, held: HeldRecord, raw: Mapping[str, Any]) -> None:
         origin, position = raw["event"]["origin"], raw["event"]["position"]

@@ -1,4 +1,4 @@
-"""Deriving the partition lineage from what the committed ticks report."""
+"""Deriving the partition lineage from what the committed cycles report."""
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
@@ -11,16 +11,16 @@ KEEP_FINISHED_S = 7 * 24 * 3600
 
 
 def trace_lineage(pipeline: Pipeline) -> Lineage:
-    """Return the lineage up to the newest committed tick, and store it.
+    """Return the lineage up to the newest committed cycle, and store it.
 
     Plain Python: needs no Spark, and the source only the very first time.
     """
     stored = load_lineage(pipeline.lake)
     lineage = stored if stored is not None else begin(pipeline.source.start_micros())
-    committed = read_mark(pipeline.lake.system_table(RAW)).tick
-    for tick in range(lineage.tick + 1, committed + 1):
-        control = read_control(pipeline.lake, tick)
-        lineage = advance(lineage, tick, control.slices, control.children)
+    committed = read_mark(pipeline.lake.system_table(RAW)).cycle
+    for cycle in range(lineage.cycle + 1, committed + 1):
+        control = read_control(pipeline.lake, cycle)
+        lineage = advance(lineage, cycle, control.slices, control.children)
     if lineage is not stored:
         return save_lineage(pipeline.lake, _pruned(lineage))
     return lineage

@@ -17,7 +17,7 @@ from cdc_platform.pipeline.core.pipeline import Pipeline
 class UnreadFile:
     """A file, or a folder, that could not be read when it was tried last, and why.
 
-    ``due_micros`` is when it is tried again; None: by the next tick.
+    ``due_micros`` is when it is tried again; None: by the next cycle.
     """
 
     path: str
@@ -51,10 +51,10 @@ def list_unread(pipeline: Pipeline) -> tuple[UnreadFile, ...]:
 
 
 def _newest_failures(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    """Yield what the newest tick could not read: sources without pauses keep no account of it."""
+    """Yield what the newest cycle could not read: sources without pauses keep no account of it."""
     raw = pipeline.lake.system_table(RAW)
-    window = f"kind = '{RecordKind.FILE.value}' and tick = {read_mark(raw).tick}"
-    rows = raw.scan(row_filter=window, selected_fields=("kind", "tick", "event")).to_arrow()
+    window = f"kind = '{RecordKind.FILE.value}' and cycle = {read_mark(raw).cycle}"
+    rows = raw.scan(row_filter=window, selected_fields=("kind", "cycle", "event")).to_arrow()
     for event in (row["event"] for row in rows.to_pylist()):
         told = json.loads(event["metadata"])
         if not told["is_read"]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW
-from cdc_platform.lake.commits.commits import STATS, Mark, fact, read_mark, ticks_between
+from cdc_platform.lake.commits.commits import STATS, Mark, cycles_between, fact, read_mark
 from cdc_platform.lake.state.copies import load_plans_between
 from cdc_platform.lake.state.repeated import read_repeated
 from cdc_platform.lake.state.schema_history import append_events, at_mark, load_history
@@ -34,8 +34,8 @@ from cdc_platform.pipeline.schema.schema_policies import first_columns, kept_sha
 from cdc_platform.pipeline.schema.uncopied import with_uncopied
 from cdc_platform.sources.spanner.copying.copy_pieces import columns_from_text
 
-SAVE_EVERY_TICKS: Final = 20
-"""After so many ticks without a change that is committed, too, so that a new process need not look there."""
+SAVE_EVERY_CYCLES: Final = 20
+"""After so many cycles without a change that is committed, too, so that a new process need not look there."""
 
 SHAPE: Final = ("table_name", "mod_type", "value_capture_type", "column_types")
 COLUMNS: Final = ("record_timestamp", *SHAPE)
@@ -55,24 +55,24 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
     """Bring the history of the source's schema up to the log, and return what is new; needs no Spark.
 
     Raises:
-        CommitConflict: another run did the same at the same time; the next tick goes on.
+        CommitConflict: another run did the same at the same time; the next cycle goes on.
         SourceError: the source does not tell its schema.
     """
     log = pipeline.lake.system_table(LOG)
     mark, history = read_mark(log), pipeline.schema_history
-    if mark.position_micros is None or mark.tick <= history.tick:
+    if mark.position_micros is None or mark.cycle <= history.cycle:
         return ()
     copies = _copies(pipeline, history, mark.position_micros)
-    has_news = copies or _has_records(pipeline, log, history.tick, mark.tick)
-    if history.tick and not has_news and not _has_changed_unseen(pipeline, history, mark):
+    has_news = copies or _has_records(pipeline, log, history.cycle, mark.cycle)
+    if history.cycle and not has_news and not _has_changed_unseen(pipeline, history, mark):
         pipeline.know(at_mark(history, mark))
         return ()
     stored = load_history(pipeline.lake)
-    if stored.tick > history.tick:
+    if stored.cycle > history.cycle:
         pipeline.know(stored)
         return evolve_tables(pipeline)
     events = _find(pipeline, history, mark, copies)
-    if events or history.tick == 0 or mark.tick - stored.tick >= SAVE_EVERY_TICKS:
+    if events or history.cycle == 0 or mark.cycle - stored.cycle >= SAVE_EVERY_CYCLES:
         append_events(pipeline.lake, stored, mark, events)
     for event in events:
         history = history.after(event)
@@ -81,20 +81,20 @@ def evolve_tables(pipeline: Pipeline) -> tuple[SchemaEvent, ...]:
 
 
 def _has_records(pipeline: Pipeline, log: Table, after_exclusive: int, until_inclusive: int) -> bool:
-    """Whether ticks have changes in the log, or records in quarantine, which tell of their columns, too."""
-    stats = (fact(snapshot, STATS) for snapshot in ticks_between(log, after_exclusive, until_inclusive))
+    """Whether cycles have changes in the log, or records in quarantine, which tell of their columns, too."""
+    stats = (fact(snapshot, STATS) for snapshot in cycles_between(log, after_exclusive, until_inclusive))
     if any(told not in {None, "{}"} for told in stats):
         return True
     quarantine = pipeline.lake.system_table(QUARANTINED)
-    return any(True for _ in ticks_between(quarantine, after_exclusive, until_inclusive))
+    return any(True for _ in cycles_between(quarantine, after_exclusive, until_inclusive))
 
 
 def _has_changed_unseen(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> bool:
-    """Whether the source tells of a change in a tick without records: a suspended stream has none."""
+    """Whether the source tells of a change in a cycle without records: a suspended stream has none."""
     if not pipeline.traits.can_be_compared or mark.position_micros is None:
         return False
     look = pipeline.look(mark.position_micros)
-    return bool(find_events(history, mark.tick, {}, look, look_back=PastLooks(pipeline.look)))
+    return bool(find_events(history, mark.cycle, {}, look, look_back=PastLooks(pipeline.look)))
 
 
 def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
@@ -105,18 +105,18 @@ def find_exclusions(pipeline: Pipeline) -> tuple[str, ...]:
     """
     history = pipeline.schema_history
     look = with_uncopied(pipeline, history, pipeline.look(pipeline.source.clock_micros()))
-    events = find_events(history, history.tick, {}, look, look_back=PastLooks(pipeline.look))
+    events = find_events(history, history.cycle, {}, look, look_back=PastLooks(pipeline.look))
     found = reduce(SchemaHistory.after, events, history)
     return pipeline.findings(found)
 
 
-def known_through(pipeline: Pipeline, tick: int) -> SchemaHistory:
-    """Return the history of the schema, after making sure that it covers the log up to a tick.
+def known_through(pipeline: Pipeline, cycle: int) -> SchemaHistory:
+    """Return the history of the schema, after making sure that it covers the log up to a cycle.
 
     Raises:
         CommitConflict: another run has extended the log meanwhile.
     """
-    if pipeline.schema_history.tick < tick:
+    if pipeline.schema_history.cycle < cycle:
         evolve_tables(pipeline)
     return pipeline.schema_history
 
@@ -160,7 +160,7 @@ def _find(
         told = [*sightings.get(name, ()), copies[name]]
         sightings[name] = sorted(told, key=lambda sighting: sighting.micros)
     look_back = PastLooks(pipeline.look)
-    return find_events(history, mark.tick, sightings, look, look_back=look_back, widens=widens)
+    return find_events(history, mark.cycle, sightings, look, look_back=look_back, widens=widens)
 
 
 def data_changes_between(after_micros: int | None, until_micros: int) -> str:

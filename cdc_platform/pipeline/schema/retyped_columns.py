@@ -16,12 +16,12 @@ from cdc_platform.pipeline.schema.key_shapes import shapes_in
 NOTHING: Final = frozenset[str]()
 
 
-def replaced_columns(pipeline: Pipeline, tick: int) -> Mapping[str, frozenset[str]]:
-    """Return columns, by table, of which the values up to a tick of the log are set aside after it.
+def replaced_columns(pipeline: Pipeline, cycle: int) -> Mapping[str, frozenset[str]]:
+    """Return columns, by table, of which the values up to a cycle of the log are set aside after it.
 
     The history of the schema does not know them yet, since it follows the log. Needs no Spark.
     """
-    history = known_through(pipeline, tick)
+    history = known_through(pipeline, cycle)
     if history.position_micros is None:
         return {}
     since = to_datetime(history.position_micros).isoformat()

@@ -67,7 +67,7 @@ def _ensure(
         after = load_table(pipeline, whole.name)
         if after.metadata.current_schema_id != found.metadata.current_schema_id:
             raise CommitConflict(
-                f"Another run changed the columns of `{whole.name}` at the same time; run the tick again."
+                f"Another run changed the columns of `{whole.name}` at the same time; run the cycle again."
             ) from error
         raise
     if statements:

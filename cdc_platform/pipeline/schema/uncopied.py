@@ -23,7 +23,7 @@ def with_uncopied(pipeline: Pipeline, history: SchemaHistory, look: Look) -> Loo
     wanted = sorted(fresh if chosen is None else fresh & {*chosen})
     if not wanted:
         return look
-    if history.tick == 0:
+    if history.cycle == 0:
         first_micros = _first_micros(pipeline)
         wanted = [name for name in wanted if _may_have_had_rows(pipeline, name, first_micros)]
     return replace(look, uncopied=frozenset(wanted))

@@ -1,4 +1,4 @@
-"""Runs the attempts of one tick: several tables at a time, first as the source's word has it, then without.
+"""Runs the attempts of one cycle: several tables at a time, first as the source's word has it, then without.
 
 Each snapshot of an attempt carries its token. The session marks all commits alike while threads commit to
 different tables, so what tells that a table is whole has the table's name in it (see `branch.py`).
@@ -20,7 +20,7 @@ from cdc_platform.spark.tables.typed import unfit_values
 PARALLEL_TABLES: Final = 4
 """How many tables are built at a time; planning a merge takes longer than a small one itself."""
 
-CONFLICT: Final = "Another run wrote to the same tables; nothing was published, the next tick goes on."
+CONFLICT: Final = "Another run wrote to the same tables; nothing was published, the next cycle goes on."
 
 BuildT = TypeVar("BuildT")
 OutcomeT = TypeVar("OutcomeT")

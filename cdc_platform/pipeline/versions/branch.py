@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict, LakeError, TableNotFound
-from cdc_platform.lake.commits.commits import ATTEMPT, BRANCH, TICK, ancestors_of, fact, head
+from cdc_platform.lake.commits.commits import ATTEMPT, BRANCH, CYCLE, ancestors_of, fact, head
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.spark.frames.table_frames import read_current
@@ -30,17 +30,17 @@ SESSION_PREFIX: Final = "spark.sql.iceberg.snapshot-property."
 
 @dataclass(frozen=True)
 class Attempt:
-    """One run's try to bring a table from a base snapshot to a tick of the log."""
+    """One run's try to bring a table from a base snapshot to a cycle of the log."""
 
     table: str
     base: Snapshot
-    tick: int
+    cycle: int
     fell_back: bool = False
     token: str = field(default_factory=lambda: uuid4().hex)
 
     def properties(self) -> dict[str, str]:
         """Return the entries that each snapshot of the attempt carries."""
-        return {TICK: str(self.tick), ATTEMPT: self.token, FELL_BACK: str(self.fell_back).lower()}
+        return {CYCLE: str(self.cycle), ATTEMPT: self.token, FELL_BACK: str(self.fell_back).lower()}
 
     def completion(self, commits: int, matched: int | None = None) -> dict[str, str]:
         """Return the entry of the attempt's last snapshot, by which others recognise that it is whole.
@@ -67,7 +67,7 @@ def load_table(pipeline: Pipeline, table: str) -> Table:
     found = pipeline.lake.table(table)
     if found is None:
         raise TableNotFound(
-            f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`. A tick makes it: run "
+            f"Table `{table}` is not in the lake of pipeline `{pipeline.name}`. A cycle makes it: run "
             "`cdc-platform sync DEFS.yaml`, or materialise the table in Dagster."
         )
     return found
@@ -112,7 +112,7 @@ def empty_version(pipeline: Pipeline, spark: SparkSession, table: str) -> Snapsh
     """
     main = head(load_table(pipeline, table))
     if main is not None:
-        reset_branch(pipeline, spark, Attempt(table, main, tick=0))
+        reset_branch(pipeline, spark, Attempt(table, main, cycle=0))
     target = pipeline.lake.spark_table(table, BRANCH)
     read_current(spark, target).limit(0).writeTo(target).overwrite(F.lit(True))
     return require_base(head(load_table(pipeline, table), BRANCH), table)
@@ -180,6 +180,6 @@ def verify_attempt(pipeline: Pipeline, attempt: Attempt, commits: int) -> Snapsh
     if newest is None or not is_built_by(table, attempt.token, attempt.base.snapshot_id, commits):
         raise CommitConflict(
             f"Another run merged `{attempt.table}` at the same time, so this one published nothing; "
-            "run the tick again."
+            "run the cycle again."
         )
     return newest

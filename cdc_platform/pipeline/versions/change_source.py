@@ -135,11 +135,11 @@ def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bo
 
 
 def read_span(pipeline: Pipeline, spark: SparkSession, table: str, span: LogSpan) -> DataFrame:
-    """Return the rows that the change log has of a table in the ticks of a span."""
+    """Return the rows that the change log has of a table in the cycles of a span."""
     return read_log(pipeline, spark).where(
         (F.col("table_name") == table)
-        & (F.col("tick") > span.after_exclusive)
-        & (F.col("tick") <= span.until_inclusive)
+        & (F.col("cycle") > span.after_exclusive)
+        & (F.col("cycle") <= span.until_inclusive)
     )
 
 
@@ -214,7 +214,7 @@ def takes_former(pipeline: Pipeline, stored: TableSchema) -> bool:
 
 
 def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame) -> DataFrame:
-    """Return changes with what older ticks know of the same rows, as far as it matters."""
+    """Return changes with what older cycles know of the same rows, as far as it matters."""
     span = source.span
     if span.after_exclusive == 0:
         return log
@@ -227,7 +227,7 @@ def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, l
 
 def _buried(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> DataFrame:
     graves = read_own(pipeline, spark, BURIED)
-    is_older = F.col("tick") <= source.span.after_exclusive
+    is_older = F.col("cycle") <= source.span.after_exclusive
     return graves.where((F.col("table_name") == source.schema.name) & is_older)
 
 

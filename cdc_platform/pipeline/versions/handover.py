@@ -31,7 +31,7 @@ def is_published(found: Table | None, name: str, cut: Cut | None) -> bool:
     """Whether some cut has named the table, so that its copy lies behind it."""
     if cut is not None and name in cut.tables:
         return True
-    return found is not None and read_mark(found).tick > 0
+    return found is not None and read_mark(found).cycle > 0
 
 
 def find_handover(pipeline: Pipeline, found: Table | None, name: str, cut: Cut | None) -> Handover | None:
@@ -83,7 +83,7 @@ def find_copy(pipeline: Pipeline, found: Table, name: str) -> CopyProgress | Non
     if not progress.is_complete:
         raise LakeError(
             f"The initial copy of table `{name}` is not whole: {len(progress.missing)} of "
-            f"{len(plan.pieces)} pieces are missing on its branch `copy`. Go on with the ticks until it is; "
+            f"{len(plan.pieces)} pieces are missing on its branch `copy`. Go on with the cycles until it is; "
             "if the branch was dropped, begin a new pipeline name: log and copy together make the table."
         )
     return progress

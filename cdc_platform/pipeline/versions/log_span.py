@@ -7,7 +7,16 @@ from typing import Final
 from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import LATE, POSITION, STATS, TICK, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.commits.commits import (
+    CYCLE,
+    LATE,
+    POSITION,
+    STATS,
+    ancestors_of,
+    fact,
+    head,
+    read_mark,
+)
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.quarantine import has_replays
 from cdc_platform.pipeline.core.pipeline import Pipeline
@@ -17,11 +26,11 @@ UNKNOWN_CHANGES: Final = 2**62
 
 @dataclass(frozen=True)
 class LogSpan:
-    """Ticks `(after_exclusive, until_inclusive]` of the log, and what they hold for one table.
+    """Cycles `(after_exclusive, until_inclusive]` of the log, and what they hold for one table.
 
     ``changes`` is `UNKNOWN_CHANGES`, and ``has_patches`` and ``has_truncates`` are True, where the log no
     longer tells. What was committed until ``after_micros`` is left out; ``changes`` may count it. With
-    ``is_late`` it holds replayed changes that belong before those of former ticks, so that `ordinal` is not
+    ``is_late`` it holds replayed changes that belong before those of former cycles, so that `ordinal` is not
     their order and `order_key` is.
     """
 
@@ -34,18 +43,18 @@ class LogSpan:
     is_late: bool = False
 
 
-def applied_tick(table: Table, name: str, cut: Cut | None) -> int:
-    """Return the tick of the log that the published version of a table holds.
+def applied_cycle(table: Table, name: str, cut: Cut | None) -> int:
+    """Return the cycle of the log that the published version of a table holds.
 
     A table that the newest cut does not name, since it was left out for a while, tells it itself.
     """
-    return cut.tick if cut is not None and name in cut.tables else read_mark(table).tick
+    return cut.cycle if cut is not None and name in cut.tables else read_mark(table).cycle
 
 
 def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpan:
-    """Return the span of the log after a tick, from the summaries of its snapshots: no data is read."""
+    """Return the span of the log after a cycle, from the summaries of its snapshots: no data is read."""
     log = pipeline.lake.system_table(LOG)
-    until = read_mark(log).tick
+    until = read_mark(log).cycle
     if until <= after_exclusive:
         return LogSpan(after_exclusive, until, 0, has_patches=False)
     told = _told_stats(log, table, after_exclusive)
@@ -58,10 +67,10 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
     return LogSpan(
         after_exclusive,
         until,
-        changes=sum(tick.changes for tick in told),
-        has_patches=any(tick.patches for tick in told),
-        has_truncates=any(tick.truncates for tick in told),
-        is_late=any(tick.is_late for tick in told),
+        changes=sum(cycle.changes for cycle in told),
+        has_patches=any(cycle.patches for cycle in told),
+        has_truncates=any(cycle.truncates for cycle in told),
+        is_late=any(cycle.is_late for cycle in told),
     )
 
 
@@ -70,10 +79,10 @@ def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
     log = pipeline.lake.system_table(LOG)
     after = 0
     for snapshot in ancestors_of(log, head(log)):
-        tick, position = fact(snapshot, TICK), fact(snapshot, POSITION)
-        if tick is not None and position is not None and int(position) <= position_micros:
-            # What a tick holds lies at or before its position.
-            after = int(tick)
+        cycle, position = fact(snapshot, CYCLE), fact(snapshot, POSITION)
+        if cycle is not None and position is not None and int(position) <= position_micros:
+            # What a cycle holds lies at or before its position.
+            after = int(cycle)
             break
     return replace(pending_span(pipeline, table, after), after_micros=position_micros)
 
@@ -89,11 +98,11 @@ class _Told:
 
 
 def _told_stats(log: Table, table: str, after_exclusive: int) -> list[_Told] | None:
-    """Return what each later tick tells, None where expired snapshots have taken it along."""
+    """Return what each later cycle tells, None where expired snapshots have taken it along."""
     told: list[_Told] = []
     for snapshot in ancestors_of(log, head(log)):
-        tick = fact(snapshot, TICK)
-        if tick is not None and int(tick) <= after_exclusive:
+        cycle = fact(snapshot, CYCLE)
+        if cycle is not None and int(cycle) <= after_exclusive:
             return told
         stats = fact(snapshot, STATS)
         if stats is not None:

@@ -29,7 +29,7 @@ from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "datastream_files"
 SETTINGS_OPTION: Final = "settings"
-TICK_OPTION: Final = "tick"
+CYCLE_OPTION: Final = "cycle"
 PLAN_OPTION: Final = "plan"
 TASKS_OPTION: Final = "tasks"
 
@@ -52,7 +52,7 @@ class Task(InputPartition):
 
 
 class DatastreamDataSource(DataSource):
-    """Format `datastream_files`; options are `settings`, `tick`, `plan` and `tasks`."""
+    """Format `datastream_files`; options are `settings`, `cycle`, `plan` and `tasks`."""
 
     @classmethod
     def name(cls) -> str:
@@ -74,14 +74,14 @@ class DatastreamDataSource(DataSource):
         tasks = [Task(task, slices, offers=offers) for task in files]
         settled = tuple(plan["settled"].items())
         tasks[0] = replace(tasks[0], announced=tuple(plan["announced"]), settled=settled, is_first=True)
-        return DatastreamReader(self.options[SETTINGS_OPTION], int(self.options[TICK_OPTION]), tasks)
+        return DatastreamReader(self.options[SETTINGS_OPTION], int(self.options[CYCLE_OPTION]), tasks)
 
 
 class DatastreamReader(DataSourceReader):
     """Reads files in the workers."""
 
-    def __init__(self, settings_json: str, tick: int, tasks: Sequence[Task]) -> None:
-        self._settings_json, self._tick, self._tasks = settings_json, tick, tasks
+    def __init__(self, settings_json: str, cycle: int, tasks: Sequence[Task]) -> None:
+        self._settings_json, self._cycle, self._tasks = settings_json, cycle, tasks
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition per task."""
@@ -92,7 +92,7 @@ class DatastreamReader(DataSourceReader):
         prepare_worker()
         assert isinstance(partition, Task)
         settings = DatastreamSettings.from_options(self._settings_json)
-        batches = EventBatches(self._tick)
+        batches = EventBatches(self._cycle)
         pieces = {piece.token: piece for piece in partition.slices}
         store = FileStore(settings.path, SUFFIXES, settings.deadline_s)
         records: Counter[str] = Counter()

@@ -49,7 +49,7 @@ class FilesDescription:
 class DatastreamSource(SourceOfArrivals):
     """Lists the files of a stream, and sets up Spark's reads of those that are new.
 
-    Its clock is this machine's: a file belongs to the tick that finds it.
+    Its clock is this machine's: a file belongs to the cycle that finds it.
     """
 
     def __init__(self, settings: DatastreamSettings) -> None:
@@ -99,7 +99,7 @@ class DatastreamSource(SourceOfArrivals):
         """Return a slice for each object, up to the present, with the files that have not been read; or none.
 
         The first partition, `root`, stands for the folder: its slices announce objects that have come up. In
-        a backlog too large for one tick, all but the last of its ticks move the position by one microsecond
+        a backlog too large for one cycle, all but the last of its cycles move the position by one microsecond
         only, since not all files that there are have been read. Files that could not be read hold nothing.
         """
         self._listed = found = list(self.store.list_files())
@@ -112,7 +112,7 @@ class DatastreamSource(SourceOfArrivals):
         slices = plan_slices(lineage, max(request.clock_micros, newest + 2), None, request.keys, limit)
         is_root_read = any(piece.token == ROOT_TOKEN for piece in slices)
         fresh = sorted({file.folder for file in listed} - lineage.partitions.keys()) if is_root_read else []
-        is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
+        is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         settled = find_settled(listed, read) if is_root_read else {}
         if not (choice.files or fresh or settled or is_unread or request.has_replay):
             return ReadPlan(())
@@ -165,13 +165,13 @@ class DatastreamSource(SourceOfArrivals):
 
         return DatastreamDataSource
 
-    def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
+    def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
         """Return the options with which Spark reads the files of a plan, in at most so many tasks."""
         from cdc_platform.sources.datastream import reader
 
         return {
             reader.SETTINGS_OPTION: self.settings.to_options(),
-            reader.TICK_OPTION: str(tick),
+            reader.CYCLE_OPTION: str(cycle),
             reader.PLAN_OPTION: reader.plan_to_json(plan),
             reader.TASKS_OPTION: str(most_tasks),
         }

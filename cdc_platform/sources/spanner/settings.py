@@ -39,7 +39,7 @@ LEAST_SILENCE_S: Final = 20.0
 class SpannerSettings:
     """Where a change stream is, and how it is read.
 
-    ``start_timestamp`` is RFC 3339 and matters only before the first tick; without it a pipeline begins
+    ``start_timestamp`` is RFC 3339 and matters only before the first cycle; without it a pipeline begins
     at the source's present. ``dialect`` is detected where it is not given. ``nanosecond_columns`` are
     timestamps, as `TABLE.COLUMN`, that the lake keeps as text with nine digits of a second.
     ``stuck_after_s`` is how long a partition may send nothing at all; None means ten heartbeats, at least

@@ -152,18 +152,18 @@ class SpannerSource:
         is_kept = f"{table}.{name}" in self.settings.nanosecond_columns
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
 
-    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
         """Return the raw records of the slices of a plan, read in at most so many tasks."""
         from cdc_platform.sources.loading import load_with
 
-        return load_with(spark, self.spark_format(), self.spark_options(tick, plan, most_tasks))
+        return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, most_tasks))
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a context that changes nothing: tasks report what they fail of."""
         return nullcontext()
 
     def read_here(
-        self, tick: int, plan: ReadPlan, most_s: float
+        self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the slices of a plan; None where they are long, or many."""
         if len(plan.slices) > SLICES_HERE or any(piece.duration_s > most_s for piece in plan.slices):
@@ -173,16 +173,16 @@ class SpannerSource:
 
         parents = plan.finished_parents
         generations = None if parents is None else Generations(plan.end_micros, parents)
-        return read_together(partial(read_slice, self.client, tick), plan.slices, generations)
+        return read_together(partial(read_slice, self.client, cycle), plan.slices, generations)
 
-    def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
+    def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
         """Return the options with which Spark reads the slices of a plan, in at most so many tasks."""
         from cdc_platform.sources.spanner.stream import reader
 
         return {
             # The tasks need not ask for the dialect again.
             reader.SETTINGS_OPTION: replace(self.settings, dialect=self.client.dialect.value).to_options(),
-            reader.TICK_OPTION: str(tick),
+            reader.CYCLE_OPTION: str(cycle),
             reader.SLICES_OPTION: reader.slices_to_json(plan.slices),
             reader.TASKS_OPTION: str(most_tasks),
             reader.PARENTS_OPTION: json.dumps(plan.finished_parents),

@@ -23,7 +23,7 @@ def interpreted(
 ) -> AbstractContextManager[None]:
     """Let the session interpret its expressions meanwhile.
 
-    The bounds of a tick are literals in its queries, so Spark compiles their code anew in each tick; for
+    The bounds of a cycle are literals in its queries, so Spark compiles their code anew in each cycle; for
     some thousand rows that takes longer than the rows do.
 
     Args:

@@ -61,7 +61,7 @@ def order_events(
         fitting: tables and column types of events whose values fit, so that they are not looked at.
 
     Returns:
-        the columns of EVENT_LOG without `tick`, and `fault` (why the change cannot be taken), `unsound`
+        the columns of EVENT_LOG without `cycle`, and `fault` (why the change cannot be taken), `unsound`
         (it cannot), `record` (as it came, where there is a fault) and `origin` (its file or topic).
     """
     records = _with_fitting(records, fitting)

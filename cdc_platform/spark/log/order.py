@@ -53,7 +53,7 @@ class Incomplete:
 
 @dataclass(frozen=True)
 class TableStats:
-    """What a tick has of a table: changes, patches and truncates among them, and when the first committed."""
+    """What a cycle has of a table: changes, patches and truncates among them, when the first committed."""
 
     changes: int
     patches: int
@@ -92,7 +92,7 @@ def order_records(
         tables: source tables as they are now; values of other tables are not looked at.
 
     Returns:
-        the columns of CHANGE_LOG without `tick`, and `records_seen`, `fault` (why the change cannot be
+        the columns of CHANGE_LOG without `cycle`, and `records_seen`, `fault` (why the change cannot be
         taken), `unsound` (some change of the transaction cannot), `begins_transaction` (it is the first one),
         `record` (as it came, where there is a fault) and `origin`, which is null.
     """
@@ -214,13 +214,13 @@ def to_stats(rows: Sequence[Row], transactions: int, incomplete: Incomplete | No
     )
 
 
-def sound_changes(ordered: DataFrame, tick: int, columns: list[str]) -> DataFrame:
-    """Return the rows of the change log of one tick, in order."""
-    return ordered.where(~F.col(UNSOUND)).withColumn("tick", F.lit(tick)).select(*columns)
+def sound_changes(ordered: DataFrame, cycle: int, columns: list[str]) -> DataFrame:
+    """Return the rows of the change log of one cycle, in order."""
+    return ordered.where(~F.col(UNSOUND)).withColumn("cycle", F.lit(cycle)).select(*columns)
 
 
-def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
-    """Return the rows of quarantine of one tick: whole transactions, since the log holds no part of one.
+def unsound_records(ordered: DataFrame, cycle: int) -> DataFrame:
+    """Return the rows of quarantine of one cycle: whole transactions, since the log holds no part of one.
 
     A record is one row, with the reason of its first faulty mod.
     """
@@ -229,7 +229,7 @@ def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
     mods = F.array_sort(F.collect_list(F.struct(*_MOD_PARTS))).alias("mods")
     records = ordered.where(F.col(UNSOUND)).groupBy("record_id").agg(*parts, mods)
     return records.select(
-        F.lit(tick).cast("bigint").alias("tick"),
+        F.lit(cycle).cast("bigint").alias("cycle"),
         F.coalesce(F.col(FAULT), F.lit(COMPANY)).alias("reason"),
         "partition_token",
         F.col("commit_timestamp").alias("record_timestamp"),
@@ -239,6 +239,6 @@ def unsound_records(ordered: DataFrame, tick: int) -> DataFrame:
         F.coalesce("record", F.to_json(F.struct("order_key", "mods"))).alias("record"),
         "origin",
         F.lit(None).cast("timestamp").alias("replayed_at"),
-        F.lit(None).cast("bigint").alias("replayed_tick"),
+        F.lit(None).cast("bigint").alias("replayed_cycle"),
         F.lit(None).cast("string").alias("replayed_from"),
     )

@@ -46,17 +46,17 @@ def measure_event_rows(ordered: pa.Table) -> LogStats:
     return _as_stats(rows, sum(map(_is_alone, sound)) + len(shared))
 
 
-def sound_rows(ordered: pa.Table, tick: int, schema: pa.Schema) -> pa.Table:
-    """Return the rows of the change log of one tick, in order, with the types of the log."""
+def sound_rows(ordered: pa.Table, cycle: int, schema: pa.Schema) -> pa.Table:
+    """Return the rows of the change log of one cycle, in order, with the types of the log."""
     sound = ordered.filter(pc.invert(ordered[UNSOUND]))
-    ticks = pa.repeat(pa.scalar(tick, pa.int64()), sound.num_rows)
-    return sound.append_column("tick", ticks).select(schema.names).cast(schema)
+    cycles = pa.repeat(pa.scalar(cycle, pa.int64()), sound.num_rows)
+    return sound.append_column("cycle", cycles).select(schema.names).cast(schema)
 
 
-def tombstone_rows(ordered: pa.Table, tick: int) -> pa.Table:
-    """Return the rows of TOMBSTONES for the deletes of a tick."""
+def tombstone_rows(ordered: pa.Table, cycle: int) -> pa.Table:
+    """Return the rows of TOMBSTONES for the deletes of a cycle."""
     is_delete = pc.equal(ordered["change_kind"], ChangeKind.DELETE.value)
-    return sound_rows(ordered.filter(is_delete), tick, TOMBSTONES)
+    return sound_rows(ordered.filter(is_delete), cycle, TOMBSTONES)
 
 
 def unnumbered_few(ordered: pa.Table) -> dict[str, set[str]]:

@@ -1,4 +1,4 @@
-"""Events that come again in a later tick."""
+"""Events that come again in a later cycle."""
 
 from collections.abc import Collection
 
@@ -29,7 +29,7 @@ def without_repeated(
     Args:
         records: raw records of a source that hands out events.
         log: the change log.
-        traits: the source's; `repeats_within_s` is the time, before the moment of each record's tick.
+        traits: the source's; `repeats_within_s` is the time, before the moment of each record's cycle.
         replayed: origins whose events come again however late, since somebody has asked for it.
         repeated_from: moment in microseconds from which on events may come again, if longer ago than that.
         is_small: whether there are few records. Of many it is asked first whether any came again, with as

@@ -52,7 +52,7 @@ PROCESS: Final = {
     # Spark's own expression leaves out some names under which catalogs take credentials.
     "spark.redaction.regex": HIDDEN_NAMES,
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
-    # Ticks run many small queries of the same few shapes.
+    # Cycles run many small queries of the same few shapes.
     "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.cleaner.periodicGC.interval": "10min",
     # A broadcast table takes a page, however small it is, and lives until Java and Python have collected

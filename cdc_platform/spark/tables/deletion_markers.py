@@ -10,15 +10,15 @@ from cdc_platform.spark.log.order import UNSOUND
 from cdc_platform.spark.tables.typed import ROW, with_row
 
 
-def tombstones(ordered: DataFrame, tick: int) -> DataFrame:
-    """Return the rows of TOMBSTONES that the changes of a tick leave.
+def tombstones(ordered: DataFrame, cycle: int) -> DataFrame:
+    """Return the rows of TOMBSTONES that the changes of a cycle leave.
 
     Args:
         ordered: the result of `order_records`.
-        tick: number of the tick.
+        cycle: number of the cycle.
     """
     is_delete = ~F.col(UNSOUND) & (F.col("change_kind") == ChangeKind.DELETE.value)
-    return ordered.where(is_delete).withColumn("tick", F.lit(tick).cast("bigint")).select(*TOMBSTONES.names)
+    return ordered.where(is_delete).withColumn("cycle", F.lit(cycle).cast("bigint")).select(*TOMBSTONES.names)
 
 
 def with_tombstones(log: DataFrame, buried: DataFrame, table: TableSchema) -> DataFrame:
@@ -26,7 +26,7 @@ def with_tombstones(log: DataFrame, buried: DataFrame, table: TableSchema) -> Da
 
     Args:
         log: rows of the change log, of one table.
-        buried: tombstones of the same table, of other ticks.
+        buried: tombstones of the same table, of other cycles.
         table: the table's columns.
     """
     touched = with_row(log, table).select(ROW).distinct()

@@ -1,4 +1,4 @@
-"""From the ordered changes of a tick to the versions that they make, and to those that they end."""
+"""From the ordered changes of a cycle to the versions that they make, and to those that they end."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -35,7 +35,7 @@ _BEFORE: Final = -1
 def create_history_sql(target: str, history: TableSchema, format_version: int) -> str:
     """Return the statement that creates a history, current versions apart from those that have ended.
 
-    A tick, and a reader of current rows, then cost what the table costs, however long the history gets.
+    A cycle, and a reader of current rows, then cost what the table costs, however long the history gets.
     """
     return f"{create_table_sql(target, history, format_version)} PARTITIONED BY ({quote_spark(IS_CURRENT)})"
 
@@ -68,7 +68,7 @@ def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
 def reaches_back(history: DataFrame, touched: DataFrame, table: TableSchema, *, is_small: bool) -> bool:
     """Whether a touched key has a version that did not begin before the changes, by the source's clock.
 
-    So it is where several transactions of a key share a moment, where a transaction is in several ticks, and
+    So it is where several transactions of a key share a moment, where a transaction is in several cycles, and
     where the clock went back.
 
     Args:
@@ -217,7 +217,7 @@ def _is_gone(so_far: WindowSpec) -> Column:
 def close_versions(
     spark: SparkSession, view: str, target: str, table: TableSchema, stats: PatchStats, *, believes: bool
 ) -> None:
-    """End the current versions of touched keys, and not those that the same tick has appended.
+    """End the current versions of touched keys, and not those that the same cycle has appended.
 
     Args:
         spark: session that does the work.

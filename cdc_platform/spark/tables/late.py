@@ -18,7 +18,7 @@ def with_former(log: DataFrame, former: DataFrame, table: TableSchema, *, is_sma
 
     Args:
         log: rows of the change log, of one table.
-        former: those of the same table in earlier ticks.
+        former: those of the same table in earlier cycles.
         table: the table's columns.
         is_small: whether there are so few keys that all tasks may be sent them.
     """

@@ -27,7 +27,7 @@ def create_table_sql(target: str, table: TableSchema, format_version: int) -> st
         "write.update.distribution-mode": "none",
         "write.delete.distribution-mode": "none",
         "write.distribution-mode": "none",
-        # A conflict with compaction is retried by Iceberg; one with another tick is found by the branch.
+        # A conflict with compaction is retried by Iceberg; one with another cycle is found by the branch.
         "write.merge.isolation-level": "snapshot",
         "write.parquet.compression-codec": "zstd",
         **KEPT_BY_TIME,

@@ -31,12 +31,12 @@ from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.base.timestamps import to_datetime
 
 MOMENT: Final = to_datetime(1_700_000_000_000_000)
-ROW: Final = {"tick": 1, "partition_token": "p", "record_timestamp": MOMENT}
+ROW: Final = {"cycle": 1, "partition_token": "p", "record_timestamp": MOMENT}
 SLICE: Final = {"start_exclusive": MOMENT, "end_inclusive": MOMENT, "outcome": "complete"}
 
 
-def of_first_tick(lake: Lake) -> object:
-    """Return the control rows of the first tick."""
+def of_first_cycle(lake: Lake) -> object:
+    """Return the control rows of the first cycle."""
     return read_control(lake, 1)
 
 
@@ -51,22 +51,22 @@ def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]
 @pytest.mark.parametrize(
     ("table", "row", "read"),
     [
-        (RAW, {**ROW, "kind": "slice", "slice": {**SLICE, "outcome": "odd"}}, of_first_tick),
-        (RAW, {**ROW, "kind": "slice", "slice": {**SLICE, "end_inclusive": None}}, of_first_tick),
-        (RAW, {**ROW, "kind": "slice"}, of_first_tick),
-        (RAW, {**ROW, "kind": "child_partitions", "child_partitions": [None]}, of_first_tick),
+        (RAW, {**ROW, "kind": "slice", "slice": {**SLICE, "outcome": "odd"}}, of_first_cycle),
+        (RAW, {**ROW, "kind": "slice", "slice": {**SLICE, "end_inclusive": None}}, of_first_cycle),
+        (RAW, {**ROW, "kind": "slice"}, of_first_cycle),
+        (RAW, {**ROW, "kind": "child_partitions", "child_partitions": [None]}, of_first_cycle),
         (LINEAGE, {"partition_token": "a", "parent_tokens": [], "state": "ODD"}, load_lineage),
         (LINEAGE, {"partition_token": "a", "state": "RUNNING"}, load_lineage),
         (CUT, {"cut": 1, "tables": [("t", 1)]}, list_cuts),
         (CUT, {"cut": 1}, newest_cut),
         (COPIED, {"table_name": "t", "number": 1}, load_plans),
-        (SCHEMA, {"tick": 1, "number": 1, "change": "odd"}, list_schema_events),
+        (SCHEMA, {"cycle": 1, "number": 1, "change": "odd"}, list_schema_events),
         (SCHEMA, {"change": None}, list_schema_events),
-        (QUARANTINED, {"tick": 1}, load_held),
+        (QUARANTINED, {"cycle": 1}, load_held),
         (RAW, {**ROW, "kind": "file", "event": {"metadata": "{"}}, list_failed),
         (RAW, {**ROW, "kind": "file", "event": {"metadata": "{}"}}, list_failed),
         (RAW, {**ROW, "kind": "file", "event": {"metadata": "[" * 100_000}}, list_failed),
-        (READ, {"path": "unread@a", "version": "{", "tick": 1}, list_failed),
+        (READ, {"path": "unread@a", "version": "{", "cycle": 1}, list_failed),
         (RAW, {**ROW, "kind": "message", "event": {"metadata": "[]"}}, list_markers),
     ],
 )
@@ -74,7 +74,7 @@ def test_a_damaged_row_names_its_table(
     tmp_path: Path, table: str, row: dict[str, Any], read: Callable[[Lake], object]
 ) -> None:
     """What a reader cannot understand is told as damage, with the table and what can be done."""
-    lake = damaged(tmp_path, table, row, {"cdc.tick": "1", "cdc.cut": "1"})
+    lake = damaged(tmp_path, table, row, {"cdc.cycle": "1", "cdc.cut": "1"})
     with pytest.raises(
         LakeDamaged, match=rf"^The lake is damaged, its table `{table}`: .*Bring back"
     ) as told:
@@ -83,7 +83,7 @@ def test_a_damaged_row_names_its_table(
 
 
 def test_a_damaged_summary_names_its_table(tmp_path: Path) -> None:
-    """So does what a snapshot's summary says of the tick that made it."""
-    lake = damaged(tmp_path, LINEAGE, {"state": "RUNNING"}, {"cdc.tick": "soon"})
+    """So does what a snapshot's summary says of the cycle that made it."""
+    lake = damaged(tmp_path, LINEAGE, {"state": "RUNNING"}, {"cdc.cycle": "soon"})
     with pytest.raises(LakeDamaged, match=r"its table `partition_lineage`.*soon"):
         read_mark(lake.system_table(LINEAGE))

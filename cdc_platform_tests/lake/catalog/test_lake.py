@@ -27,7 +27,7 @@ from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.lake.stored_lake import FOLDER, restore_lake
-from cdc_platform_tests.pipeline.bank import SECOND, feed_tick
+from cdc_platform_tests.pipeline.bank import SECOND, feed_cycle
 from cdc_platform_tests.pipelines import (
     ACCOUNTS,
     START,
@@ -44,7 +44,7 @@ FIRST_FORMAT = FOLDER / "lake-v1.json"
 
 
 def restored(settings: LakeSettings, name: str) -> Pipeline:
-    """Return a pipeline on a lake in the first format: two ticks of the bank, one record in quarantine."""
+    """Return a pipeline on a lake in the first format: two cycles of the bank, one record in quarantine."""
     restore_lake(FIRST_FORMAT, settings, name)
     return make_pipeline(settings, (ACCOUNTS, TRANSFERS), name=name)
 
@@ -135,7 +135,7 @@ def test_names_are_quoted_for_spark(tmp_path: Path) -> None:
     """Names that a lake cannot have are made safe; a branch is one more part."""
     lake = Lake(LakeSettings(str(tmp_path)), "bank")
     assert lake.spark_table("accounts") == "`lake`.`bank`.`accounts`"
-    assert lake.spark_table("accounts", "tick") == "`lake`.`bank`.`accounts`.`branch_tick`"
+    assert lake.spark_table("accounts", "cycle") == "`lake`.`bank`.`accounts`.`branch_cycle`"
     assert lake.spark_system_table(LOG) == "`lake`.`bank__cdc`.`change_log`"
     assert lake.spark_table("a`b").startswith("`lake`.`bank`.`a_b_")
 
@@ -144,16 +144,16 @@ def test_the_first_format_is_still_read(tmp_path: Path) -> None:
     """Progress, lineage, cuts and log of a lake in the oldest format are understood."""
     pipeline = restored(LakeSettings(str(tmp_path)), "old")
     position = START + 3 * SECOND - 1
-    assert [read_mark(pipeline.lake.system_table(name)).tick for name in (RAW, LOG)] == [2, 2]
+    assert [read_mark(pipeline.lake.system_table(name)).cycle for name in (RAW, LOG)] == [2, 2]
     assert read_mark(pipeline.lake.system_table(LOG)).position_micros == position
-    assert [(cut.cut, cut.tick) for cut in list_cuts(pipeline.lake)] == [(1, 1), (2, 2)]
+    assert [(cut.cut, cut.cycle) for cut in list_cuts(pipeline.lake)] == [(1, 1), (2, 2)]
     lineage = load_lineage(pipeline.lake)
     assert lineage is not None
     assert [partition.position_micros for partition in lineage.partitions.values()] == [position]
     assert len(log_rows(pipeline)) == 8
     assert len(quarantined_rows(pipeline)) == 1
     status = read_status(pipeline)
-    assert (status.tick, status.watermark_micros, status.quarantined) == (2, position, 1)
+    assert (status.cycle, status.watermark_micros, status.quarantined) == (2, position, 1)
 
 
 def test_an_older_lake_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
@@ -171,10 +171,10 @@ def test_an_older_lake_gets_the_columns_that_it_lacks(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_the_first_format_is_continued(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """The next tick is ordered after what the oldest format holds."""
+    """The next cycle is ordered after what the oldest format holds."""
     pipeline = restored(session_lake, "continued")
     before = log_rows(pipeline)
-    feed_tick(pipeline, 3)
+    feed_cycle(pipeline, 3)
     order_changes(pipeline, spark)
     after = log_rows(pipeline)
     assert before == after[: len(before)]

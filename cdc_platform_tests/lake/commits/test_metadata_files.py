@@ -154,7 +154,7 @@ def test_a_table_of_an_earlier_version_is_kept_by_time_from_then_on(lake: Lake) 
     assert names(logged(table)) == names(files_of(table))
 
 
-def test_own_tables_that_every_tick_writes_are_kept_by_time(lake: Lake) -> None:
+def test_own_tables_that_every_cycle_writes_are_kept_by_time(lake: Lake) -> None:
     """Those that maintenance looks after; of the others Iceberg keeps twenty."""
     for name in (CUT, LOG):
         assert KEPT_BY_TIME.items() <= lake.system_table(name).properties.items()

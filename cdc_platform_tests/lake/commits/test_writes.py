@@ -10,7 +10,7 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import BURIED, QUARANTINED, Lake
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.commits.writes import TickStep, replace_tick
+from cdc_platform.lake.commits.writes import CycleStep, replace_cycle
 from cdc_platform.model.base.schemas import QUARANTINE
 
 TABLES = pytest.mark.parametrize("name", [QUARANTINED, BURIED])
@@ -22,35 +22,35 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(LakeSettings(str(tmp_path)), "writes", hands_out_events=True)
 
 
-def rows(table: Table, tick: int, *names: str) -> pa.Table:
+def rows(table: Table, cycle: int, *names: str) -> pa.Table:
     """Return rows of one cycle, told apart by their table's name."""
-    found = [{"tick": tick, "table_name": name} for name in names]
+    found = [{"cycle": cycle, "table_name": name} for name in names]
     return pa.Table.from_pylist(found, table.schema().as_arrow())
 
 
 def names_in(lake: Lake, name: str) -> list[tuple[int, str]]:
     """Return cycle and table name of all rows, sorted."""
-    found = lake.system_table(name).scan(selected_fields=("tick", "table_name")).to_arrow().to_pylist()
-    return sorted((row["tick"], row["table_name"]) for row in found)
+    found = lake.system_table(name).scan(selected_fields=("cycle", "table_name")).to_arrow().to_pylist()
+    return sorted((row["cycle"], row["table_name"]) for row in found)
 
 
 @TABLES
 def test_what_an_interrupted_cycle_has_left_is_replaced(lake: Lake, name: str) -> None:
     """A cycle that is repeated, perhaps under a later number, leaves its rows once; earlier ones stay."""
-    for step, tables in ((TickStep(0, 1), "ab"), (TickStep(1, 3), "cd"), (TickStep(1, 4), "de")):
-        replace_tick(rows(lake.system_table(name), step.committed, *tables), lake.system_table(name), step)
+    for step, tables in ((CycleStep(0, 1), "ab"), (CycleStep(1, 3), "cd"), (CycleStep(1, 4), "de")):
+        replace_cycle(rows(lake.system_table(name), step.committed, *tables), lake.system_table(name), step)
     assert names_in(lake, name) == [(1, "a"), (1, "b"), (4, "d"), (4, "e")]
-    assert read_mark(lake.system_table(name)).tick == 4
+    assert read_mark(lake.system_table(name)).cycle == 4
 
 
 @TABLES
 def test_a_cycle_whose_table_another_run_has_written_to_changes_nothing(lake: Lake, name: str) -> None:
     """Of two runs only the first commits, whether there are rows to replace or not."""
-    for step in (TickStep(0, 1), TickStep(0, 2)):
+    for step in (CycleStep(0, 1), CycleStep(0, 2)):
         planned_on = lake.system_table(name)
-        replace_tick(rows(planned_on, step.committed, "first"), lake.system_table(name), step)
+        replace_cycle(rows(planned_on, step.committed, "first"), lake.system_table(name), step)
         with pytest.raises(CommitConflict, match=name):
-            replace_tick(rows(planned_on, step.committed, "second"), planned_on, step)
+            replace_cycle(rows(planned_on, step.committed, "second"), planned_on, step)
     assert names_in(lake, name) == [(2, "first")]
 
 
@@ -65,5 +65,5 @@ def test_texts_of_another_width_are_taken(lake: Lake) -> None:
             ]
         )
     )
-    replace_tick(wide, table, TickStep(0, 1))
+    replace_cycle(wide, table, CycleStep(0, 1))
     assert names_in(lake, QUARANTINED) == [(1, "a")]

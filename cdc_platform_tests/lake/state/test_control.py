@@ -44,8 +44,8 @@ def grown() -> Lineage:
     return advance(first, 2, [ended], merged)
 
 
-def test_control_rows_are_those_of_one_tick(pipeline: Pipeline) -> None:
-    """Reports, announcements and counts are read without the data records, and without other ticks."""
+def test_control_rows_are_those_of_one_cycle(pipeline: Pipeline) -> None:
+    """Reports, announcements and counts are read without the data records, and without other cycles."""
     planned = Slice("", START - 1, START + 5)
     append_raw(pipeline, 1, [slice_row(Slice("", 0, 1), records=7)], START)
     rows = [
@@ -68,7 +68,7 @@ def test_control_rows_are_those_of_one_tick(pipeline: Pipeline) -> None:
 
 
 def test_a_lineage_survives_the_lake(pipeline: Pipeline) -> None:
-    """Every state and tick is read back as it was stored."""
+    """Every state and cycle is read back as it was stored."""
     assert load_lineage(pipeline.lake) is None
     save_lineage(pipeline.lake, grown())
     assert load_lineage(pipeline.lake) == grown()

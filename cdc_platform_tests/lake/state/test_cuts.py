@@ -12,9 +12,9 @@ from cdc_platform.lake.state import cuts
 from cdc_platform.lake.state.cuts import Cut, append_cut, find_cut, list_cuts, newest_cut
 
 FIRST = Cut(
-    cut=1, position_micros=1_000_001, tick=3, tables={"accounts": 7, "s.t": 2**62}, published_micros=5
+    cut=1, position_micros=1_000_001, cycle=3, tables={"accounts": 7, "s.t": 2**62}, published_micros=5
 )
-SECOND = replace(FIRST, cut=2, position_micros=2_000_002, tick=4)
+SECOND = replace(FIRST, cut=2, position_micros=2_000_002, cycle=4)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_number_is_taken_once(lake: Lake) -> None:
     """A second cut of the same number is a conflict, and the first one stays."""
     append_cut(lake, FIRST)
     with pytest.raises(CommitConflict):
-        append_cut(lake, replace(FIRST, tick=9))
+        append_cut(lake, replace(FIRST, cycle=9))
     assert list_cuts(lake) == (FIRST,)
 
 
@@ -54,7 +54,7 @@ def test_two_appends_at_once_cannot_both_commit(lake: Lake, monkeypatch: pytest.
     append_cut(lake, FIRST)
     monkeypatch.setattr(Lake, "system_table", lambda _lake, _name: stale)
     with pytest.raises(CommitConflict):
-        append_cut(lake, replace(FIRST, tick=9))
+        append_cut(lake, replace(FIRST, cycle=9))
     monkeypatch.undo()
     assert list_cuts(lake) == (FIRST,)
     assert cuts.newest_cut(lake) == FIRST

@@ -7,11 +7,13 @@ from cdc_platform.lake.state.markers import Marker, markers_of
 
 
 def test_markers_are_told_with_the_first_cut_that_holds_them() -> None:
-    """A tick without a cut of its own counts to the next cut, and what no cut has yet is not told."""
-    cuts = tuple(Cut(number, number * 1_000_000, tick, {}, 0) for number, tick in ((1, 2), (2, 5)))
-    markers = tuple(Marker(tick, f"{tick:04d}", "batch", f"of {tick}", tick, None) for tick in (1, 2, 4, 6))
+    """A cycle without a cut of its own counts to the next cut, and what no cut has yet is not told."""
+    cuts = tuple(Cut(number, number * 1_000_000, cycle, {}, 0) for number, cycle in ((1, 2), (2, 5)))
+    markers = tuple(
+        Marker(cycle, f"{cycle:04d}", "batch", f"of {cycle}", cycle, None) for cycle in (1, 2, 4, 6)
+    )
     found = markers_of(cuts, markers)
-    assert {number: [marker.tick for marker in told] for number, told in found.items()} == {
+    assert {number: [marker.cycle for marker in told] for number, told in found.items()} == {
         1: [1, 2],
         2: [4],
     }

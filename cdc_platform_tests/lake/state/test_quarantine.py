@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.lake.catalog.lake import QUARANTINED, READ, Lake
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.commits.commits import TICK
+from cdc_platform.lake.commits.commits import CYCLE
 from cdc_platform.lake.state.quarantine import (
     ReplayMark,
     count_quarantined,
@@ -34,7 +34,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def test_a_file_counts_as_unread_until_it_was_read_again(lake: Lake) -> None:
-    """Asking is one commit; whoever plans sees it, until a later tick has read the file."""
+    """Asking is one commit; whoever plans sees it, until a later cycle has read the file."""
     assert read_ledger(lake) == {"f": "1", "g": "1", "h": "1"}
     mark_replayed(lake, {(1, "a/a"): ReplayMark(5, 1, ReplaySource.FILE)})
     assert read_ledger(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
@@ -47,7 +47,7 @@ def test_a_file_counts_as_unread_until_it_was_read_again(lake: Lake) -> None:
     assert load_replays(lake).origins == {"f"}
 
 
-def test_texts_wait_until_a_tick_notes_them(lake: Lake) -> None:
+def test_texts_wait_until_a_cycle_notes_them(lake: Lake) -> None:
     """The oldest replay comes first; the ledger tells which ones have been taken."""
     assert waiting_texts(lake) is None
     mark_replayed(
@@ -70,12 +70,12 @@ def test_texts_wait_until_a_tick_notes_them(lake: Lake) -> None:
 def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
     """A failure of before the replay was asked for does not count; one that comes after it does."""
 
-    def note_failure(tick: int) -> None:
+    def note_failure(cycle: int) -> None:
         rows = [
-            {"tick": tick, "path": unread_path("f"), "version": FailedRead("2", tick, "Broken").to_text()}
+            {"cycle": cycle, "path": unread_path("f"), "version": FailedRead("2", cycle, "Broken").to_text()}
         ]
         table = pa.Table.from_pylist(rows, FILES)
-        lake.system_table(READ).append(table, snapshot_properties={TICK: str(tick)})
+        lake.system_table(READ).append(table, snapshot_properties={CYCLE: str(cycle)})
 
     hold(lake, 2)
     note_failure(2)
@@ -88,14 +88,14 @@ def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
     assert (ledger["f"], failed_reads(ledger)["f"].tries) == (READ_AGAIN, 2)
 
 
-def test_what_a_running_tick_has_held_is_left_alone(lake: Lake) -> None:
+def test_what_a_running_cycle_has_held_is_left_alone(lake: Lake) -> None:
     """It writes these rows again if it is interrupted, so they may not stand beside others in a file."""
-    hold(lake, 2, held_row("a", "f", tick=2))
-    unfinished = pa.Table.from_pylist([held_row("a", "f", tick=3)], QUARANTINE)
+    hold(lake, 2, held_row("a", "f", cycle=2))
+    unfinished = pa.Table.from_pylist([held_row("a", "f", cycle=3)], QUARANTINE)
     lake.system_table(QUARANTINED).append(unfinished)
-    mark_replayed(lake, {(tick, "a/a"): ReplayMark(6, 2, ReplaySource.FILE) for tick in (1, 2, 3)})
-    assert [(held.tick, held.name) for held in load_held(lake)] == [(1, "b"), (3, "a")]
-    assert [held.tick for held in load_held(lake, with_replayed=True)] == [1, 1, 2, 3]
-    # What a tick that is run again does: the table would refuse to take a part of a file away.
-    lake.system_table(QUARANTINED).delete("tick > 2")
-    assert [held.tick for held in load_held(lake, with_replayed=True)] == [1, 1, 2]
+    mark_replayed(lake, {(cycle, "a/a"): ReplayMark(6, 2, ReplaySource.FILE) for cycle in (1, 2, 3)})
+    assert [(held.cycle, held.name) for held in load_held(lake)] == [(1, "b"), (3, "a")]
+    assert [held.cycle for held in load_held(lake, with_replayed=True)] == [1, 1, 2, 3]
+    # What a cycle that is run again does: the table would refuse to take a part of a file away.
+    lake.system_table(QUARANTINED).delete("cycle > 2")
+    assert [held.cycle for held in load_held(lake, with_replayed=True)] == [1, 1, 2]

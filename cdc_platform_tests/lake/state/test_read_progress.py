@@ -1,4 +1,4 @@
-"""The ledger follows from what the committed ticks report, whoever derives it."""
+"""The ledger follows from what the committed cycles report, whoever derives it."""
 
 import json
 from pathlib import Path
@@ -7,26 +7,26 @@ import pyarrow as pa
 
 from cdc_platform.lake.catalog.lake import RAW, READ, Lake
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.commits.commits import TICK, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, read_mark
 from cdc_platform.lake.state.read_progress import list_failed, read_ledger
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import FailedRead, failed_reads
 
 
-def report(lake: Lake, tick: int, versions: dict[str, str], *, is_read: bool = True) -> None:
-    """Commit the reports of a tick on files."""
+def report(lake: Lake, cycle: int, versions: dict[str, str], *, is_read: bool = True) -> None:
+    """Commit the reports of a cycle on files."""
     told = {"is_read": is_read, "error": None if is_read else "Broken"}
     rows = [
         {
-            "tick": tick,
+            "cycle": cycle,
             "kind": RecordKind.FILE.value,
             "event": {"origin": path, "metadata": json.dumps({"version": version, **told})},
         }
         for path, version in versions.items()
     ]
     table = pa.Table.from_pylist(rows, RAW_EVENT_RECORDS)
-    lake.system_table(RAW).append(table, snapshot_properties={TICK: str(tick)})
+    lake.system_table(RAW).append(table, snapshot_properties={CYCLE: str(cycle)})
 
 
 def test_the_newest_version_that_was_read_counts(tmp_path: Path) -> None:
@@ -39,11 +39,11 @@ def test_the_newest_version_that_was_read_counts(tmp_path: Path) -> None:
     report(lake, 3, {"c": "1"}, is_read=False)
     report(lake, 4, {"b": "7"})
     assert read_ledger(lake) == {"a": "2", "b": "7"}
-    assert read_mark(lake.system_table(READ)).tick == 4
+    assert read_mark(lake.system_table(READ)).cycle == 4
 
 
 def test_another_process_goes_on_from_what_is_stored(tmp_path: Path) -> None:
-    """What one has derived, another need not derive again, and adds the ticks that came since."""
+    """What one has derived, another need not derive again, and adds the cycles that came since."""
     settings = LakeSettings(str(tmp_path))
     lake = Lake(settings, "files", hands_out_events=True)
     report(lake, 1, {"a": "1"})
@@ -58,12 +58,12 @@ def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
     """What could not be read is known with its tries; to look at it stores nothing."""
     lake = Lake(LakeSettings(str(tmp_path)), "files", hands_out_events=True)
     report(lake, 1, {"a": "1", "b": "1"})
-    for tick in (2, 3):
-        versions = {path: FailedRead("2", tick, "").reported_version for path in ("a", "c")}
-        report(lake, tick, versions, is_read=False)
+    for cycle in (2, 3):
+        versions = {path: FailedRead("2", cycle, "").reported_version for path in ("a", "c")}
+        report(lake, cycle, versions, is_read=False)
     expected = FailedRead("2", 3, "Broken", tries=2)
     assert {"a": expected, "c": expected} == list_failed(lake)
-    assert read_mark(lake.system_table(READ)).tick == 0
+    assert read_mark(lake.system_table(READ)).cycle == 0
     ledger = read_ledger(lake)
     assert {"a": expected, "c": expected} == failed_reads(ledger) == list_failed(lake)
     assert (ledger["a"], ledger["b"], ledger.get("c")) == ("1", "1", None)

@@ -1,4 +1,4 @@
-"""Keys that shift in a transaction: whatever ticks it comes in, each key has the row that it ends with."""
+"""Keys that shift in a transaction: whatever cycles it comes in, each key has the row that it ends with."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,13 +42,13 @@ def event(place: int, half: int, key: int, row: str) -> KeyEvent:
     return KeyEvent(f"{place}-{half}", "T", "t1", str(key), row, order, half == 0)
 
 
-def outcome(ticks: Iterable[Sequence[KeyEvent]]) -> dict[str, int]:
+def outcome(cycles: Iterable[Sequence[KeyEvent]]) -> dict[str, int]:
     """Return the keys of the rows where the newest order key of each key counts."""
     logged: list[KeyEvent] = []
-    for tick in ticks:
-        moved = shifted_orders([*logged, *tick])
-        assert moved.keys() <= {one.event_id for one in tick}
-        logged += [replace(one, logged_order=moved.get(one.event_id, one.order_key)) for one in tick]
+    for cycle in cycles:
+        moved = shifted_orders([*logged, *cycle])
+        assert moved.keys() <= {one.event_id for one in cycle}
+        logged += [replace(one, logged_order=moved.get(one.event_id, one.order_key)) for one in cycle]
     first = {row: (str(key), "", False) for row, key in zip(ROWS, KEYS, strict=False)}
     newest = {key: (order, row, is_removal) for row, (key, order, is_removal) in first.items()}
     for one in logged:
@@ -121,7 +121,7 @@ def test_each_key_has_the_row_that_the_transaction_ends_with(arrived: Arrivals) 
 
 @given(made=transactions())
 def test_rows_hold_a_key_one_after_the_other(made: Transaction) -> None:
-    """In one tick each row's removal follows its writing, before the next row is written."""
+    """In one cycle each row's removal follows its writing, before the next row is written."""
     moved = shifted_orders(made.events)
     holders: dict[str, str] = {str(key): row for row, key in zip(ROWS, KEYS, strict=False)}
     for one in sorted(made.events, key=lambda one: moved.get(one.event_id, one.order_key)):

@@ -52,7 +52,7 @@ def test_a_column_is_added_where_a_record_names_it_first() -> None:
         assert lives["text"] is None
         assert lives["rank"] is not None
         assert (lives["rank"].since_micros_inclusive, lives["rank"].until_micros_exclusive) == (7, None)
-        assert not history.tables["notes"].schema_after(history.tick).is_evolving
+        assert not history.tables["notes"].schema_after(history.cycle).is_evolving
 
 
 def test_a_dropped_column_stays_with_its_life() -> None:
@@ -123,7 +123,7 @@ def test_tables_come_and_go() -> None:
     assert changes(events) == [(SchemaChange.TABLE_DROPPED, None, 6), (SchemaChange.TABLE_ADDED, None, 7)]
     begun = history.tables["notes"].begun
     assert begun is not None
-    assert (begun.tick, begun.micros) == (3, 7)
+    assert (begun.cycle, begun.micros) == (3, 7)
     unwatching = Look(6, (), {"notes": ("id",)}, {})
     history, events = follow(([], first), ([], unwatching), ([], look(8, notes())))
     assert [change for change, _, _ in changes(events)] == [

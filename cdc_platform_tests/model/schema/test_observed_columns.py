@@ -1,4 +1,4 @@
-"""Which records tell all that a tick has to say of a table's columns."""
+"""Which records tell all that a cycle has to say of a table's columns."""
 
 import json
 from collections.abc import Mapping

@@ -17,9 +17,9 @@ ANEW = notes(**RANK, **TEXT)
 @pytest.mark.parametrize(
     ("windows", "gone_micros", "added_micros"),
     [
-        # a tick without it in between
+        # a cycle without it in between
         ([([], look(9, notes(**RANK))), ([sighting(11, ANEW)], look(12, ANEW))], 9, 11),
-        # the whole row of an update lacks it, in one and the same tick
+        # the whole row of an update lacks it, in one and the same cycle
         (
             [
                 (
@@ -40,7 +40,7 @@ ANEW = notes(**RANK, **TEXT)
             8,
             8,
         ),
-        # with a new column ahead of it, after ticks in which nobody looked
+        # with a new column ahead of it, after cycles in which nobody looked
         (
             [([], None), ([], look(9, notes(**RANK, **NOTE, **TEXT)))],
             9,
@@ -109,13 +109,13 @@ BACK = [sighting(10, notes(**TEXT, **RANK), is_sure=True)]
 @pytest.mark.parametrize(
     ("windows", "gone_micros", "added_micros"),
     [
-        # within one tick, also as the last column of the table
+        # within one cycle, also as the last column of the table
         ([([*AWAY, *BACK], look(12, notes(**TEXT, **RANK)))], 8, 10),
         # seen again by a look only
         ([(AWAY, look(12, notes(**TEXT, **RANK)))], 8, 12),
         # with another type meanwhile
         ([(AWAY, look(12, notes(**TEXT, rank="STRING(9)")))], 8, 12),
-        # a tick in between
+        # a cycle in between
         (
             [
                 (AWAY, Look(9, (notes(**TEXT),), {"notes": ("rank",)}, {})),

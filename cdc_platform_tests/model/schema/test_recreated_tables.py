@@ -26,7 +26,7 @@ def seen(micros: int, schema: TableSchema) -> Sighting:
 def known_of(schema: TableSchema) -> SchemaHistory:
     """Return the history of a table that was there from the beginning."""
     events = find_events(SchemaHistory(), 1, {"notes": [seen(5, schema)]}, Look(6, (schema,), {}, {}))
-    return replace(reduce(SchemaHistory.after, events, SchemaHistory()), tick=1, position_micros=6)
+    return replace(reduce(SchemaHistory.after, events, SchemaHistory()), cycle=1, position_micros=6)
 
 
 @pytest.mark.parametrize(

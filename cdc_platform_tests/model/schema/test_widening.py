@@ -103,7 +103,7 @@ def test_values_are_kept_where_the_new_type_writes_them_in_one_way(
     before = SchemaEvent(1, SchemaChange.COLUMN_ADDED, "t", "a", old.to_json())
     seen = {"t": [Sighting(2, {"a": SeenColumn(new, is_primary_key=False, ordinal=1)}, is_whole=True)]}
     history = SchemaHistory().after(SchemaEvent(1, SchemaChange.TABLE_ADDED, "t")).after(before)
-    (event,) = find_events(replace(history, tick=1), 2, seen, Look(2, (), {}, {}, is_exact=False))
+    (event,) = find_events(replace(history, cycle=1), 2, seen, Look(2, (), {}, {}, is_exact=False))
     assert expected == (event.change is SchemaChange.COLUMN_WIDENED)
     table = history.after(event).tables["t"]
     is_one_of_the_lake = expected and spark_type(old) == spark_type(new)
@@ -120,22 +120,22 @@ def test_keys_of_one_family_stay_in_it(one: ColumnType, other: ColumnType) -> No
 
 
 def history_of(shapes: Sequence[dict[str, ColumnType]]) -> SchemaHistory:
-    """Return what is known after a table was seen with these columns, one shape a tick."""
+    """Return what is known after a table was seen with these columns, one shape a cycle."""
     history = SchemaHistory()
-    for tick, shape in enumerate(shapes, start=1):
-        for event in events_of(history, tick, shape):
+    for cycle, shape in enumerate(shapes, start=1):
+        for event in events_of(history, cycle, shape):
             history = history.after(event)
-        history = SchemaHistory(tick, tick, history.tables)
+        history = SchemaHistory(cycle, cycle, history.tables)
     return history
 
 
-def events_of(history: SchemaHistory, tick: int, shape: dict[str, ColumnType]) -> tuple[SchemaEvent, ...]:
+def events_of(history: SchemaHistory, cycle: int, shape: dict[str, ColumnType]) -> tuple[SchemaEvent, ...]:
     """Return what one shape changes."""
     columns = {"id": SeenColumn(INT, is_primary_key=True, ordinal=1)}
     for ordinal, (name, kind) in enumerate(shape.items(), start=2):
         columns[name] = SeenColumn(kind, is_primary_key=False, ordinal=ordinal)
-    seen = {"t": [Sighting(tick, columns, is_whole=True)]}
-    found = find_events(history, tick, seen, None, widens=True)
+    seen = {"t": [Sighting(cycle, columns, is_whole=True)]}
+    found = find_events(history, cycle, seen, None, widens=True)
     assert bool(found) == is_news(history, "t", columns, is_whole=True, widens=True)
     return found
 
@@ -185,10 +185,10 @@ def test_names_that_differ_in_case_stand_beside_each_other() -> None:
 
 
 def test_a_column_beside_another_keeps_its_own_name_in_events() -> None:
-    """Also after the tick that found it: its values would not be found there under the lake's name."""
+    """Also after the cycle that found it: its values would not be found there under the lake's name."""
     table = history_of([{"name": TEXT}, {"Name": INT}]).tables["t"]
-    for tick in (0, 9):
-        names = {column.name: column.source_name for column in table.schema_after(tick).columns}
+    for cycle in (0, 9):
+        names = {column.name: column.source_name for column in table.schema_after(cycle).columns}
         assert names == {"id": "id", "name": "name", "Name__int64": "Name"}
 
 

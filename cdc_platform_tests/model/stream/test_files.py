@@ -1,4 +1,4 @@
-"""Which files a tick reads, and which task reads which."""
+"""Which files a cycle reads, and which task reads which."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ def test_what_has_been_read_in_its_version_is_left_out() -> None:
     assert (rewritten, longer) == choose_files([longer, old, rewritten], ledger).files
 
 
-def test_a_backlog_is_read_in_several_ticks() -> None:
+def test_a_backlog_is_read_in_several_cycles() -> None:
     """The oldest files come first, and one at least, however large it is."""
     files = [made(number, size_bytes=100) for number in range(5)]
     assert tuple(files[:2]) == choose_files(reversed(files), {}, most_files=2).files
@@ -61,7 +61,7 @@ def test_what_could_not_be_read_pauses() -> None:
 
 
 def test_what_could_not_be_read_crowds_nothing_out() -> None:
-    """While there are others it has a tenth of a tick, and the longest wait goes first."""
+    """While there are others it has a tenth of a cycle, and the longest wait goes first."""
     bad = [made(number) for number in range(30)]
     good = [made(number) for number in range(100, 130)]
     ledger = failed(*bad[1:], micros=7) | failed(bad[0], micros=8)
@@ -104,7 +104,7 @@ def test_every_file_is_dealt_once(sizes: Sequence[int], most_tasks: int) -> None
 
 
 def test_few_files_are_few_in_number_and_in_bytes() -> None:
-    """Neither many small files nor one large one are read where the tick runs."""
+    """Neither many small files nor one large one are read where the cycle runs."""
     assert are_few([made(number, size_bytes=100) for number in range(64)])
     assert not are_few([made(number, size_bytes=100) for number in range(65)])
     assert not are_few([made(1, size_bytes=2**20), made(2, size_bytes=1)])

@@ -20,7 +20,7 @@ from cdc_platform.model.stream.lineage import (
 )
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
-from cdc_platform_tests.fake_stream import Slicing, TickBatch, raw_rows
+from cdc_platform_tests.fake_stream import CycleBatch, Slicing, raw_rows
 from cdc_platform_tests.history import History
 from cdc_platform_tests.strategies import streams
 
@@ -46,8 +46,8 @@ def two_partitions() -> Lineage:
     return advance(begin(START), 1, [finished("", START - 1, START - 1)], children)
 
 
-def batches_of(stream: Stream) -> tuple[Lineage, list[TickBatch]]:
-    """Return the first lineage of a stream, and its ticks."""
+def batches_of(stream: Stream) -> tuple[Lineage, list[CycleBatch]]:
+    """Return the first lineage of a stream, and its cycles."""
     return begin(stream[1].tree.start_micros), raw_rows(*stream)
 
 
@@ -75,7 +75,7 @@ def test_merged_child_waits_for_its_last_parent() -> None:
     lineage = advance(lineage, 3, [finished("b", 1_500, 1_999)], [again])
     assert plan_slices(lineage, clock_micros=5_000) == (Slice("c", 1_999, 4_999),)
     assert watermark_micros(lineage) == 1_999
-    assert lineage.partitions["c"].created_tick == 2
+    assert lineage.partitions["c"].created_cycle == 2
     assert lineage.partitions["c"].parent_tokens == ("a", "b")
 
 
@@ -87,7 +87,7 @@ def test_merged_child_waits_for_a_parent_that_nobody_has_announced_yet() -> None
     late = ChildAnnouncement(3, 1_800, "grandchild", ("b",))
     lineage = advance(lineage, 3, [finished("b", 1_500, 1_799)], [late])
     assert lineage.partitions["c"].state is PartitionState.CREATED
-    lineage = advance(lineage, 4, [finished("grandchild", 1_799, 1_999)], [replace(child, tick=4)])
+    lineage = advance(lineage, 4, [finished("grandchild", 1_799, 1_999)], [replace(child, cycle=4)])
     assert lineage.partitions["c"].state is PartitionState.SCHEDULED
     assert violations(lineage) == []
 
@@ -172,28 +172,28 @@ def test_parent_stays_until_all_its_children_are_read() -> None:
 
 
 @given(streams(max_transactions=3))
-def test_running_a_tick_again_changes_nothing(stream: Stream) -> None:
-    """A lineage that contains a tick is the same after applying that tick again."""
+def test_running_a_cycle_again_changes_nothing(stream: Stream) -> None:
+    """A lineage that contains a cycle is the same after applying that cycle again."""
     _, batches = batches_of(stream)
     for batch in batches:
-        for tick in range(1, batch.tick + 1):
-            assert batch.lineage == advance(batch.lineage, tick, batch.reports, batch.children)
+        for cycle in range(1, batch.cycle + 1):
+            assert batch.lineage == advance(batch.lineage, cycle, batch.reports, batch.children)
 
 
 @given(streams(max_transactions=3), st.data())
 def test_order_of_reports_does_not_matter(stream: Stream, data: st.DataObject) -> None:
-    """Slices and announcements of a tick lead to the same lineage in any order, and repeated."""
+    """Slices and announcements of a cycle lead to the same lineage in any order, and repeated."""
     lineage, batches = batches_of(stream)
     for batch in batches:
         reports = data.draw(st.permutations(batch.reports))
         children = data.draw(st.permutations(batch.children * 2))
-        assert batch.lineage == advance(lineage, batch.tick, reports, children)
+        assert batch.lineage == advance(lineage, batch.cycle, reports, children)
         lineage = batch.lineage
 
 
 @given(streams(max_transactions=3))
 def test_watermark_and_positions_never_go_back(stream: Stream) -> None:
-    """Watermark, positions and states only move forward from tick to tick."""
+    """Watermark, positions and states only move forward from cycle to cycle."""
     before, batches = batches_of(stream)
     watermark = watermark_micros(before) or 0
     for batch in batches:
@@ -214,13 +214,13 @@ def test_lineage_of_a_correct_stream_is_sound(stream: Stream) -> None:
 
 @given(streams(max_transactions=3))
 def test_child_starts_once_after_all_its_parents(stream: Stream) -> None:
-    """Each partition is first read in one tick, later than the one in which its last parent finished."""
+    """Each partition is first read in one cycle, later than the one in which its last parent finished."""
     tree = stream[1].tree
     last = batches_of(stream)[1][-1].lineage
     for span in tree.spans:
         partition = last.partitions[span.token]
-        ends = [last.partitions[parent].finished_tick or 0 for parent in span.parents or ("",)]
-        assert max(ends) < (partition.running_tick or 10**9)
+        ends = [last.partitions[parent].finished_cycle or 0 for parent in span.parents or ("",)]
+        assert max(ends) < (partition.running_cycle or 10**9)
 
 
 @given(streams(max_transactions=3))
@@ -228,16 +228,16 @@ def test_partition_that_has_not_been_read_holds_the_watermark(stream: Stream) ->
     """The watermark lies before the start of every partition that is known but was never read."""
     for batch in batches_of(stream)[1]:
         for partition in batch.lineage.partitions.values():
-            if partition.running_tick is None:
+            if partition.running_cycle is None:
                 assert batch.watermark_micros < partition.start_micros
 
 
 @given(streams(max_transactions=3), st.integers(0, 2_000_000))
 def test_pruning_changes_nothing_that_follows(stream: Stream, keep_micros: int) -> None:
-    """A lineage that is pruned after every tick has the same watermark, slices and states as a whole one."""
+    """A lineage that is pruned after every cycle has the same watermark, slices and states as a whole one."""
     pruned, batches = batches_of(stream)
     for batch in batches:
-        pruned = advance(pruned, batch.tick, batch.reports, batch.children)
+        pruned = advance(pruned, batch.cycle, batch.reports, batch.children)
         pruned = prune(pruned, batch.watermark_micros - keep_micros)
         clock = batch.watermark_micros + 10
         assert watermark_micros(batch.lineage) == watermark_micros(pruned)

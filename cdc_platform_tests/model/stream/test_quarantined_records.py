@@ -7,22 +7,22 @@ import pytest
 from cdc_platform.model.stream.quarantined_records import HeldFilter, HeldRecord, with_company
 
 
-def held(record: str, origin: str | None = None, tick: int = 1) -> HeldRecord:
+def held(record: str, origin: str | None = None, cycle: int = 1) -> HeldRecord:
     """Return a record in quarantine."""
     reason = "The event has no order key"
-    return HeldRecord(tick, reason, "users", 0, record, f"{record}/{record}", "users", "{}", origin)
+    return HeldRecord(cycle, reason, "users", 0, record, f"{record}/{record}", "users", "{}", origin)
 
 
 @pytest.mark.parametrize(
     ("wanted", "is_meant"),
     [
         (HeldFilter(), True),
-        (HeldFilter(table="users", reason="ORDER KEY", tick=1, record="a"), True),
+        (HeldFilter(table="users", reason="ORDER KEY", cycle=1, record="a"), True),
         (HeldFilter(record="shop.users/a/shop.users/a"), True),
         (HeldFilter(record="shop.users/a"), True),
         (HeldFilter(table="orders"), False),
         (HeldFilter(reason="corrupt"), False),
-        (HeldFilter(tick=2), False),
+        (HeldFilter(cycle=2), False),
         (HeldFilter(record="b"), False),
     ],
 )

@@ -64,8 +64,8 @@ def test_a_partition_that_fails_is_named_with_its_error() -> None:
 def test_a_stuck_partition_holds_the_watermark_and_is_asked_again() -> None:
     """However long the others are read on, nothing of it is skipped: a fresh slice begins at its position."""
     lineage, position = two_partitions(), START - 1
-    for tick in range(2, 6):
-        end = START + 10 * tick * SECOND
+    for cycle in range(2, 6):
+        end = START + 10 * cycle * SECOND
         slices = {planned.token: planned for planned in plan_slices(lineage, end + 1)}
         assert Slice("a", position, end) == slices["a"]
         reports = [
@@ -73,7 +73,7 @@ def test_a_stuck_partition_holds_the_watermark_and_is_asked_again() -> None:
             SliceReport("a", slices["a"].start_exclusive_micros, position, SliceOutcome.INTERRUPTED, SILENT),
         ]
         (stuck,) = find_stuck(lineage, reports, end)
-        lineage = advance(lineage, tick, reports, [])
+        lineage = advance(lineage, cycle, reports, [])
         assert position == watermark_micros(lineage) == stuck.position_micros
     answered = SliceReport("a", position, end, SliceOutcome.COMPLETE)
     assert end == watermark_micros(advance(lineage, 6, [answered], []))

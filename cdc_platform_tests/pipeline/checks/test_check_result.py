@@ -11,7 +11,7 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.pipeline.checks import check_result
 from cdc_platform.pipeline.checks.check_result import checking
 from cdc_platform.spark.session.session_settings import changed_settings
-from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_tick
+from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle
 from cdc_platform_tests.pipelines import found_table, run_steps
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def test_only_queries_of_a_large_lake_are_compiled(
 ) -> None:
     """One large table is enough, or one that nobody can read; afterwards the session is as it was."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     with changed_settings(spark, {COMPILES: "true"}):
         with checking(pipeline, spark):

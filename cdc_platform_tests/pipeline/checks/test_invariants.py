@@ -9,7 +9,7 @@ import pytest
 
 from cdc_platform.lake.catalog.lake import LINEAGE, LOG, RAW, SCHEMA
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.commits.commits import POSITION, TICK, Mark, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.commits.commits import CYCLE, POSITION, Mark, ancestors_of, fact, head, read_mark
 from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import append_cut, newest_cut
 from cdc_platform.lake.state.schema_history import append_events, load_history
@@ -22,7 +22,7 @@ from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope
 from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
 from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_cycle, opening
 from cdc_platform_tests.pipelines import (
     START,
     append_raw,
@@ -43,24 +43,24 @@ Damage = Callable[[Pipeline, "SparkSession"], None]
 
 
 def newest_scope(pipeline: Pipeline) -> Scope:
-    """Return the scope of the newest tick of the log."""
+    """Return the scope of the newest cycle of the log."""
     log = pipeline.lake.system_table(LOG)
-    marks = (snapshot for snapshot in ancestors_of(log, head(log)) if fact(snapshot, TICK) is not None)
+    marks = (snapshot for snapshot in ancestors_of(log, head(log)) if fact(snapshot, CYCLE) is not None)
     next(marks, None)
     before = next(marks, None)
     if before is None:
         return EVERYTHING
-    return Scope(int(fact(before, TICK) or 0), int(fact(before, POSITION) or 0))
+    return Scope(int(fact(before, CYCLE) or 0), int(fact(before, POSITION) or 0))
 
 
 def sound_pipeline(spark: "SparkSession", lake: LakeSettings) -> Pipeline:
-    """Return the bank after two ticks, with a duplicate, a quarantined record, and a source that agrees."""
+    """Return the bank after two cycles, with a duplicate, a quarantined record, and a source that agrees."""
     pipeline = bank_pipeline(lake, accounts=TableOptions(history=True))
     first = opening(5, 50, START + 7)
     bad = {**opening(6, 60, START + 8), "mod_type": "UNKNOWN"}
     feed(pipeline, START + SECOND - 1, first, first, bad)
     run_steps(pipeline, spark)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     cut = newest_cut(pipeline.lake)
     assert cut is not None
@@ -87,17 +87,17 @@ def log_sql(statement: str) -> Damage:
 
 
 def silence_a_partition(pipeline: Pipeline, _spark: "SparkSession") -> None:
-    """Commit a tick in which the source said nothing of the only partition, though it was asked twice."""
+    """Commit a cycle in which the source said nothing of the only partition, though it was asked twice."""
     mark = read_mark(pipeline.lake.system_table(RAW))
     position = mark.position_micros or START
     report = slice_row(Slice("", position, position), SliceOutcome.INTERRUPTED)
     report["slice"]["error"] = "PartitionStuck: it has sent neither records nor heartbeats"
-    append_raw(pipeline, mark.tick + 1, [report], position + 30 * SECOND)
+    append_raw(pipeline, mark.cycle + 1, [report], position + 30 * SECOND)
 
 
 def take_watermark_back(pipeline: Pipeline, _spark: "SparkSession") -> None:
     """Commit an older watermark."""
-    properties = {TICK: "2", POSITION: str(START)}
+    properties = {CYCLE: "2", POSITION: str(START)}
     pipeline.lake.system_table(LOG).append(CHANGE_LOG.empty_table(), snapshot_properties=properties)
 
 
@@ -184,7 +184,7 @@ def heads_of(pipeline: Pipeline) -> dict[str, int]:
 def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Over the whole log and over the newest tick alone all pass; each damage fails the check it is for.
+    """Over the whole log and over the newest cycle alone all pass; each damage fails the check it is for.
 
     A record in quarantine is no damage, and whatever the scope it does not let its own check pass.
     """
@@ -210,10 +210,10 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
     assert told.facts == {"accounts": 0, "transfers": 1}
 
 
-def test_before_the_first_tick_no_promise_is_broken_and_none_about_tables_is_kept(
+def test_before_the_first_cycle_no_promise_is_broken_and_none_about_tables_is_kept(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Before the first tick checks find nothing wrong, but those that compare tables ask for a tick."""
+    """Before the first cycle checks find nothing wrong, but those that compare tables ask for a cycle."""
     pipeline = bank_pipeline(session_lake)
     verdicts = {check.name: check.run(pipeline, spark, newest_scope(pipeline)) for check in CHECKS}
     asking = {name for name, verdict in verdicts.items() if not verdict.passed}

@@ -19,7 +19,7 @@ from cdc_platform.pipeline.follow import follow_source
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
-from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_tick
+from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle
 from cdc_platform_tests.pipelines import CHECKS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 LONG_S = 3600.0
-TICK_CHECKS = {check.name for check in CHECKS if check.every_tick}
+CYCLE_CHECKS = {check.name for check in CHECKS if check.every_cycle}
 
 
 def with_pause(pipeline: Pipeline, every_s: float | None) -> Pipeline:
@@ -36,23 +36,23 @@ def with_pause(pipeline: Pipeline, every_s: float | None) -> Pipeline:
     return replace(pipeline, settings=replace(pipeline.settings, check_every_s=every_s))
 
 
-def log_tick(pipeline: Pipeline, spark: "SparkSession", number: int) -> None:
-    """Bring one of the bank's ticks into the log."""
-    feed_tick(pipeline, number)
+def log_cycle(pipeline: Pipeline, spark: "SparkSession", number: int) -> None:
+    """Bring one of the bank's cycles into the log."""
+    feed_cycle(pipeline, number)
     order_changes(pipeline, spark)
 
 
 def test_each_look_is_at_what_is_new(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """Every check of a tick is made at once, then on the changes that no look has passed, when it is time."""
+    """Every check of a cycle is made at once, then, when it is time, on changes that no look has passed."""
     pipeline = with_pause(bank_pipeline(session_lake), 0)
     heard: list[tuple[str, int, object]] = []
 
-    def hear(check: Check, verdict: Verdict, tick: int) -> None:
-        heard.append((check.name, tick, verdict.facts.get("changes")))
+    def hear(check: Check, verdict: Verdict, cycle: int) -> None:
+        heard.append((check.name, cycle, verdict.facts.get("changes")))
 
     guard = Guard(pipeline, spark, hear)
     for number in (1, 2):
-        log_tick(pipeline, spark, number)
+        log_cycle(pipeline, spark, number)
         guard.look()
         merge_tables(pipeline, spark, pipeline.tables)
         publish_cut(pipeline, spark)
@@ -60,8 +60,8 @@ def test_each_look_is_at_what_is_new(spark: "SparkSession", session_lake: LakeSe
     rests.look()
     rests.look()
     Guard(with_pause(pipeline, None), spark, hear).look()
-    assert {(name, tick) for name in TICK_CHECKS for tick in (1, 2)} == {found[:2] for found in heard}
-    assert 3 * len(TICK_CHECKS) == len(heard)
+    assert {(name, cycle) for name in CYCLE_CHECKS for cycle in (1, 2)} == {found[:2] for found in heard}
+    assert 3 * len(CYCLE_CHECKS) == len(heard)
     assert [changes for name, _, changes in heard if name == "exactly_once"] == [3, 5, 8]
 
 
@@ -88,13 +88,13 @@ def test_checks_take_turns(
 
 @pytest.mark.parametrize("damaged", [2, 3])
 def test_what_fails_ends_every_start(spark: "SparkSession", session_lake: LakeSettings, damaged: int) -> None:
-    """A log that fails a check ends the ticks before they add to it, be the failing part published or not."""
+    """A log that fails a check ends the cycles before they add to it, published or not."""
     pipeline = with_pause(bank_pipeline(session_lake), 0)
     for number in (1, 2, 3):
-        log_tick(pipeline, spark, number)
+        log_cycle(pipeline, spark, number)
         if number == damaged:
             log = pipeline.lake.system_table(LOG)
-            log.append(log.scan(row_filter=f"tick = {number}").to_arrow())
+            log.append(log.scan(row_filter=f"cycle = {number}").to_arrow())
         if number < 3:
             merge_tables(pipeline, spark, pipeline.tables)
             publish_cut(pipeline, spark)
@@ -102,4 +102,4 @@ def test_what_fails_ends_every_start(spark: "SparkSession", session_lake: LakeSe
     for _ in range(2):
         with pytest.raises(CheckFailed, match=r"`exactly_once`: .* repeated"):
             next(follow_source(pipeline, spark, lambda: True))
-    assert (cut, 3) == (newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(RAW)).tick)
+    assert (cut, 3) == (newest_cut(pipeline.lake), read_mark(pipeline.lake.system_table(RAW)).cycle)

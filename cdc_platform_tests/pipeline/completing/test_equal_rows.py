@@ -70,7 +70,7 @@ def counted(pipeline: Pipeline, spark: "SparkSession") -> list[dict[RowCopies, i
     """Return the counts of all rows in the log: of few rows, by Spark's tasks, from the log."""
     log = read_log(pipeline, spark)
     rows = {row_of(row["keys"]) for row in log_rows(pipeline)}
-    equal = EqualRows(pipeline, spark, read_mark(pipeline.lake.system_table(LOG)).tick, log)
+    equal = EqualRows(pipeline, spark, read_mark(pipeline.lake.system_table(LOG)).cycle, log)
     asked = spark.createDataFrame([(TABLE, row) for row in rows], "table_name string, row string")
     frames = [equal.count(asked), count_in_log(log, asked)]
     found = [{(row[0], row[1]): row[2] for row in frame.collect()} for frame in frames]

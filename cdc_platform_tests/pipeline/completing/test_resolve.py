@@ -73,7 +73,7 @@ def rows_before(table: str) -> Iterator[str]:
 
 
 def pipeline_of(lake: LakeSettings, folder: Path, tables: Sequence[str], spark: "SparkSession") -> Pipeline:
-    """Return a pipeline whose tables have the rows, after one tick; deleted ones of `still` stay."""
+    """Return a pipeline whose tables have the rows, after one cycle; deleted ones of `still` stay."""
     (folder / "events.jsonl").write_text("".join(text for table in tables for text in rows_before(table)))
     columns = dict.fromkeys((f"public.{table}" for table in tables), COLUMNS)
     told = settings_with(input=FilesInput(str(folder)), strategy="enrich", columns=columns)
@@ -103,7 +103,7 @@ def played(dice: random.Random, *, moves: bool, truncates: bool) -> list[RowChan
 
 
 def ordered_of(changes: Mapping[str, Sequence[RowChange]], dice: random.Random) -> list[dict[str, Any]]:
-    """Return changes of tables as the order of a tick has them, the tables' mixed."""
+    """Return changes of tables as the order of a cycle has them, the tables' mixed."""
     places = [name for name, told in changes.items() for _ in told]
     dice.shuffle(places)
     coming = {name: iter(told) for name, told in changes.items()}
@@ -190,7 +190,7 @@ def test_large_batches_are_completed_as_the_model_says(
     pipeline = pipeline_of(session_lake, tmp_path, ["still", "moving"], spark)
     # The source has not told that the row is there again.
     lost = RowChange(STILL, json.dumps({"id": DELETED}), ModType.UPDATE, {"a": 1}, ("big",))
-    # The first half of a key change was in the tick before.
+    # The first half of a key change was in the cycle before.
     parted = RowChange(MOVING, json.dumps({"id": MOVED}), ModType.INSERT, {"a": 2}, ("big",))
     changes = {
         STILL: [*played(dice, moves=False, truncates=True), lost],

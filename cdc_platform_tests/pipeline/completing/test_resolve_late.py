@@ -17,8 +17,8 @@ from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy, Strategy
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
 from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
+from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.test_redelivery import Connector
-from cdc_platform_tests.sources.debezium.ticks import append
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, settings_with
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ HELD: Final[dict[str, Any]] = {"big": DEFAULT_PLACEHOLDER, "xs": None}
 
 
 def messages() -> tuple[list[str], list[str]]:
-    """Return messages whose updates to 100 and more go to quarantine, and one for the tick of the replay."""
+    """Return messages whose updates to 100 and more go to quarantine, and one for the cycle of the replay."""
     sent = Connector()
     for key in (1, 2, 3):
         sent.begin()

@@ -82,7 +82,7 @@ def bank_of(lake: LakeSettings, accounts: int, *tables: TableSchema, piece_rows:
 
 
 def step(pipeline: Pipeline, spark: "SparkSession") -> tuple[CopyOutcome, Cut | None]:
-    """Do everything of a tick but the reading."""
+    """Do everything of a cycle but the reading."""
     copied = copy_tables(pipeline, spark)
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
@@ -101,7 +101,7 @@ def copied_ids(pipeline: Pipeline) -> list[int]:
 def test_every_cut_equals_the_history_wherever_the_stream_takes_over(
     spark: "SparkSession", session_lake: LakeSettings, stream: tuple[History, Slicing], data: st.DataObject
 ) -> None:
-    """Copies begin at any tick and moment, go on for several ticks, and changes before them count once."""
+    """Copies begin at any cycle and moment, go on for several cycles, and changes before them count once."""
     history, slicing = stream
     batches = raw_rows(history, slicing)
     pipeline = make_pipeline(
@@ -112,10 +112,10 @@ def test_every_cut_equals_the_history_wherever_the_stream_takes_over(
     earliest = batches[begins_at - 1].watermark_micros if begins_at else slicing.tree.start_micros - 1
     source.now_micros = 1 + data.draw(st.integers(earliest, batches[-1].watermark_micros))
     source.rows_at = rows_of_history(history)
-    event(f"copy at tick {begins_at} of {len(batches)}")
+    event(f"copy at cycle {begins_at} of {len(batches)}")
     for number, batch in enumerate(batches):
-        append_raw(pipeline, batch.tick, batch.rows, position_micros=0)
-        # Every third tick is merged: a step over several is the same, and half as long.
+        append_raw(pipeline, batch.cycle, batch.rows, position_micros=0)
+        # Every third cycle is merged: a step over several is the same, and half as long.
         if number >= begins_at and (number - begins_at) % 3 == 0:
             step(pipeline, spark)
     while step(pipeline, spark)[0].is_going_on:
@@ -194,7 +194,7 @@ def test_a_table_is_added_without_stopping_the_others(
 
     source.schemas, source.now_micros = (ACCOUNTS, TRANSFERS), NOW + 10
     feed(pipeline, NOW + 10, *transfer({1: 98, 2: 102}, NOW + 5))
-    # The first tick that has changes tells of the new table; the next one begins to copy it.
+    # The first cycle that has changes tells of the new table; the next one begins to copy it.
     assert {"transfers"} == set(_cut(step(pipeline, spark)).tables)
     source.plans.denied = {"accounts"}
     failed, cut = step(pipeline, spark)

@@ -47,15 +47,15 @@ def values(pipeline: Pipeline, table: str) -> list[str]:
     return [row["v"] for row in found_rows(pipeline, table)]
 
 
-@pytest.mark.parametrize("has_tick_between", [True, False], ids=["two ticks", "one tick"])
+@pytest.mark.parametrize("has_cycle_between", [True, False], ids=["two cycles", "one cycle"])
 def test_of_two_names_that_differ_in_case_one_is_left_out(
-    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, *, has_tick_between: bool
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, *, has_cycle_between: bool
 ) -> None:
     """It is told, the log has its changes, and the first one goes on through restarts and a rebuild."""
     folder = StreamFolder(tmp_path)
     pipeline = make_pipeline(session_lake, tmp_path)
     write(folder, 1, "Users", "other")
-    if has_tick_between:
+    if has_cycle_between:
         pipeline = sync(pipeline, spark)
     write(folder, 2, "users", "other")
     pipeline = sync(pipeline, spark)

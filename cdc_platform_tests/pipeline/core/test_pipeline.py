@@ -59,7 +59,7 @@ def test_options_of_a_table_that_is_not_watched_yet_wait(tmp_path: Path) -> None
     with pytest.raises(SettingError, match=r"`table_options` names a table that .*'loans'"):
         _ = pipeline.tables
     pipeline.know(
-        SchemaHistory(tick=1, tables={"accounts": ColumnHistory("accounts")}, others=frozenset({"loans"}))
+        SchemaHistory(cycle=1, tables={"accounts": ColumnHistory("accounts")}, others=frozenset({"loans"}))
     )
     assert [found.name for found in pipeline.tables] == ["accounts"]
 
@@ -83,9 +83,9 @@ def test_a_column_like_those_of_deleted_rows_is_left_out(tmp_path: Path) -> None
     assert "names no table of the lake can have are in the change log only" in find_exclusions(pipeline)[0]
 
 
-def known_since(name: str, tick: int) -> ColumnHistory:
-    """Return a table that came up in a tick."""
-    key = ColumnVersion("id", "id", ColumnType("INT64"), True, 1, Bound(tick, None))
+def known_since(name: str, cycle: int) -> ColumnHistory:
+    """Return a table that came up in a cycle."""
+    key = ColumnVersion("id", "id", ColumnType("INT64"), True, 1, Bound(cycle, None))
     return ColumnHistory(name, (key,))
 
 
@@ -95,7 +95,7 @@ def test_of_two_names_that_differ_in_case_the_first_is_had(tmp_path: Path) -> No
     assert [found.name for found in pipeline.tables] == ["Accounts", "transfers"]
     dropped = replace(known_since("accounts", 1), is_watched=False, is_dropped=True)
     others = {name: known_since(name, 2) for name in ("transfers", "Accounts")}
-    pipeline.know(SchemaHistory(tick=2, tables={**others, "accounts": dropped}))
+    pipeline.know(SchemaHistory(cycle=2, tables={**others, "accounts": dropped}))
     assert [found.name for found in pipeline.tables] == ["accounts", "transfers"]
     told = pipeline.findings(pipeline.schema_history)[0]
     assert told.startswith("`Accounts` is not in the lake: the lake has `accounts` under that name")

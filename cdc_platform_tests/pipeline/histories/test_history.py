@@ -1,4 +1,4 @@
-"""Histories: every version of every row, whatever the ticks, and nothing twice, whatever is killed."""
+"""Histories: every version of every row, whatever the cycles, and nothing twice, whatever is killed."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform_tests.example_tables import TABLES
 from cdc_platform_tests.fake_stream import Slicing, raw_rows
 from cdc_platform_tests.history import History
-from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, closing, feed_tick, opening, transfer
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, closing, feed_cycle, opening, transfer
 from cdc_platform_tests.pipelines import START, append_raw, feed, make_pipeline, rows_of, run_steps, state_of
 from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.typed_values import typed_row
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 READ_AT_ONCE = 3
-"""How many reads a tick merges: a merge of six tables takes seconds."""
+"""How many reads a cycle merges: a merge of six tables takes seconds."""
 
 EVERY_OPTION = {
     "accounts": TableOptions(history=True, soft_delete=True),
@@ -53,14 +53,14 @@ class Killed(BaseException):
 def test_histories_and_kept_rows_equal_the_model_at_every_cut(
     spark: "SparkSession", session_lake: LakeSettings, stream: tuple[History, Slicing]
 ) -> None:
-    """Whatever is done to rows, and however it is cut into ticks, the versions are those of the model."""
+    """Whatever is done to rows, and however it is cut into cycles, the versions are those of the model."""
     source, slicing = stream
     pipeline = make_pipeline(
         session_lake, TABLES, first_micros=slicing.tree.start_micros, options=EVERY_OPTION
     )
     batches = raw_rows(source, slicing)
     for number, batch in enumerate(batches, 1):
-        append_raw(pipeline, batch.tick, batch.rows, position_micros=0)
+        append_raw(pipeline, batch.cycle, batch.rows, position_micros=0)
         if number % READ_AT_ONCE == 0 or number == len(batches):
             run_steps(pipeline, spark)
     for cut in list_cuts(pipeline.lake):
@@ -127,7 +127,7 @@ def seconds(timestamp: Any) -> int | None:
 
 
 FIRST = [(1, 100, 1, None), (2, 100, 1, None), (3, 100, 1, None)]
-SECOND_TICK = [
+SECOND_CYCLE = [
     (1, 90, 2, None),
     (1, 100, 1, 2),
     (2, 100, 1, 2),
@@ -142,9 +142,9 @@ def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
 ) -> None:
     """Patches keep what they do not name, older cuts stay, and nobody sees a version before its cut."""
     pipeline = bank_with_history(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     first = run_steps(pipeline, spark)
-    feed_tick(pipeline, 2)
+    feed_cycle(pipeline, 2)
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
     for commit in ("append_versions", "close_versions", "verify_attempt"):
@@ -158,7 +158,7 @@ def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
     second = publish_cut(pipeline, spark)
     assert second is not None
     assert (
-        SECOND_TICK == bank_versions(pipeline) == bank_versions(pipeline, second.tables["accounts__history"])
+        SECOND_CYCLE == bank_versions(pipeline) == bank_versions(pipeline, second.tables["accounts__history"])
     )
     assert bank_versions(pipeline, first.tables["accounts__history"]) == FIRST
     assert {row["owner"] for row in rows_of(pipeline, "accounts__history")} == {
@@ -168,11 +168,11 @@ def test_a_cut_names_the_history_and_a_killed_extension_is_begun_again(
     run_steps(pipeline, spark)
     assert before == state_of(pipeline)
     maintain_lake(pipeline, spark, thorough=True)
-    assert bank_versions(pipeline) == SECOND_TICK
+    assert bank_versions(pipeline) == SECOND_CYCLE
     spark.sql(f"DELETE FROM {pipeline.lake.spark_table('accounts__history')} WHERE id = 1")
-    assert bank_versions(pipeline) != SECOND_TICK
+    assert bank_versions(pipeline) != SECOND_CYCLE
     rebuild_table(pipeline, spark, "accounts__history")
-    assert bank_versions(pipeline) == SECOND_TICK
+    assert bank_versions(pipeline) == SECOND_CYCLE
 
 
 def test_a_source_that_lies_about_new_keys_gets_no_second_current_version(
@@ -180,7 +180,7 @@ def test_a_source_that_lies_about_new_keys_gets_no_second_current_version(
 ) -> None:
     """An update of a row that nobody inserted makes a version, and all else ends as it must."""
     pipeline = bank_with_history(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     begun = START + 2 * SECOND
     feed(

@@ -1,4 +1,4 @@
-"""Small patches are merged by the process that runs the tick; what it cannot, or should not, is Spark's."""
+"""Small patches are merged by the process that runs the cycle; what it cannot, or should not, is Spark's."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,11 +11,11 @@ from cdc_platform.lake.commits.commits import fact, head
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.merging import build, local_merge
-from cdc_platform.pipeline.tick import run_tick
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_tick
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_cycle
 from cdc_platform_tests.pipeline.reading.test_local_read import busy, wait
 from cdc_platform_tests.pipelines import (
     START,
@@ -43,10 +43,10 @@ def merged_by(pipeline: Pipeline, name: str) -> str | None:
     return fact(newest, "engine-name")
 
 
-def accounts_after_two_ticks(pipeline: Pipeline, spark: "SparkSession") -> dict[int, int]:
-    """Return the balances after two ticks of the small bank."""
+def accounts_after_two_cycles(pipeline: Pipeline, spark: "SparkSession") -> dict[int, int]:
+    """Return the balances after two cycles of the small bank."""
     for number in (1, 2):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
     return {row["id"]: row["balance"] for row in rows_of(pipeline, "accounts")}
 
@@ -54,7 +54,7 @@ def accounts_after_two_ticks(pipeline: Pipeline, spark: "SparkSession") -> dict[
 def test_a_small_patch_is_merged_here(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """One commit brings in what was born and what existed."""
     pipeline = bank_pipeline(session_lake)
-    assert expected_balances(2) == accounts_after_two_ticks(pipeline, spark)
+    assert expected_balances(2) == accounts_after_two_cycles(pipeline, spark)
     assert merged_by(pipeline, "accounts") == HERE
     assert merged_by(pipeline, "transfers") == HERE
 
@@ -62,12 +62,12 @@ def test_a_small_patch_is_merged_here(spark: "SparkSession", session_lake: LakeS
 def test_what_this_process_has_read_is_not_measured_again(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a tick that was held already, Spark folds the changes and does nothing else."""
+    """Of a cycle that was held already, Spark folds the changes and does nothing else."""
     monkeypatch.setattr(build, "measure_patch", None)
     pipeline = busy(bank_pipeline(session_lake))
     for _ in range(3):
         wait(pipeline, 1)
-        run_tick(pipeline, spark)
+        run_cycle(pipeline, spark)
     assert merged_by(pipeline, "accounts") == HERE
     assert len(rows_of(pipeline, "accounts")) == 3
 
@@ -109,7 +109,7 @@ def test_what_is_much_is_merged_by_spark(
 ) -> None:
     """Whichever bound says so, the rows are the same."""
     pipeline = bound(bank_pipeline(session_lake), monkeypatch)
-    assert expected_balances(2) == accounts_after_two_ticks(pipeline, spark)
+    assert expected_balances(2) == accounts_after_two_cycles(pipeline, spark)
     assert merged_by(pipeline, "accounts") == SPARK
 
 
@@ -118,7 +118,7 @@ def test_tables_without_vectors_are_merged_by_spark(
 ) -> None:
     """In format version 2 rows are deleted by files of positions."""
     pipeline = bank_pipeline(replace(session_lake, table_format_version=2))
-    assert expected_balances(2) == accounts_after_two_ticks(pipeline, spark)
+    assert expected_balances(2) == accounts_after_two_cycles(pipeline, spark)
     assert merged_by(pipeline, "accounts") == SPARK
 
 
@@ -157,12 +157,12 @@ def test_a_column_that_somebody_has_added_is_left_to_spark(
 ) -> None:
     """Rows that are updated keep their values of it, and those that come are without."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     name = pipeline.lake.spark_table("accounts")
     spark.sql(f"ALTER TABLE {name} ADD COLUMN mine INT")
     spark.sql(f"UPDATE {name} SET mine = 7")
-    feed_tick(pipeline, 2)
+    feed_cycle(pipeline, 2)
     run_steps(pipeline, spark)
     assert merged_by(pipeline, "accounts") == SPARK
     rows = rows_of(pipeline, "accounts")

@@ -19,7 +19,7 @@ from cdc_platform_tests.pipeline.bank import (
     bank_pipeline,
     closing,
     expected_balances,
-    feed_tick,
+    feed_cycle,
     opening,
 )
 from cdc_platform_tests.pipelines import START, feed, found_table, rows_of, run_steps
@@ -39,15 +39,15 @@ def with_options(pipeline: Pipeline, options: dict[str, TableOptions]) -> Pipeli
 
 
 def account_3(pipeline: Pipeline) -> dict[str, Any]:
-    """Return the row of the account that the second tick closes."""
+    """Return the row of the account that the second cycle closes."""
     return next(row for row in rows_of(pipeline, "accounts") if row["id"] == 3)
 
 
 def test_a_deleted_row_stays_and_comes_back(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """It keeps its values and its moment; inserted again, even in a later tick, it is one row that lives."""
+    """It keeps its values and its moment; inserted again, even in a later cycle, it is one row that lives."""
     pipeline = bank_pipeline(session_lake, **SOFT)
     for number in (1, 2):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
     closed = {"id": 3, "owner": "owner 3", "balance": 100, "__deleted": True}
     assert {**closed, "__deleted_at": to_datetime(START + 2 * SECOND)} == account_3(pipeline)
@@ -62,10 +62,10 @@ def test_a_deleted_row_stays_and_comes_back(spark: "SparkSession", session_lake:
 
 
 def test_the_option_can_be_switched(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """Switched on, the next tick brings back all that the log has; off, a rebuild takes deleted rows out."""
+    """Switched on, the next cycle brings back all that the log has; off, a rebuild takes deleted rows out."""
     plain = bank_pipeline(session_lake)
     for number in (1, 2):
-        feed_tick(plain, number)
+        feed_cycle(plain, number)
         run_steps(plain, spark)
     assert expected_balances(2) == balances(plain)
     soft = with_options(plain, KEEPS_ALL)
@@ -79,7 +79,7 @@ def test_the_option_can_be_switched(spark: "SparkSession", session_lake: LakeSet
     rebuild_table(plain, spark, "accounts")
     assert expected_balances(2) == balances(plain)
     assert "__deleted" not in found_table(plain, "accounts").schema().column_names
-    feed_tick(plain, 3)
+    feed_cycle(plain, 3)
     run_steps(plain, spark)
     assert expected_balances(3) == balances(plain)
     assert check_fold(plain, spark, EVERYTHING).passed

@@ -26,7 +26,7 @@ from cdc_platform.pipeline.on_demand.explain import explain_row
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.pipeline.bank import SECOND, feed_tick
+from cdc_platform_tests.pipeline.bank import SECOND, feed_cycle
 from cdc_platform_tests.pipelines import (
     ACCOUNTS,
     START,
@@ -53,12 +53,12 @@ FORMER_ORDERS = table("orders", {"number": "INT64", "region": "STRING(8)"}, {"am
 
 @pytest.fixture(scope="module")
 def bank(spark: "SparkSession", session_lake: LakeSettings) -> Pipeline:
-    """A bank after two cuts and one tick that is not published, with orders in a table of two key columns."""
+    """A bank after two cuts and one cycle that is not published; orders have two key columns."""
     options = {"accounts": TableOptions(history=True)}
     pipeline = make_pipeline(session_lake, (ACCOUNTS, TRANSFERS, FORMER_ORDERS), options=options)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
-    feed_tick(pipeline, 2)
+    feed_cycle(pipeline, 2)
     run_steps(pipeline, spark)
     begun = START + 3 * SECOND
     source_of(pipeline).schemas = (ACCOUNTS, TRANSFERS, ORDERS)
@@ -94,7 +94,7 @@ def test_a_row_is_told_from_its_first_change_to_its_last(bank: Pipeline) -> None
     assert told["values"] == {"owner": "owner 1", "balance": None}
     assert told["set_by"] == {"owner": 1, "balance": 3}
     facts = [
-        (change["kind"], change["transaction_id"], change["partition"], change["tick"], change["cut"])
+        (change["kind"], change["transaction_id"], change["partition"], change["cycle"], change["cut"])
         for change in told["changes"]
     ]
     opened, moved = START + SECOND + 1, START + 2 * SECOND + 2

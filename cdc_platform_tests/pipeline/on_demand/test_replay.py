@@ -15,15 +15,15 @@ from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.log_checks import check_nothing_lost
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.replay import replay_records
-from cdc_platform.pipeline.tick import run_tick
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, NullPolicy
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
 from cdc_platform_tests.pipelines import log_rows, rows_of
+from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.test_redelivery import Connector
-from cdc_platform_tests.sources.debezium.ticks import append
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings,
     assert ([str(path)], 3) == (list(asked.files), len(asked.from_files))
     assert count_quarantined(pipeline.lake) == 0
     assert is_nothing_lost(pipeline, spark)
-    run_tick(pipeline, spark)
+    run_cycle(pipeline, spark)
     expected = [{"id": 1, "name": "newer"}, {"id": 2, "name": "b"}, {"id": 3, "name": "c"}]
     assert expected == found_rows(pipeline, "visits")
     assert sorted(row["record_id"][-1] for row in log_rows(pipeline)) == ["a", "b", "c", "r"]
@@ -88,7 +88,7 @@ def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings,
 
     # Asked for once more, it comes back once more, and nothing else changes.
     assert len(replay_records(pipeline, HeldFilter()).from_files) == 1
-    run_tick(pipeline, spark)
+    run_cycle(pipeline, spark)
     assert expected == found_rows(pipeline, "visits")
     assert [held.record_id for held in load_held(pipeline.lake)] == [back.record_id]
     assert failed_checks(pipeline, spark) == {}
@@ -111,12 +111,12 @@ def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp
     pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
     asked = replay_records(pipeline, HeldFilter())
     assert (len(asked.from_files), len(asked.from_texts), len(asked.lost)) == (0, 3, 1)
-    run_tick(pipeline, spark)
+    run_cycle(pipeline, spark)
     assert found_rows(pipeline, "visits") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
     held = load_held(pipeline.lake, with_replayed=True)
     assert {one.replayed_from for one in held if not one.is_open} == {ReplaySource.TEXT}
-    newest = max(one.tick for one in held)
-    assert {one.reason.split("(")[0].split(";")[0] for one in held if one.tick == newest} == {
+    newest = max(one.cycle for one in held)
+    assert {one.reason.split("(")[0].split(";")[0] for one in held if one.cycle == newest} == {
         "The line is no JSON ",
         "The key of `visits` is id, and of the event it is name",
     }
@@ -142,12 +142,12 @@ def test_a_replay_at_new_year(spark: "SparkSession", session_lake: LakeSettings,
     pipeline = with_source(pipeline, keyless={}, keys={"visits": ("id",)})
     asked = replay_records(pipeline, HeldFilter())
     assert (len(asked.from_files), len(asked.from_texts)) == (2, 2)
-    run_tick(pipeline, spark)
+    run_cycle(pipeline, spark)
     expected = [{"id": key, "name": name} for key, name in enumerate("adce", 1)]
     assert expected == found_rows(pipeline, "visits")
     # The line that came back was judged once, and waits until somebody asks again.
     assert count_quarantined(pipeline.lake) == 1
-    assert not run_tick(open_pipeline(pipeline.settings), spark).read.committed
+    assert not run_cycle(open_pipeline(pipeline.settings), spark).read.committed
     assert failed_checks(pipeline, spark) == {}
 
 
@@ -188,7 +188,7 @@ def test_events_of_a_log_in_order_enter_it_late(
     keys = {"public.visits": ("id",)}
     pipeline = open_pipeline(replace(settings, source=replace(source, keys=keys)))
     assert len(replay_records(pipeline, HeldFilter(reason="without its key")).from_texts) == 2
-    run_tick(pipeline, spark)
+    run_cycle(pipeline, spark)
     assert [(row["id"], row["v"]) for row in rows_of(pipeline, "public.visits")] == [
         (1, "third"),
         (2, "late"),
@@ -208,8 +208,8 @@ def test_events_of_a_log_in_order_enter_it_late(
 def test_a_transaction_is_replayed_whole(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sound members come back with the faulty one, in one tick, however few texts a tick decodes."""
-    monkeypatch.setattr("cdc_platform.pipeline.on_demand.replay.TEXTS_OF_A_TICK", 1)
+    """Sound members come back with the faulty one, in one cycle, however few texts a cycle decodes."""
+    monkeypatch.setattr("cdc_platform.pipeline.on_demand.replay.TEXTS_OF_A_CYCLE", 1)
     connector = Connector()
     connector.whole(1)
     connector.begin()
@@ -225,7 +225,7 @@ def test_a_transaction_is_replayed_whole(
     null_policies = {"*": NullPolicy.UNAVAILABLE}
     pipeline = open_pipeline(replace(settings, source=replace(source, null_policies=null_policies)))
     assert len(replay_records(pipeline, HeldFilter(reason="is null in an update")).from_texts) == 2
-    run_tick(pipeline, spark)
+    run_cycle(pipeline, spark)
     assert [(row["id"], row["n"]) for row in rows_of(pipeline, TABLE)] == [(1, 9), (2, 5)]
     assert count_quarantined(pipeline.lake) == 0
     connector = replace(connector, lines=[])

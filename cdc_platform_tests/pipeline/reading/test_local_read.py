@@ -1,4 +1,4 @@
-"""Small ticks are read by the process that runs them, and come to the same as those that Spark reads."""
+"""Small cycles are read by the process that runs them, and come to the same as those that Spark reads."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,15 +31,15 @@ NO_SPARK = cast("SparkSession", None)
 
 
 def busy(pipeline: Pipeline, accounts: int = 1, broken: int = 0) -> Pipeline:
-    """Let each tick of a pipeline bring some accounts, of which some are broken, and return it."""
+    """Let each cycle of a pipeline bring some accounts, of which some are broken, and return it."""
 
-    def answer(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+    def answer(cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
         moment = slices[0].end_inclusive_micros
-        opened = [opening(tick * 100 + number, 10, moment) for number in range(accounts)]
+        opened = [opening(cycle * 100 + number, 10, moment) for number in range(accounts)]
         for row in opened[:broken]:
             row["mods"][0]["new_values"] = "no JSON"
         rows = [*opened, *(slice_row(planned, records=accounts) for planned in slices)]
-        return [{**row, "tick": tick} for row in rows]
+        return [{**row, "cycle": cycle} for row in rows]
 
     source_of(pipeline).answer = answer
     return pipeline
@@ -51,24 +51,24 @@ def wait(pipeline: Pipeline, seconds: float) -> None:
 
 
 def raw_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """Return the raw records, in the order of their ticks."""
+    """Return the raw records, in the order of their cycles."""
     rows = pipeline.lake.system_table(RAW).scan().to_arrow().to_pylist()
-    return sorted(rows, key=lambda row: (row["tick"], row["kind"], repr(row["mods"])))
+    return sorted(rows, key=lambda row: (row["cycle"], row["kind"], repr(row["mods"])))
 
 
-def test_a_short_tick_is_read_without_spark(tmp_path: Any) -> None:
+def test_a_short_cycle_is_read_without_spark(tmp_path: Any) -> None:
     """Reading a second takes no session, and commits the records with the reports and the mark."""
     pipeline = busy(bank_pipeline(LakeSettings(str(tmp_path))))
     wait(pipeline, 1)
     outcome = read_slices(pipeline, NO_SPARK)
     assert outcome.is_near
     assert [row["kind"] for row in raw_rows(pipeline)] == ["data_change", "slice"]
-    assert read_mark(pipeline.lake.system_table(RAW)).tick == 1
+    assert read_mark(pipeline.lake.system_table(RAW)).cycle == 1
 
 
 @pytest.mark.integration
 def test_both_ways_of_reading_come_to_the_same(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """Raw records and tables do not tell who has read a tick; ticks of both kinds may follow each other."""
+    """Raw records and tables do not tell who has read a cycle; cycles of both kinds may follow each other."""
     here = busy(bank_pipeline(session_lake), accounts=3)
     by_spark = busy(bank_pipeline(session_lake), accounts=3)
     by_spark = replace(by_spark, settings=replace(by_spark.settings, read_here_s=0))
@@ -84,7 +84,7 @@ def test_both_ways_of_reading_come_to_the_same(spark: "SparkSession", session_la
 
 
 @pytest.mark.integration
-def test_a_tick_with_an_unsound_record_is_as_spark_has_it(
+def test_a_cycle_with_an_unsound_record_is_as_spark_has_it(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """What cannot be used goes to quarantine, and the rest to log and tables, whoever read it."""
@@ -115,7 +115,7 @@ def test_two_runs_cannot_both_order_what_they_hold(
         return counting(rows)
 
     monkeypatch.setattr(log_commit, "measure_rows", interrupted)
-    with pytest.raises(CommitConflict, match=r"Tick 1 of .*change_log was not committed"):
+    with pytest.raises(CommitConflict, match=r"Cycle 1 of .*change_log was not committed"):
         order_changes(pipeline, spark)
     assert [row["ordinal"] for row in log_rows(pipeline)] == [0, 1]
 
@@ -124,7 +124,7 @@ def test_two_runs_cannot_both_order_what_they_hold(
 def test_what_turns_out_to_be_large_is_left_to_spark(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A short tick of many bytes is read anew by Spark, and none of its records is committed twice."""
+    """A short cycle of many bytes is read anew by Spark, and none of its records is committed twice."""
     pipeline = busy(bank_pipeline(session_lake), accounts=5)
     monkeypatch.setattr(local_read, "MOST_BYTES", 10)
     wait(pipeline, 1)
@@ -133,10 +133,10 @@ def test_what_turns_out_to_be_large_is_left_to_spark(
 
 
 @pytest.mark.integration
-def test_after_a_large_tick_the_next_one_is_not_tried_here(
+def test_after_a_large_cycle_the_next_one_is_not_tried_here(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While ticks are large the source is asked once for each; after a small one it is tried again."""
+    """While cycles are large the source is asked once for each; after a small one it is tried again."""
     pipeline = busy(bank_pipeline(session_lake), accounts=5)
     monkeypatch.setattr(local_read, "MOST_RECORDS", 5)
     found = []
@@ -152,13 +152,13 @@ def test_a_read_that_breaks_off_commits_nothing(tmp_path: Any) -> None:
     pipeline = busy(bank_pipeline(LakeSettings(str(tmp_path))))
     answer = source_of(pipeline).answer
 
-    def broken(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+    def broken(cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
         source_of(pipeline).answer = answer
-        raise RuntimeError(f"tick {tick} of {len(slices)} slices")
+        raise RuntimeError(f"cycle {cycle} of {len(slices)} slices")
 
     source_of(pipeline).answer = broken
     wait(pipeline, 1)
-    with pytest.raises(RuntimeError, match="tick 1 of 1 slices"):
+    with pytest.raises(RuntimeError, match="cycle 1 of 1 slices"):
         read_slices(pipeline, NO_SPARK)
     assert read_slices(pipeline, NO_SPARK).is_near
     assert len(raw_rows(pipeline)) == 2

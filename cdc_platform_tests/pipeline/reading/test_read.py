@@ -1,4 +1,4 @@
-"""Reading goes on within a tick where children hold the watermark back."""
+"""Reading goes on within a cycle where children hold the watermark back."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ START, SECOND = 1_800_000_000_000_000, 1_000_000
 
 
 class Generations:
-    """Partitions that end every ten seconds, all at once, as the rounds of a tick see them."""
+    """Partitions that end every ten seconds, all at once, as the rounds of a cycle see them."""
 
     def __init__(self, clock_micros: int) -> None:
         self.clock_micros = clock_micros
@@ -49,17 +49,17 @@ class Generations:
         """Read the only live partition until it ends, or until the clock."""
         end = min(self.clock_micros, end_limit_micros or self.clock_micros) - 1
         found = next(part for part in self.lineage.partitions.values() if part.is_live)
-        tick, ends = self.lineage.tick + 1, found.start_micros + 10 * SECOND
+        cycle, ends = self.lineage.cycle + 1, found.start_micros + 10 * SECOND
         is_over = ends <= end
         outcome = SliceOutcome.FINISHED if is_over else SliceOutcome.COMPLETE
         report = SliceReport(found.token, found.position_micros, ends - 1 if is_over else end, outcome)
-        children = [ChildAnnouncement(tick, ends, f"token-{tick}", (found.token,))] if is_over else []
-        self.lineage = advance(self.lineage, tick, [report], children)
-        return ReadOutcome(tick, (report,), {}, True, self.clock_micros, end)
+        children = [ChildAnnouncement(cycle, ends, f"token-{cycle}", (found.token,))] if is_over else []
+        self.lineage = advance(self.lineage, cycle, [report], children)
+        return ReadOutcome(cycle, (report,), {}, True, self.clock_micros, end)
 
 
-def test_a_tick_follows_generations_that_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One tick reaches the clock although all partitions end in each of its rounds."""
+def test_a_cycle_follows_generations_that_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cycle reaches the clock although all partitions end in each of its rounds."""
     generations = Generations(START + 35 * SECOND)
     monkeypatch.setattr(read, "read_slices", generations.read)
     monkeypatch.setattr(read, "trace_lineage", generations.trace)
@@ -71,7 +71,7 @@ def test_a_tick_follows_generations_that_end_together(monkeypatch: pytest.Monkey
 def test_children_are_read_with_all_live_partitions_but_not_with_chosen_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who asks for everything gets a whole tick's reading; who names some partitions gets these alone."""
+    """Who asks for everything gets a whole cycle's reading; who names some partitions gets these alone."""
     generations = Generations(START + 35 * SECOND)
     monkeypatch.setattr(read, "read_slices", generations.read)
     monkeypatch.setattr(read, "trace_lineage", generations.trace)
@@ -113,11 +113,13 @@ def test_a_cycle_whose_reads_fall_silent_under_way_goes_on(tmp_path: Path) -> No
     source.now_micros = START + 9 * SECOND
 
     def silent_after(seconds: int) -> Callable[..., list[RawRow]]:
-        def answer(tick: int, slices: Sequence[Slice]) -> list[RawRow]:
+        def answer(cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
             piece = slices[0]
             read_to = piece.start_exclusive_micros + seconds * SECOND
             row = slice_row(replace(piece, end_inclusive_micros=read_to), SliceOutcome.INTERRUPTED)
-            return [{**row, "tick": tick, "slice": {**row["slice"], "error": "PartitionStuck: it is silent"}}]
+            return [
+                {**row, "cycle": cycle, "slice": {**row["slice"], "error": "PartitionStuck: it is silent"}}
+            ]
 
         return answer
 

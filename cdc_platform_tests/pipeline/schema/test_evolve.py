@@ -138,7 +138,7 @@ def test_a_kill_in_a_schema_change_loses_nothing(
     assert check_fold(pipeline, spark, EVERYTHING).passed
 
 
-def test_a_column_that_changes_its_type_twice_between_ticks_keeps_its_values(
+def test_a_column_that_changes_its_type_twice_between_cycles_keeps_its_values(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """Values of rows that nobody writes go the same way as at the source, through both types at once."""
@@ -164,20 +164,22 @@ def _die(*_args: object, **_kwargs: object) -> None:
 
 
 def test_two_runs_meet_one_schema_change(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """Both find it, one writes it; a rebuild from the log and from an older cut converts as the tick did."""
+    """Both find it, one writes it; a rebuild from the log and from an older cut converts as the cycle did."""
     source = retyped_source()
     pipeline, rival = follow(session_lake, source), None
     read_until(pipeline, START + STEP, source)
     run_steps(pipeline, spark)
     rival = make_pipeline(session_lake, (), name=pipeline.name)
     source_of(rival).look_at = source_of(pipeline).look_at
-    assert rival.schema_history.tick == pipeline.schema_history.tick
+    assert rival.schema_history.cycle == pipeline.schema_history.cycle
     read_until(pipeline, START + 3 * STEP, source)
     for run in (pipeline, rival):
         order_changes(run, spark)
         assert [table.name for table in run.tables] == ["notes"]
     events = pipeline.lake.system_table(SCHEMA).scan().to_arrow()
-    assert events.num_rows == len(set(zip(*(events[n].to_pylist() for n in ("tick", "number")), strict=True)))
+    assert events.num_rows == len(
+        set(zip(*(events[n].to_pylist() for n in ("cycle", "number")), strict=True))
+    )
     run_steps(rival, spark)
     table_ddl.ensure_table(pipeline, spark, pipeline.table("notes"))
     first = list_cuts(pipeline.lake)[0]
@@ -190,7 +192,7 @@ def test_two_runs_meet_one_schema_change(spark: "SparkSession", session_lake: La
 def test_columns_made_anew_as_they_were_have_no_older_values(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Dropped and added again with the same type, across ticks or within one: NULL, as in the source."""
+    """Dropped and added again with the same type, across cycles or within one: NULL, as in the source."""
     source = Source(columns=dict.fromkeys("abcd", "STRING"))
     pipeline = follow(session_lake, source)
     whole, patch = ValueCaptureType.NEW_ROW, ValueCaptureType.NEW_VALUES
@@ -214,7 +216,7 @@ def test_columns_made_anew_as_they_were_have_no_older_values(
     for end in (0, 1):
         read_until(pipeline, START + end * STEP, source)
         run_steps(pipeline, spark)
-    # In the next tick `a` comes back, `b` changes its place, and a row tells that `c` was away.
+    # In the next cycle `a` comes back, `b` changes its place, and a row tells that `c` was away.
     step(add("a"), drop("b"), write("1", 6, patch, "d"))
     step(add("b"), drop("c"), write("2", 8, whole, "d"))
     step(add("c"), write("1", 9, patch, "a", "c"))

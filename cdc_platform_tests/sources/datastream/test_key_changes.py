@@ -194,7 +194,7 @@ SHIFTS: Final = [
 
 @pytest.mark.parametrize("halves", SHIFTS)
 def test_orders_of_shifted_keys_say_the_same_in_any_order(halves: tuple[Half, ...]) -> None:
-    """Where the newest order key of each key counts, each order of ticks ends as the addresses say."""
+    """Where the newest order key of each key counts, each order of cycles ends as the addresses say."""
     interpreter = Interpreter(DatastreamSettings("stream"))
     events = [interpreter.interpret(to_envelope(oracle(half))) for half in (*BORN, *halves)]
     assert all(isinstance(event, SourceEvent) for event in events)
@@ -205,13 +205,13 @@ def test_orders_of_shifted_keys_say_the_same_in_any_order(halves: tuple[Half, ..
     assert expected == _newest([changes]) == _newest([changes[:4], changes[4:], changes])
 
 
-def _newest(ticks: list[list[SourceEvent]]) -> dict[str, str]:
-    """Return the rows that ticks leave, each of which gives its halves their order among those of before."""
+def _newest(cycles: list[list[SourceEvent]]) -> dict[str, str]:
+    """Return the rows that cycles leave, each of which gives its halves their order among those of before."""
     newest: dict[str, tuple[str, SourceEvent]] = {}
     logged: list[KeyEvent] = []
-    for tick in ticks:
+    for cycle in cycles:
         known = {one.event_id for one in logged}
-        ours = [change for change in tick if change.event_id not in known]
+        ours = [change for change in cycle if change.event_id not in known]
         moved = shifted_orders([*logged, *map(_key_event, ours)])
         for change in ours:
             ranked = (moved.get(change.event_id, change.order_key), change)

@@ -1,4 +1,4 @@
-"""Events whose fields say what no documentation does: each is a change or a fault, and no end of a tick."""
+"""Events whose fields say what no documentation does: each is a change or a fault, and no end of a cycle."""
 
 import copy
 import json
@@ -40,7 +40,7 @@ def judged(event: dict[str, Any]) -> SourceEvent | FaultyEvent:
 def test_whatever_a_field_says_it_breaks_nothing(
     source: str, number: int, changes: Sequence[tuple[int, Any]]
 ) -> None:
-    """A tick that one event could end would be ended by it again and again."""
+    """A cycle that one event could end would be ended by it again and again."""
     judged(odd_event(source, number, changes))
 
 

@@ -1,4 +1,4 @@
-"""What a tick of a stream's files reads, planned without Spark."""
+"""What a cycle of a stream's files reads, planned without Spark."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def announced_in(plan: ReadPlan) -> list[str]:
 
 
 def after(lineage: Lineage, plan: ReadPlan) -> Lineage:
-    """Return the lineage after a tick that has done what was planned."""
+    """Return the lineage after a cycle that has done what was planned."""
     reports = [
         SliceReport(
             piece.token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
@@ -45,13 +45,13 @@ def after(lineage: Lineage, plan: ReadPlan) -> Lineage:
         for piece in plan.slices
     ]
     start = next((p.start_exclusive_micros + 1 for p in plan.slices if p.token == ROOT_TOKEN), 0)
-    tick = lineage.tick + 1
-    children = [ChildAnnouncement(tick, start, token, (token,)) for token in announced_in(plan)]
-    return advance(lineage, tick, reports, children)
+    cycle = lineage.cycle + 1
+    children = [ChildAnnouncement(cycle, start, token, (token,)) for token in announced_in(plan)]
+    return advance(lineage, cycle, reports, children)
 
 
 def test_objects_are_announced_and_then_read(tmp_path: Path) -> None:
-    """What was there before the first tick is in the first cut: an object holds it until it is read."""
+    """What was there before the first cycle is in the first cut: an object holds it until it is read."""
     folder, source = StreamFolder(tmp_path), source_of(tmp_path)
     first = folder.write([event("users")])
     lineage, ledger = begin(source.start_micros()), dict[str, str]()
@@ -72,7 +72,7 @@ def test_objects_are_announced_and_then_read(tmp_path: Path) -> None:
     assert source.plan(lineage, ReadRequest(CLOCK + 20), lambda: ledger).slices == ()
 
 
-def test_a_backlog_moves_the_position_by_one_until_its_last_tick(tmp_path: Path) -> None:
+def test_a_backlog_moves_the_position_by_one_until_its_last_cycle(tmp_path: Path) -> None:
     """No cut says that it has all files while some are left."""
     folder, source = StreamFolder(tmp_path), source_of(tmp_path, most_files=2)
     for number in range(3):
@@ -102,8 +102,8 @@ def test_chosen_objects_are_read_alone(tmp_path: Path) -> None:
     ) == (["shop_users"], ["shop_users"])
 
 
-def test_a_file_that_could_not_be_read_asks_for_a_tick_when_it_is_due(tmp_path: Path) -> None:
-    """Until then only somebody who starts a run does; and once it is gone, one tick says so."""
+def test_a_file_that_could_not_be_read_asks_for_a_cycle_when_it_is_due(tmp_path: Path) -> None:
+    """Until then only somebody who starts a run does; and once it is gone, one cycle says so."""
     folder, source = StreamFolder(tmp_path), source_of(tmp_path)
     path = folder.write([event("users")])
     lineage = after(begin(1), source.plan(begin(1), ReadRequest(CLOCK), dict))

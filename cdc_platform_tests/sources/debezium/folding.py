@@ -56,7 +56,7 @@ class Lake:
     departed: Mapping[RowId, Values] = field(default_factory=dict)
 
     def take(self, changes: Sequence[RowChange]) -> None:
-        """Take the changes of a tick, in their order."""
+        """Take the changes of a cycle, in their order."""
         stored = {row_id: self.tables.get(row_id) for row_id in needed_rows(changes)}
         result = resolve(changes, stored, self.departed)
         self.departed = result.departed

@@ -7,8 +7,8 @@ import pytest
 
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.test_redelivery import faults_of, keys_of
-from cdc_platform_tests.sources.debezium.ticks import Ticks, append
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,
     TABLE,
@@ -80,10 +80,10 @@ def test_an_exponent_is_refused_by_every_type(kind: str, exponent: str) -> None:
 def test_a_value_that_nothing_can_hold_is_one_fault(bad: str, tmp_path: Path) -> None:
     """The bad event is a fault with a reason, and the good ones beside it are in the log."""
     columns = COLUMNS | {f"{HALF}.orders": COLUMNS[TABLE], f"public.{HALF}": COLUMNS[TABLE]}
-    ticks = Ticks(settings_with(input=FilesInput(str(tmp_path)), columns=columns))
+    cycles = Cycles(settings_with(input=FilesInput(str(tmp_path)), columns=columns))
     append(tmp_path / "a.jsonl", [inserted(1), bad, inserted(3, source={"lsn": 501})])
-    ticks.read()
-    (fault,) = faults_of(ticks)
+    cycles.read()
+    (fault,) = faults_of(cycles)
     assert fault
-    ticks.log = [row for row in ticks.log if row["event"]["fault"] is None]
-    assert keys_of(ticks) == [1, 3]
+    cycles.log = [row for row in cycles.log if row["event"]["fault"] is None]
+    assert keys_of(cycles) == [1, 3]

@@ -269,10 +269,10 @@ def test_definitions_that_change_are_found() -> None:
     """A new name is a new column beside the old one, and a wider integer is the same type in the lake."""
     history, found = SchemaHistory(), list[tuple[SchemaChange, str | None]]()
     changes = [event for event in events_in(decode("evolve_schema", settings_for({}))) if event.new_values]
-    for tick, event in enumerate(changes, start=1):
-        sighting = Sighting(tick, parse_column_types(event.column_types) or {}, is_whole=True)
-        look = Look(tick, (), {}, {}, is_exact=False)
-        for told in find_events(history, tick, {event.table: [sighting]}, look):
+    for cycle, event in enumerate(changes, start=1):
+        sighting = Sighting(cycle, parse_column_types(event.column_types) or {}, is_whole=True)
+        look = Look(cycle, (), {}, {}, is_exact=False)
+        for told in find_events(history, cycle, {event.table: [sighting]}, look):
             history = history.after(told)
             found.append((told.change, told.name))
     later = [name for change, name in found[6:] if change is SchemaChange.COLUMN_ADDED]

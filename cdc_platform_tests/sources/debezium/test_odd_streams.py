@@ -15,15 +15,15 @@ from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER, ConnectorModes, DecimalMode
 from cdc_platform.sources.debezium.settings.settings import EngineInput, FilesInput
+from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.folding import fold
 from cdc_platform_tests.sources.debezium.test_redelivery import (
     Connector,
+    cycles_over,
     faults_of,
     feed,
     keys_of,
-    ticks_over,
 )
-from cdc_platform_tests.sources.debezium.ticks import Ticks, append
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,
     TABLE,
@@ -108,7 +108,7 @@ def test_columns_may_be_called_as_fields_of_messages(columns: Mapping[str, Any])
 
 
 def test_two_tables_of_one_name_are_not_mixed() -> None:
-    """The second one goes to quarantine, in later ticks too, unless `partitions` says that both are one."""
+    """The second one goes to quarantine, in later cycles too, unless `partitions` says that both are one."""
     settings = settings_with(table_name="{table}", columns={"orders": COLUMNS[TABLE]})
     decoder = Decoder(settings)
     first = line(envelope("c", after={"id": 1}), {"id": 1})
@@ -156,21 +156,21 @@ def test_what_was_sent_before_the_metadata_holds_nothing_back(tmp_path: Path) ->
     sent = Connector(commit=900, lsn=900, transaction=800)
     sent.whole(3)
     old = [line(envelope("c", after={"id": 1, "n": n}), {"id": 1}) for n in (1, "much")]
-    ticks = feed(ticks_over(tmp_path), [*old, *sent.lines])
-    assert ticks.waiting == []
-    assert len(faults_of(ticks)) == 1
-    ticks.log = [row for row in ticks.log if row["event"]["fault"] is None]
-    assert keys_of(ticks) == [1, 3]
+    cycles = feed(cycles_over(tmp_path), [*old, *sent.lines])
+    assert cycles.waiting == []
+    assert len(faults_of(cycles)) == 1
+    cycles.log = [row for row in cycles.log if row["event"]["fault"] is None]
+    assert keys_of(cycles) == [1, 3]
 
 
 def test_a_file_that_was_cut_is_told(tmp_path: Path) -> None:
     """A log file that was emptied to be written anew would else lose as many lines as had been read."""
     sent = Connector()
     sent.whole(1)
-    ticks = feed(ticks_over(tmp_path), sent.lines, "1.jsonl")
+    cycles = feed(cycles_over(tmp_path), sent.lines, "1.jsonl")
     sent.whole(2)
     (tmp_path / "1.jsonl").write_text(f"{sent.lines[-1]}\n")
-    (reported,) = (row for row in ticks.read() if (row["event"] or {}).get("origin", "").endswith("1.jsonl"))
+    (reported,) = (row for row in cycles.read() if (row["event"] or {}).get("origin", "").endswith("1.jsonl"))
     told = json.loads(reported["event"]["metadata"])
     assert not told["is_read"]
     assert "It has 1 lines, and had 3" in told["error"]
@@ -178,15 +178,15 @@ def test_a_file_that_was_cut_is_told(tmp_path: Path) -> None:
 
 def test_texts_may_have_separators_of_lines(tmp_path: Path) -> None:
     """JSON writes them as they are, and the last line of a file may have no end."""
-    ticks = Ticks(settings_with(input=FilesInput(str(tmp_path))))
+    cycles = Cycles(settings_with(input=FilesInput(str(tmp_path))))
     text = "first\u2028second\u0085third"
     row = line(envelope("c", after={"id": 1, "big": text}), {"id": 1})
     append(tmp_path / "1.jsonl", [json.dumps(json.loads(row), ensure_ascii=False)])
     with (tmp_path / "1.jsonl").open("a") as file:
         file.write(line(envelope("c", after={"id": 2}), {"id": 2}))
-    ticks.read()
-    assert keys_of(ticks) == [1, 2]
-    assert json.loads(ticks.log[0]["mods"][0]["new_values"])["big"] == text
+    cycles.read()
+    assert keys_of(cycles) == [1, 2]
+    assert json.loads(cycles.log[0]["mods"][0]["new_values"])["big"] == text
 
 
 @pytest.mark.parametrize("further", [{"leader_epoch": 4}, {"serverId": 1, "size": 20}])
@@ -203,7 +203,7 @@ def test_an_empty_text_is_no_value() -> None:
 
 
 def test_a_key_that_has_become_another_is_refused() -> None:
-    """Rows of a table whose key got a column, or that lost its key, are not mixed, in later ticks too."""
+    """Rows of a table whose key got a column, or that lost its key, are not mixed, in later cycles too."""
     decoder = Decoder(settings_with())
     first = line(envelope("c", after={"id": 1, "n": 1}), {"id": 1})
     (event,) = decode_all(first, decoder=decoder)
@@ -281,7 +281,7 @@ def test_a_marker_is_no_key(op: str) -> None:
 
 
 def test_a_key_that_has_got_another_type_is_refused() -> None:
-    """The lake could not find the rows that it has, in later ticks too; a wider integer is the same type."""
+    """The lake could not find the rows that it has, in later cycles too; a wider integer is the same type."""
     decoder = Decoder(settings_with(columns={TABLE: {"id": "integer", "n": "integer"}}))
     row = line(envelope("c", after={"id": 1, "n": 1}), {"id": 1})
     assert isinstance(decode_all(row, decoder=decoder)[0], SourceEvent)
@@ -305,7 +305,7 @@ def test_columns_that_differ_in_case_only_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["_file", "__deleted", "__Deleted_At"])
 def test_a_column_that_no_lake_can_have_is_refused(name: str) -> None:
-    """It stops no tick; its events go on once it is left out."""
+    """It stops no cycle; its events go on once it is left out."""
     columns = {TABLE: {"id": "bigint", name: "text"}}
     text = line(envelope("c", after={"id": 1, name: "a"}), {"id": 1})
     assert f"`{name}` of `public.orders`" in only_fault(text, columns=columns).reason
@@ -315,9 +315,9 @@ def test_a_column_that_no_lake_can_have_is_refused(name: str) -> None:
 def test_a_spool_has_files_that_are_no_events(tmp_path: Path) -> None:
     """What tells of the spool itself is JSON, too, and is left alone."""
     place = EngineInput("host", "database", "user", str(tmp_path))
-    ticks = Ticks(settings_with(input=place))
+    cycles = Cycles(settings_with(input=place))
     (tmp_path / "spool.json").write_text('{"format_version": 1}')
     append(tmp_path / f"{0:020}.jsonl", [line(envelope("c", after={"id": 1}), {"id": 1})])
-    ticks.read()
-    assert keys_of(ticks) == [1]
-    assert faults_of(ticks) == []
+    cycles.read()
+    assert keys_of(cycles) == [1]
+    assert faults_of(cycles) == []

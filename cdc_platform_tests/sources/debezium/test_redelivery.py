@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.sources.debezium.settings.settings import FilesInput
-from cdc_platform_tests.sources.debezium.ticks import Ticks, append
+from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,
     TABLE,
@@ -113,26 +113,26 @@ class Connector:
         self.lines.append(line(value, {"id": value["id"]}, topic="s.transaction"))
 
 
-def ticks_over(folder: Path) -> Ticks:
-    """Return ticks over the files of a folder, whose table has or has not a key."""
-    return Ticks(settings_with(input=FilesInput(str(folder)), has_transaction_topic=True))
+def cycles_over(folder: Path) -> Cycles:
+    """Return cycles over the files of a folder, whose table has or has not a key."""
+    return Cycles(settings_with(input=FilesInput(str(folder)), has_transaction_topic=True))
 
 
-def feed(ticks: Ticks, lines: Sequence[str], name: str = "events.jsonl") -> Ticks:
-    """Let a file grow, and run a tick."""
-    append(Path(ticks.settings.folder) / name, lines)
-    ticks.read()
-    return ticks
+def feed(cycles: Cycles, lines: Sequence[str], name: str = "events.jsonl") -> Cycles:
+    """Let a file grow, and run a cycle."""
+    append(Path(cycles.settings.folder) / name, lines)
+    cycles.read()
+    return cycles
 
 
-def keys_of(ticks: Ticks) -> list[Any]:
+def keys_of(cycles: Cycles) -> list[Any]:
     """Return the keys of the log, in its order; a truncate has none."""
-    return [json.loads(row["mods"][0]["keys"]).get("id") for row in ticks.log]
+    return [json.loads(row["mods"][0]["keys"]).get("id") for row in cycles.log]
 
 
-def faults_of(ticks: Ticks) -> list[str]:
+def faults_of(cycles: Cycles) -> list[str]:
     """Return why events did not enter the log."""
-    return [row["event"]["fault"] for row in ticks.log if row["event"]["fault"] is not None]
+    return [row["event"]["fault"] for row in cycles.log if row["event"]["fault"] is not None]
 
 
 def test_a_crash_in_the_middle_of_a_transaction(tmp_path: Path) -> None:
@@ -141,16 +141,16 @@ def test_a_crash_in_the_middle_of_a_transaction(tmp_path: Path) -> None:
     sent.whole(1)
     begun = len(sent.lines)
     sent.whole(2, 3, 4)
-    ticks = feed(ticks_over(tmp_path), sent.lines[: begun + 3])
-    assert keys_of(ticks) == [1]
-    assert [(one["transaction_id"], one["seen"], one["expected"]) for one in ticks.waiting] == [
+    cycles = feed(cycles_over(tmp_path), sent.lines[: begun + 3])
+    assert keys_of(cycles) == [1]
+    assert [(one["transaction_id"], one["seen"], one["expected"]) for one in cycles.waiting] == [
         ("702", 2, None)
     ]
-    feed(ticks, sent.lines[begun:])
-    assert keys_of(ticks) == [1, 2, 3, 4]
-    assert [row["number_of_records_in_transaction"] for row in ticks.log] == [1, 3, 3, 3]
-    assert ticks.waiting == []
-    assert faults_of(ticks) == []
+    feed(cycles, sent.lines[begun:])
+    assert keys_of(cycles) == [1, 2, 3, 4]
+    assert [row["number_of_records_in_transaction"] for row in cycles.log] == [1, 3, 3, 3]
+    assert cycles.waiting == []
+    assert faults_of(cycles) == []
 
 
 @pytest.mark.parametrize("again", [slice(-1, None), slice(-2, None), slice(0, None), slice(0, 1)])
@@ -160,19 +160,19 @@ def test_what_is_repeated_of_a_whole_transaction(tmp_path: Path, again: slice) -
     sent.whole(1, 2)
     first = len(sent.lines)
     sent.whole(3)
-    ticks = feed(ticks_over(tmp_path), sent.lines[:first])
-    feed(ticks, [*sent.lines[:first][again], *sent.lines[:first][-1:], *sent.lines[first:]])
-    assert keys_of(ticks) == [1, 2, 3]
-    assert faults_of(ticks) == []
+    cycles = feed(cycles_over(tmp_path), sent.lines[:first])
+    feed(cycles, [*sent.lines[:first][again], *sent.lines[:first][-1:], *sent.lines[first:]])
+    assert keys_of(cycles) == [1, 2, 3]
+    assert faults_of(cycles) == []
 
 
-def test_begin_twice_within_one_tick(tmp_path: Path) -> None:
+def test_begin_twice_within_one_cycle(tmp_path: Path) -> None:
     """A restart in the middle, read at once, is one transaction."""
     sent = Connector()
     sent.whole(1, 2, 3)
-    ticks = feed(ticks_over(tmp_path), [*sent.lines[:3], *sent.lines])
-    assert keys_of(ticks) == [1, 2, 3]
-    assert faults_of(ticks) == []
+    cycles = feed(cycles_over(tmp_path), [*sent.lines[:3], *sent.lines])
+    assert keys_of(cycles) == [1, 2, 3]
+    assert faults_of(cycles) == []
 
 
 def test_a_repeated_truncate_takes_nothing_away(tmp_path: Path) -> None:
@@ -184,10 +184,10 @@ def test_a_repeated_truncate_takes_nothing_away(tmp_path: Path) -> None:
     sent.insert(2)
     sent.end()
     sent.whole(3)
-    ticks = feed(ticks_over(tmp_path), sent.lines)
-    feed(ticks, sent.lines[3:])
-    assert [row["mod_type"] for row in ticks.log] == ["INSERT", "TRUNCATE", "INSERT", "INSERT"]
-    assert keys_of(ticks) == [1, None, 2, 3]
+    cycles = feed(cycles_over(tmp_path), sent.lines)
+    feed(cycles, sent.lines[3:])
+    assert [row["mod_type"] for row in cycles.log] == ["INSERT", "TRUNCATE", "INSERT", "INSERT"]
+    assert keys_of(cycles) == [1, None, 2, 3]
 
 
 def test_orders_that_are_given_twice(tmp_path: Path) -> None:
@@ -200,9 +200,9 @@ def test_orders_that_are_given_twice(tmp_path: Path) -> None:
     for key in (5, 6):
         sent.insert(key, lsn=500)
     sent.end(6)
-    ticks = feed(ticks_over(tmp_path), sent.lines)
-    assert set(keys_of(ticks)) == {1, 2, 3, 4, 5, 6}
-    assert faults_of(ticks) == []
+    cycles = feed(cycles_over(tmp_path), sent.lines)
+    assert set(keys_of(cycles)) == {1, 2, 3, 4, 5, 6}
+    assert faults_of(cycles) == []
 
 
 def test_a_copy_has_one_position(tmp_path: Path) -> None:
@@ -217,10 +217,10 @@ def test_a_copy_has_one_position(tmp_path: Path) -> None:
     sent.end()
     columns = {**COLUMNS, "public.items": COLUMNS[TABLE]}
     told = settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True, columns=columns)
-    ticks = feed(Ticks(told), sent.lines)
-    feed(ticks, sent.lines)
-    assert len(ticks.log) == 25
-    assert faults_of(ticks) == []
+    cycles = feed(Cycles(told), sent.lines)
+    feed(cycles, sent.lines)
+    assert len(cycles.log) == 25
+    assert faults_of(cycles) == []
 
 
 def test_positions_that_go_back(tmp_path: Path) -> None:
@@ -234,8 +234,8 @@ def test_positions_that_go_back(tmp_path: Path) -> None:
     sent.begin()
     sent.insert(4, lsn=sent.commit)
     sent.end()
-    ticks = feed(ticks_over(tmp_path), sent.lines)
-    assert keys_of(ticks) == [1, 2, 3, 4]
+    cycles = feed(cycles_over(tmp_path), sent.lines)
+    assert keys_of(cycles) == [1, 2, 3, 4]
 
 
 def test_a_transaction_that_is_short_is_held(tmp_path: Path) -> None:
@@ -245,25 +245,25 @@ def test_a_transaction_that_is_short_is_held(tmp_path: Path) -> None:
     sent.insert(1)
     sent.end(3)
     sent.whole(2)
-    ticks = feed(ticks_over(tmp_path), sent.lines)
-    assert faults_of(ticks) == [
+    cycles = feed(cycles_over(tmp_path), sent.lines)
+    assert faults_of(cycles) == [
         "Its transaction 701 has 3 events by the connector's word, of which 1 have come"
     ]
-    assert [row["event"]["fault"] is None for row in ticks.log] == [False, True]
+    assert [row["event"]["fault"] is None for row in cycles.log] == [False, True]
 
 
 def test_the_rest_of_what_has_passed_is_not_called_short(tmp_path: Path) -> None:
     """What comes again from the middle of a transaction on, too late to be recognised, is named as that."""
     sent = Connector()
     sent.whole(1, 2, 3)
-    ticks = feed(ticks_over(tmp_path), sent.lines)
-    ticks.log = []
+    cycles = feed(cycles_over(tmp_path), sent.lines)
+    cycles.log = []
     again = sent.lines[2:]
     sent.whole(4)
-    feed(ticks, [*again, *sent.lines[5:]])
+    feed(cycles, [*again, *sent.lines[5:]])
     expected = "with a part of its transaction 701, which has passed before: 2 of 3 events have come"
-    assert [f"It comes again {expected}"] * 2 == faults_of(ticks)
-    assert keys_of(ticks) == [2, 3, 4]
+    assert [f"It comes again {expected}"] * 2 == faults_of(cycles)
+    assert keys_of(cycles) == [2, 3, 4]
 
 
 def test_a_message_passes_with_its_transaction(tmp_path: Path) -> None:
@@ -275,16 +275,16 @@ def test_a_message_passes_with_its_transaction(tmp_path: Path) -> None:
     sent.insert(2)
     sent.end()
     sent.emit("Mg==", transactional=False)
-    ticks = feed(ticks_over(tmp_path), sent.lines[:4])
-    assert ticks.messages == []
-    feed(ticks, sent.lines[4:])
-    notes = sorted(ticks.messages, key=lambda row: str(row["record_order"]))
+    cycles = feed(cycles_over(tmp_path), sent.lines[:4])
+    assert cycles.messages == []
+    feed(cycles, sent.lines[4:])
+    notes = sorted(cycles.messages, key=lambda row: str(row["record_order"]))
     told = [json.loads(row["event"]["metadata"]) for row in notes]
     assert [one["content"] for one in told] == ["1", "2"]
     assert [one["transaction"] for one in told] == ["701", None]
-    orders = [str(row["record_order"]) for row in (ticks.log[0], notes[0], ticks.log[1])]
+    orders = [str(row["record_order"]) for row in (cycles.log[0], notes[0], cycles.log[1])]
     assert sorted(orders) == orders
-    assert [row["number_of_records_in_transaction"] for row in ticks.log] == [2, 2]
+    assert [row["number_of_records_in_transaction"] for row in cycles.log] == [2, 2]
 
 
 def test_a_file_that_cannot_be_read_holds_those_after_it(tmp_path: Path) -> None:
@@ -294,12 +294,12 @@ def test_a_file_that_cannot_be_read_holds_those_after_it(tmp_path: Path) -> None
     first = len(sent.lines)
     sent.whole(2)
     (tmp_path / "1.jsonl.gz").write_bytes(b"\x1f\x8bbroken")
-    ticks = feed(ticks_over(tmp_path), sent.lines[first:], "2.jsonl")
-    assert keys_of(ticks) == []
+    cycles = feed(cycles_over(tmp_path), sent.lines[first:], "2.jsonl")
+    assert keys_of(cycles) == []
     (tmp_path / "1.jsonl.gz").write_bytes("".join(f"{one}\n" for one in sent.lines[:first]).encode())
-    ticks.read()
-    ticks.read()
-    assert keys_of(ticks) == [1, 2]
+    cycles.read()
+    cycles.read()
+    assert keys_of(cycles) == [1, 2]
 
 
 @st.composite
@@ -325,13 +325,13 @@ def test_any_portions_and_any_redelivery(
     """However messages are cut up, in one file or many, and from wherever repeated, the log is the same."""
     lines, portions = delivery
     with TemporaryDirectory() as folder:
-        expected = feed(ticks_over(Path(folder)), lines)
+        expected = feed(cycles_over(Path(folder)), lines)
     with TemporaryDirectory() as folder:
-        ticks = ticks_over(Path(folder))
+        cycles = cycles_over(Path(folder))
         for number, portion in enumerate(portions):
-            feed(ticks, portion, f"{number if is_spooled else 0:03}.jsonl")
-    assert keys_of(expected) == keys_of(ticks)
-    assert faults_of(ticks) == []
+            feed(cycles, portion, f"{number if is_spooled else 0:03}.jsonl")
+    assert keys_of(expected) == keys_of(cycles)
+    assert faults_of(cycles) == []
 
 
 def test_a_transaction_may_be_spread_over_files(tmp_path: Path) -> None:
@@ -339,9 +339,9 @@ def test_a_transaction_may_be_spread_over_files(tmp_path: Path) -> None:
     sent = Connector()
     sent.whole(1)
     sent.whole(2, 3, 4)
-    ticks = feed(ticks_over(tmp_path), sent.lines[:5], "1.jsonl")
-    feed(ticks, sent.lines[5:7], "2.jsonl")
-    assert keys_of(ticks) == [1]
-    feed(ticks, sent.lines[7:], "3.jsonl")
-    assert keys_of(ticks) == [1, 2, 3, 4]
-    assert faults_of(ticks) == []
+    cycles = feed(cycles_over(tmp_path), sent.lines[:5], "1.jsonl")
+    feed(cycles, sent.lines[5:7], "2.jsonl")
+    assert keys_of(cycles) == [1]
+    feed(cycles, sent.lines[7:], "3.jsonl")
+    assert keys_of(cycles) == [1, 2, 3, 4]
+    assert faults_of(cycles) == []

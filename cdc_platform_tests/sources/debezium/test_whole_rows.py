@@ -10,8 +10,8 @@ import pytest
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.decoder import Decoded
 from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy
+from cdc_platform_tests.sources.debezium.cycles import Cycles
 from cdc_platform_tests.sources.debezium.test_redelivery import feed
-from cdc_platform_tests.sources.debezium.ticks import Ticks
 from cdc_platform_tests.sources.debezium.written_events import (
     TABLE,
     decode_all,
@@ -87,8 +87,8 @@ def test_a_half_that_is_paired_late_has_its_nulls(tmp_path: Path, policies: Mapp
     """Without headers the insert may be read first, and is known as a half once the delete is read."""
     settings = {"columns": COLUMNS, "full_identity": (TABLE,), "null_policies": policies}
     told = reversed(halves(OLD, NEW, with_headers=False))
-    ticks = feed(Ticks(settings_with(input=FilesInput(str(tmp_path)), **settings)), list(told))
-    gained = next(row for row in ticks.log if row["mod_type"] != "DELETE")
+    cycles = feed(Cycles(settings_with(input=FilesInput(str(tmp_path)), **settings)), list(told))
+    gained = next(row for row in cycles.log if row["mod_type"] != "DELETE")
     assert gained["event"]["fault"] is None
     assert gained["event"]["previous_keys"] == '{"id":1}'
     assert not gained["event"]["unavailable_columns"]

@@ -44,7 +44,7 @@ class TopicLogs:
         log.append({**found, "value": _encoded(message["value"])})
         return place
 
-    def tick(self, ends: Mapping[Place, int] | None = None) -> list[dict[str, Any]]:
+    def cycle(self, ends: Mapping[Place, int] | None = None) -> list[dict[str, Any]]:
         """Read what is new of the partitions, each up to an end; return the rows of events."""
         found = [
             TopicPartition(*place, "ID", 0, len(log) if ends is None else ends.get(place, 0))
@@ -53,7 +53,7 @@ class TopicLogs:
         ranges = plan_ranges(found, self.ledger, self.kafka)
         return self._read(ranges, self._batches(ranges))
 
-    def tick_without_messages(self) -> list[dict[str, Any]]:
+    def cycle_without_messages(self) -> list[dict[str, Any]]:
         """Read nothing, as Spark hands it: a row without a message."""
         return self._read((), pa.Table.from_pylist([{}], MESSAGES).to_batches())
 

@@ -65,7 +65,7 @@ def event(order: int, transaction: str = "", keys: str | None = None) -> SourceE
 
 
 def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent]) -> "DataFrame":
-    """Return the raw records of events that one tick read."""
+    """Return the raw records of events that one cycle read."""
     batches, piece = EventBatches(1), Slice("", 0, NOW)
     for one in events:
         batches.add_whole(Released(one, one.transaction_id, 1), piece, FILE)
@@ -75,7 +75,7 @@ def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent
 @SIZES
 @pytest.mark.usefixtures("many_tasks")
 def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expected_records: int) -> None:
-    """Of an event that comes twice in a tick, once unusable, both are judged: one is in the log."""
+    """Of an event that comes twice in a cycle, once unusable, both are judged: one is in the log."""
     broken = FaultyEvent("`v` is no date", "{}", 0, table="visits", event_id="event 1")
     alone = replace(EVENTS, keeps_transactions=False, comes_in_order=False)
     orders: list[list[SourceEvent | FaultyEvent]] = [[event(1), broken, event(1)], [broken, event(1), broken]]

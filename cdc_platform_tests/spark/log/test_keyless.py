@@ -68,7 +68,7 @@ def number_here(spark: "SparkSession") -> "pa.Table":
 
 
 @pytest.mark.parametrize("number", [number_by_tasks, number_here])
-def test_copies_are_numbered_across_ticks_and_truncates(
+def test_copies_are_numbered_across_cycles_and_truncates(
     spark: "SparkSession", number: "Callable[[SparkSession], pa.Table]"
 ) -> None:
     """Numbers continue from the rows before, restart at a truncate, and skip changes in quarantine."""

@@ -14,7 +14,7 @@ from cdc_platform.spark.log.faults import SHAPE_FAULT
 from cdc_platform.spark.log.order import COMPANY, SINGLE_TASK_RECORDS, measure, order_records
 from cdc_platform.spark.log.ordered_rows import measure_rows
 from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_tick, opening
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_cycle, opening
 from cdc_platform_tests.pipelines import (
     START,
     Mod,
@@ -109,7 +109,7 @@ def test_few_changes_are_counted_as_many_are(spark: "SparkSession", rows: list[R
 def test_records_that_came_twice_are_there_once(spark: "SparkSession") -> None:
     """Equal timestamp, transaction and record sequence make a duplicate, whatever partition sent it."""
     twice = insert("a", 1, mods=2)
-    rows = [twice, {**twice, "partition_token": "other", "tick": 9}, insert("a", 2), twice]
+    rows = [twice, {**twice, "partition_token": "other", "cycle": 9}, insert("a", 2), twice]
     changes = ordered_rows(spark, rows, 4)
     assert keys_of(changes) == ["a-0-0", "a-0-1", "a-0-0"]
 
@@ -234,10 +234,10 @@ def test_quarantine_is_written_once(
 
 
 @pytest.mark.usefixtures("many_tasks")
-def test_ordinals_rise_across_ticks(
+def test_ordinals_rise_across_cycles(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One order spans all ticks, whether one task or many have ordered them."""
+    """One order spans all cycles, whether one task or many have ordered them."""
     from cdc_platform.pipeline.ordering import order as step
     from cdc_platform.spark.log import order
 
@@ -245,10 +245,10 @@ def test_ordinals_rise_across_ticks(
     for number in (1, 2, 3, 4):
         for module in (order, step):
             monkeypatch.setattr(module, "SINGLE_TASK_RECORDS", 0 if number % 2 else 50_000)
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         order_changes(pipeline, spark)
     rows = log_rows(pipeline)
     assert len({row["ordinal"] for row in rows}) == len(rows) == 14
     order_keys = [row["order_key"] for row in rows]
     assert sorted(order_keys) == order_keys
-    assert sorted(row["tick"] for row in rows) == [row["tick"] for row in rows]
+    assert sorted(row["cycle"] for row in rows) == [row["cycle"] for row in rows]

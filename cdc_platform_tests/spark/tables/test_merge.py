@@ -40,7 +40,7 @@ SECOND: Final = 1_000_000
 
 
 class Feeder:
-    """Sends each change in a transaction and a tick of its own choice, and merges one table."""
+    """Sends each change in a transaction and a cycle of its own choice, and merges one table."""
 
     by_spark = False
     """Whether Spark merges however little it is."""
@@ -50,14 +50,14 @@ class Feeder:
         self.schema = schema
         pipeline = make_pipeline(lake, (schema,))
         self.pipeline: Pipeline = merging_by_spark(pipeline) if self.by_spark else pipeline
-        self.tick = 0
+        self.cycle = 0
 
     def merge(self, *changes: tuple[ModType, Mod]) -> MergeOutcome:
-        """Run a tick of these changes and return what the merge did."""
-        self.tick += 1
-        begun = START + self.tick * SECOND
+        """Run a cycle of these changes and return what the merge did."""
+        self.cycle += 1
+        begun = START + self.cycle * SECOND
         records: list[RawRow] = [
-            data_change(self.schema.name, kind, mod, at_micros=begun + n, transaction=f"{self.tick}-{n}")
+            data_change(self.schema.name, kind, mod, at_micros=begun + n, transaction=f"{self.cycle}-{n}")
             for n, (kind, mod) in enumerate(changes)
         ]
         feed(self.pipeline, begun + SECOND - 1, *records)
@@ -122,7 +122,7 @@ def test_a_key_that_looks_like_a_variable_is_text(spark: "SparkSession", session
 def test_a_merge_deletes_by_vectors_and_rewrites_nothing(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Existing files stay as they are: the cost of a tick follows the change, not the table."""
+    """Existing files stay as they are: the cost of a cycle follows the change, not the table."""
     feeder = Feeder(spark, session_lake, table("t", {"id": "INT64"}, {"a": "INT64"}))
     feeder.merge(*((ModType.INSERT, ({"id": str(n)}, {"a": "1"})) for n in range(20)))
     feeder.merge((ModType.UPDATE, ({"id": "5"}, {"a": "2"})))

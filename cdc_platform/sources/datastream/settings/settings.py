@@ -61,8 +61,8 @@ class DatastreamSettings:
         tombstone_retention_s: how long a deleted row is remembered, so that no late event brings it back.
         late_files_s: for how long files and events may come late or again: repeated events are recognised
             within it.
-        most_files: how many files one tick reads at most.
-        most_bytes: how many bytes one tick reads at most, but always one file.
+        most_files: how many files one cycle reads at most.
+        most_bytes: how many bytes one cycle reads at most, but always one file.
         most_depth: how deep lists and objects of an Avro schema lie in each other, and arrays of a value.
         most_digits: how many digits a decimal has before and after the point.
         most_block_bytes: how many bytes a line of JSON has, and a block of Avro once it is decompressed.

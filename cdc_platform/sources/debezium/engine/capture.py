@@ -13,10 +13,10 @@ CAUGHT_UP_WITHIN_S: Final = 600.0
 
 
 class Capture:
-    """The engine of one pipeline, in whichever process runs its ticks.
+    """The engine of one pipeline, in whichever process runs its cycles.
 
     The first call captures everything that has committed before it; then the engine goes on by itself, and
-    what it has written is there for the next ticks.
+    what it has written is there for the next cycles.
     """
 
     def __init__(self, settings: EngineSettings) -> None:

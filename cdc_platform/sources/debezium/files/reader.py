@@ -28,15 +28,15 @@ from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "debezium_files"
 SETTINGS_OPTION: Final = "settings"
-TICK_OPTION: Final = "tick"
+CYCLE_OPTION: Final = "cycle"
 SLICE_OPTION: Final = "slice"
 INPUTS_OPTION: Final = "inputs"
 MOST_BYTES: Final = 256 * 1024**2
-"""So much is read by one tick, and more only where a transaction is larger."""
+"""So much is read by one cycle, and more only where a transaction is larger."""
 
 
 class DebeziumDataSource(DataSource):
-    """Format `debezium_files`; options are `settings`, `tick`, `slice` and `inputs`."""
+    """Format `debezium_files`; options are `settings`, `cycle`, `slice` and `inputs`."""
 
     @classmethod
     def name(cls) -> str:
@@ -70,12 +70,12 @@ class DebeziumReader(DataSourceReader):
         settings = DebeziumSettings.from_options(self._options[SETTINGS_OPTION])
         piece = Slice(**json.loads(self._options[SLICE_OPTION]))
         inputs = json.loads(self._options[INPUTS_OPTION])
-        batches = EventBatches(int(self._options[TICK_OPTION]))
+        batches = EventBatches(int(self._options[CYCLE_OPTION]))
         yield from _Reading(settings, inputs).run(batches, piece)
 
 
 class _Reading:
-    """One tick's reading: files in the order of their names, until there is enough that may pass."""
+    """One cycle's reading: files in the order of their names, until there is enough that may pass."""
 
     def __init__(self, settings: DebeziumSettings, inputs: Mapping[str, Any]) -> None:
         self.store = event_files(settings)

@@ -52,7 +52,7 @@ class EventsDescription:
 class DebeziumSource(SourceOfArrivals):
     """Lists files of events, and sets up Spark's reads of those that are new or have grown.
 
-    Its clock is this machine's: an event belongs to the tick that reads it.
+    Its clock is this machine's: an event belongs to the cycle that reads it.
     """
 
     def __init__(self, settings: DebeziumSettings) -> None:
@@ -78,7 +78,7 @@ class DebeziumSource(SourceOfArrivals):
     def _beginnings(self) -> Iterator[Decoded]:
         decoder = Decoder(self.settings)
         for file in self._files():
-            # What a tick cannot read it reports; what others say is described.
+            # What a cycle cannot read it reports; what others say is described.
             with suppress(SourceError, FileDamaged):
                 lines = whole_lines(self.store.read(file.path), self.settings.most_unpacked_bytes)
                 yield from decoder.decode_lines(lines[:DESCRIBED_MESSAGES])
@@ -103,7 +103,7 @@ class DebeziumSource(SourceOfArrivals):
         self._clear_spool(known)
         progress = {file: FileProgress.of(known.get(file.path)) for file in self._files()}
         is_new = any(read.lacks(file) for file, read in progress.items())
-        is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
+        is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         # Only the engine knows whether the database has something new.
         may_capture = isinstance(self.settings.input, EngineInput) and self.capture is None
         if not (is_new or is_unread or may_capture or request.has_replay):
@@ -146,13 +146,13 @@ class DebeziumSource(SourceOfArrivals):
 
         return DebeziumDataSource
 
-    def spark_options(self, tick: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:  # noqa: ARG002  a stream has one order
+    def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:  # noqa: ARG002  a stream has one order
         """Return the options with which one task reads the files of a plan."""
         from cdc_platform.sources.debezium.files import reader
 
         return {
             reader.SETTINGS_OPTION: self.settings.without_password().to_options(),
-            reader.TICK_OPTION: str(tick),
+            reader.CYCLE_OPTION: str(cycle),
             reader.SLICE_OPTION: json.dumps(asdict(plan.slices[0])),
             reader.INPUTS_OPTION: plan.inputs,
         }

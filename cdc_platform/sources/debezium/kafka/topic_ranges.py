@@ -1,4 +1,4 @@
-"""Which messages of topics a tick reads, and how far they have been read, as the ledger has it."""
+"""Which messages of topics a cycle reads, and how far they have been read, as the ledger has it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,9 +100,9 @@ class TopicRange:
 def plan_ranges(
     found: Sequence[TopicPartition], ledger: Mapping[str, str], settings: KafkaInput
 ) -> tuple[TopicRange, ...]:
-    """Return what the next tick reads; without news that is nothing.
+    """Return what the next cycle reads; without news that is nothing.
 
-    Each partition advances by a share of what is new in it, so that all reach their ends with the same tick.
+    Each partition advances by a share of what is new in it, so that all reach their ends with the same cycle.
 
     Raises:
         SourceNotFound: no topic is called as the settings say.
@@ -142,7 +142,7 @@ def _check_topics(found: Iterable[TopicPartition], known: Iterable[str], setting
     gone = sorted(set(known) - there)
     if gone:
         raise OffsetsLost(
-            f"The partition {gone[0]} is gone, and with it what was written after the last tick. If its "
+            f"The partition {gone[0]} is gone, and with it what was written after the last cycle. If its "
             "topic was deleted on purpose, take it out of `input.kafka.topics_pattern`, for instance by "
             f"`(?!TOPIC$).*`. Gone: {', '.join(gone)}"
         )

@@ -42,14 +42,14 @@ class TopicsReading:
 
     Args:
         settings: of the stream, as `DebeziumSettings.to_options` makes them.
-        tick: the tick.
+        cycle: the cycle.
         piece: the slice of the stream.
         inputs: what the plan says of partitions and states.
         patience_micros: how long a transaction that is not whole may wait.
     """
 
     settings: str
-    tick: int
+    cycle: int
     piece: Slice
     inputs: str
     patience_micros: int
@@ -81,7 +81,7 @@ class TopicsReading:
             decoder.state,
             further={PASSED: passed.until.to_text()},
         )
-        yield from give_out(passed, reading, EventBatches(self.tick), self.piece)
+        yield from give_out(passed, reading, EventBatches(self.cycle), self.piece)
 
 
 def _progress(one: TopicRange, resume: int | None) -> str:

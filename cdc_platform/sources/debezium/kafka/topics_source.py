@@ -56,7 +56,7 @@ class TopicsSource(DebeziumSource):
         """
         known = ledger()
         ranges = plan_ranges(self.client.partitions(), known, self.kafka)
-        is_unread = any(partition.running_tick is None for partition in lineage.partitions.values())
+        is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         if not (ranges or is_unread or request.has_replay):
             return ReadPlan(())
         slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
@@ -68,7 +68,7 @@ class TopicsSource(DebeziumSource):
         return ReadPlan(slices, json.dumps(inputs))
 
     def read_here(
-        self, tick: int, plan: ReadPlan, most_s: float
+        self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the messages of a plan; None where they are many, or large.
 
@@ -82,9 +82,9 @@ class TopicsSource(DebeziumSource):
         from cdc_platform.sources.debezium.kafka.topics_here import poll_messages
 
         messages = poll_messages(self.client, _ranges_of(plan))
-        return None if messages is None else self._reading(tick, plan)(messages.to_batches())
+        return None if messages is None else self._reading(cycle, plan)(messages.to_batches())
 
-    def read(self, spark: "SparkSession", tick: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
+    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":  # noqa: ARG002  a stream has one order
         """Return the raw records of the messages of a plan."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -93,14 +93,14 @@ class TopicsSource(DebeziumSource):
 
         schema = from_arrow_schema(RAW_EVENT_RECORDS)
         messages = read_messages(spark, self.kafka, _ranges_of(plan))
-        return messages.mapInArrow(self._reading(tick, plan), schema)
+        return messages.mapInArrow(self._reading(cycle, plan), schema)
 
-    def _reading(self, tick: int, plan: ReadPlan) -> "TopicsReading":
+    def _reading(self, cycle: int, plan: ReadPlan) -> "TopicsReading":
         from cdc_platform.sources.debezium.kafka.topics_reader import TopicsReading
 
         return TopicsReading(
             self.settings.without_password().to_options(),
-            tick,
+            cycle,
             plan.slices[0],
             plan.inputs,
             int(self.kafka.transaction_patience_s * 1_000_000),

@@ -9,7 +9,7 @@ from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 
 _REMEMBERED: Final = 1000
-"""So many deletes are known to the next tick; between halves of one sender come a few messages at most."""
+"""So many deletes are known to the next cycle; between halves of one sender come a few messages at most."""
 
 _PREFIX: Final = "__debezium."
 

@@ -118,7 +118,7 @@ def position_of(source: Source) -> int | None:
 
 @dataclass(slots=True)
 class SnapshotWatch:
-    """Follows the snapshots of all servers; ``seen`` is what it goes on with in the next tick."""
+    """Follows the snapshots of all servers; ``seen`` is what it goes on with in the next cycle."""
 
     seen: dict[str, SeenSnapshots] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""What a decoder has to know of the messages before, from one tick to the next."""
+"""What a decoder has to know of the messages before, from one cycle to the next."""
 
 import json
 from dataclasses import asdict, dataclass, field

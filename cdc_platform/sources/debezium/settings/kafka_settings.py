@@ -37,7 +37,7 @@ class KafkaInput:
         options: further options of Spark's source.
         client: properties of librdkafka, which lists topics and offsets and reads few messages, where their
             names are not those of Java's client.
-        most_messages: so many new messages are read by one tick, of all partitions together.
+        most_messages: so many new messages are read by one cycle, of all partitions together.
         transaction_patience_s: a transaction that is not whole is given up once messages were read that are
             so much younger than its last one; its events go to quarantine.
         start_offsets: by `TOPIC/PARTITION`, the offset before which messages are given up.

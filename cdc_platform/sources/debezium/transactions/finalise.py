@@ -1,4 +1,4 @@
-"""Changes that turn out to be others once all of a tick has been read: halves come in any order."""
+"""Changes that turn out to be others once all of a cycle has been read: halves come in any order."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ from cdc_platform.sources.event_batches import Released
 
 
 def settled(passed: Passed, decoder: Decoder) -> Passed:
-    """Return what passes, with inserted rows and shared keys as all messages of the tick tell them."""
+    """Return what passes, with inserted rows and shared keys as all messages of the cycle tell them."""
     others = dict(_others(decoder.rows))
     if others:
         events = tuple((_replaced(released, others), origin) for released, origin in passed.events)

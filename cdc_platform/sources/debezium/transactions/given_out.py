@@ -1,4 +1,4 @@
-"""What one tick's reading gives out: the events that may pass, and the reports on what was read."""
+"""What one cycle's reading gives out: the events that may pass, and the reports on what was read."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field

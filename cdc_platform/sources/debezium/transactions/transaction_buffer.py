@@ -1,7 +1,7 @@
 """The gate: it lets transactions pass that have arrived whole, and everything before the first that has not.
 
 A connector emits transactions one after the other, in the order of their commits. So when one is not whole
-yet, what was committed before it may pass, and the rest is read again by the next tick.
+yet, what was committed before it may pass, and the rest is read again by the next cycle.
 
 Partitions of topics are read side by side, so that the end of a transaction may be read before its events
 are: there it waits for these. It does so until it is plain that they will not come.
@@ -21,7 +21,7 @@ from cdc_platform.sources.event_batches import Released
 
 
 class TransactionGate:
-    """Collects what arrives in one tick.
+    """Collects what arrives in one cycle.
 
     Args:
         is_one_stream: whether everything comes in the order in which the connector emitted it, so that what

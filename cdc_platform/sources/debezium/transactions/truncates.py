@@ -13,7 +13,7 @@ GONE: Final = "Its table was truncated after it, and the truncate was read first
 
 
 def refuse_truncated(passed: Passed) -> Passed:
-    """Return what passes, with a fault for rows that truncates of former ticks have taken away.
+    """Return what passes, with a fault for rows that truncates of former cycles have taken away.
 
     Rows of a snapshot belong to no transaction, so none of them keeps a truncate in another partition
     waiting, as those of transactions do.

@@ -230,7 +230,7 @@ class SpannerClient:
         return PartitionStuck(
             f"A partition of the {self.settings.title} has sent neither records nor heartbeats for "
             f"{self.settings.longest_silence_s:g} s. The others are read on, it holds the watermark, and "
-            "every tick asks it again. If it is only slow, raise `stuck_after_s`; if it stays silent, "
+            "every cycle asks it again. If it is only slow, raise `stuck_after_s`; if it stays silent, "
             "report it to Google's support",
         )
 

@@ -42,7 +42,7 @@ _ACCESS_ADVICE: Final = (
     "the change stream and EXECUTE on its read function"
 )
 _UNREACHABLE_ADVICE: Final = (
-    "Check the network, and `emulator_host` if one is set; the next tick goes on where this one stopped"
+    "Check the network, and `emulator_host` if one is set; the next cycle goes on where this one stopped"
 )
 
 _DROPPED_ADVICE: Final = f"The stream was dropped, and its records with it. {_LOST_ADVICE}"

@@ -29,12 +29,12 @@ class RecordBatchBuilder:
     its timestamp is complete, and at a heartbeat everything up to it: `complete_micros` says how far.
     """
 
-    def __init__(self, tick: int, piece: Slice) -> None:
+    def __init__(self, cycle: int, piece: Slice) -> None:
         self.complete_micros = piece.start_exclusive_micros
         self.child_micros: int | None = None
         self.counts: Counter[str] = Counter()
         self.text_bytes = 0
-        self._tick, self._slice = tick, piece
+        self._cycle, self._slice = cycle, piece
         self._rows: list[tuple[Any, ...]] = []
         self._complete_rows = 0
         self._children: dict[str, ChildAnnouncement] = {}
@@ -103,7 +103,7 @@ class RecordBatchBuilder:
         micros = row.record_timestamp
         self.child_micros = micros if self.child_micros is None else min(micros, self.child_micros)
         for child in row.child_partitions or ():
-            found = ChildAnnouncement.of(self._tick, micros, child, announced_by=self._slice.token)
+            found = ChildAnnouncement.of(self._cycle, micros, child, announced_by=self._slice.token)
             self._children[found.token] = found
 
     def _complete(self, micros: int) -> None:
@@ -114,7 +114,7 @@ class RecordBatchBuilder:
         self._complete_rows = 0
         self.text_bytes = 0
         self.counts.update(row[_KIND] for row in rows)
-        return to_batch(self._tick, self._slice.token, rows)
+        return to_batch(self._cycle, self._slice.token, rows)
 
 
 def _data_in_root(row: RecordRow) -> RecordUnreadable:
@@ -124,9 +124,9 @@ def _data_in_root(row: RecordRow) -> RecordUnreadable:
     )
 
 
-def to_batch(tick: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+def to_batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     """Return records as one batch; the log refuses one that Arrow cannot hold, and its transaction."""
-    return pa.concat_batches(sound_batches(lambda some: _batch(tick, token, some), rows, _fault))
+    return pa.concat_batches(sound_batches(lambda some: _batch(cycle, token, some), rows, _fault))
 
 
 def _fault(row: tuple[Any, ...], _error: Exception) -> tuple[Any, ...]:
@@ -140,11 +140,11 @@ def _fault(row: tuple[Any, ...], _error: Exception) -> tuple[Any, ...]:
     return tuple(told._replace(mods=mods, number_of_records_in_transaction=None))
 
 
-def _batch(tick: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+def _batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMN)
     count = len(rows)
     arrays = {
-        "tick": pa.repeat(pa.scalar(tick, pa.int64()), count),
+        "cycle": pa.repeat(pa.scalar(cycle, pa.int64()), count),
         "partition_token": pa.repeat(pa.scalar(token, pa.string()), count),
         "mods": _mods(columns[_COLUMN["mods"]]),
         "child_partitions": _children(columns[_COLUMN["child_partitions"]]),
@@ -157,7 +157,7 @@ def _batch(tick: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordB
     return pa.RecordBatch.from_arrays(in_order, schema=RAW_CHANGE_RECORDS)
 
 
-def slice_batch(tick: int, report: SliceReport, counts: Counter[str]) -> pa.RecordBatch:
+def slice_batch(cycle: int, report: SliceReport, counts: Counter[str]) -> pa.RecordBatch:
     """Return the one row that reports on a slice."""
     about = {
         "start_exclusive": report.start_exclusive_micros,
@@ -169,7 +169,7 @@ def slice_batch(tick: int, report: SliceReport, counts: Counter[str]) -> pa.Reco
         "error": report.error,
     }
     row = {
-        "tick": tick,
+        "cycle": cycle,
         "kind": RecordKind.SLICE.value,
         "partition_token": report.token,
         "record_timestamp": report.end_inclusive_micros,

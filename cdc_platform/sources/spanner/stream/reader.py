@@ -18,7 +18,7 @@ from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "spanner_change_stream"
 SETTINGS_OPTION: Final = "settings"
-TICK_OPTION: Final = "tick"
+CYCLE_OPTION: Final = "cycle"
 SLICES_OPTION: Final = "slices"
 TASKS_OPTION: Final = "tasks"
 PARENTS_OPTION: Final = "finished_parents"
@@ -45,7 +45,7 @@ def deal_out(slices: Sequence[Slice], most_tasks: int) -> list[tuple[Slice, ...]
 class ChangeStreamDataSource(DataSource):
     """Format `spanner_change_stream`.
 
-    Options are `settings`, `tick`, `slices`, `tasks` and `finished_parents`, as in `ReadPlan`.
+    Options are `settings`, `cycle`, `slices`, `tasks` and `finished_parents`, as in `ReadPlan`.
     """
 
     @classmethod
@@ -63,7 +63,7 @@ class ChangeStreamDataSource(DataSource):
         prepare_worker()
         return ChangeStreamReader(
             self.options[SETTINGS_OPTION],
-            int(self.options[TICK_OPTION]),
+            int(self.options[CYCLE_OPTION]),
             deal_out(slices_from_json(self.options[SLICES_OPTION]), int(self.options[TASKS_OPTION])),
             json.loads(self.options[PARENTS_OPTION]),
         )
@@ -82,11 +82,11 @@ class ChangeStreamReader(DataSourceReader):
     def __init__(
         self,
         settings_json: str,
-        tick: int,
+        cycle: int,
         tasks: Sequence[tuple[Slice, ...]],
         finished_parents: Sequence[str] | None,
     ) -> None:
-        self._settings_json, self._tick, self._tasks = settings_json, tick, tasks
+        self._settings_json, self._cycle, self._tasks = settings_json, cycle, tasks
         self._finished_parents = finished_parents
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -107,5 +107,5 @@ class ChangeStreamReader(DataSourceReader):
         slices: tuple[Slice, ...] = partition.value
         parents = self._finished_parents
         generations = None if parents is None else Generations(slices[0].end_inclusive_micros, parents)
-        read = partial(read_slice, client_of(self._settings_json), self._tick)
+        read = partial(read_slice, client_of(self._settings_json), self._cycle)
         yield from read_together(read, slices, generations)

@@ -29,7 +29,7 @@ RECORD_FORMS: Final[dict[Dialect, RecordForm]] = {
 
 
 def read_slice(
-    client: SpannerClient, tick: int, piece: Slice
+    client: SpannerClient, cycle: int, piece: Slice
 ) -> Generator[pa.RecordBatch, None, PartitionEnd | None]:
     """Yield the records of a slice, each once, and then the row that reports on it.
 
@@ -38,7 +38,7 @@ def read_slice(
     A failure of the source does not raise: the report says `interrupted`, with the error, and ends at the
     last timestamp up to which nothing is missing; records after it are not given out.
     """
-    builder = RecordBatchBuilder(tick, piece)
+    builder = RecordBatchBuilder(cycle, piece)
     error: SourceError | None = None
     try:
         yield from _read_to_end(client, builder, piece)
@@ -49,7 +49,7 @@ def read_slice(
     if last.num_rows:
         yield last
     report = _report(builder, piece, error)
-    yield slice_batch(tick, report, builder.counts)
+    yield slice_batch(cycle, report, builder.counts)
     if report.outcome is not SliceOutcome.FINISHED:
         return None
     return PartitionEnd(piece.token, report.end_inclusive_micros, builder.children)

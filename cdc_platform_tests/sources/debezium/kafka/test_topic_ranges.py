@@ -1,4 +1,4 @@
-"""Which messages a tick reads: shares of what is new, never past anything that is gone."""
+"""Which messages a cycle reads: shares of what is new, never past anything that is gone."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,7 +54,7 @@ def test_without_news_nothing_is_read() -> None:
 
 
 def test_a_backlog_is_read_in_shares() -> None:
-    """Partitions share what a tick may read by what they have, so that all advance together."""
+    """Partitions share what a cycle may read by what they have, so that all advance together."""
     expected = (span(FIRST, 3, 3, 21), span(SECOND, 0, 0, 5))
     assert expected == plan_ranges([FIRST, SECOND], {}, replace(SETTINGS, most_messages=24))
 

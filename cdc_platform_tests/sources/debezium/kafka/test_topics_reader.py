@@ -1,4 +1,4 @@
-"""Partitions of topics, read side by side in ticks: transactions stay whole and in order, nothing is lost."""
+"""Partitions of topics, read in parallel in cycles: transactions stay whole and in order, nothing is lost."""
 
 import gzip
 import json
@@ -55,7 +55,7 @@ class Delivery:
         broken: numbers of messages whose values are not those of their columns.
         partitions: how many each table's topic has.
         numbers: of the messages, in the order of their sending.
-        sent: of how many each tick but the last one knows, ascending.
+        sent: of how many each cycle but the last one knows, ascending.
         has_headers: whether the connector's headers were kept.
     """
 
@@ -100,10 +100,10 @@ def whole_delivery(capture: str, broken: frozenset[int] = frozenset()) -> Delive
 Rows = list[dict[str, Any]]
 
 
-def ticks_of(delivery: Delivery, dice: Random | None = None) -> list[Rows]:
-    """Return what each tick has read; with dice partitions lag behind each other."""
+def cycles_of(delivery: Delivery, dice: Random | None = None) -> list[Rows]:
+    """Return what each cycle has read; with dice partitions lag behind each other."""
     logs = logs_for(delivery.capture)
-    ticks, ends = list[Rows](), dict[Place, int]()
+    cycles, ends = list[Rows](), dict[Place, int]()
     sent = 0
     for until in (*delivery.sent, len(delivery.numbers)):
         for number in delivery.numbers[sent:until]:
@@ -113,18 +113,18 @@ def ticks_of(delivery: Delivery, dice: Random | None = None) -> list[Rows]:
             place: dice.randint(ends.get(place, 0), len(log)) if dice else len(log)
             for place, log in logs.logs.items()
         }
-        ticks.append(logs.tick(ends) if logs.logs else [])
-    ticks.append(logs.tick())
-    return ticks
+        cycles.append(logs.cycle(ends) if logs.logs else [])
+    cycles.append(logs.cycle())
+    return cycles
 
 
-def lake_of(ticks: Sequence[Rows]) -> tuple[list[Rows], Lake]:
-    """Return what each tick brings into the log, and the lake that all of them make.
+def lake_of(cycles: Sequence[Rows]) -> tuple[list[Rows], Lake]:
+    """Return what each cycle brings into the log, and the lake that all of them make.
 
-    As in the steps of a tick what the log has is left out, and transactions with a faulty event are.
+    As in the steps of a cycle what the log has is left out, and transactions with a faulty event are.
     """
     logged, lake, known = list[Rows](), Lake(), set[str]()
-    for rows in ticks:
+    for rows in cycles:
         fresh = {row["record_sequence"]: row for row in rows if row["record_sequence"] not in known}
         broken = {row["server_transaction_id"] for row in fresh.values() if row["event"]["fault"]}
         sound = [row for row in fresh.values() if row["server_transaction_id"] not in broken]
@@ -165,18 +165,18 @@ class LoadedDice(Random):
     Random(385869),  # noqa: S311  a test's moments, not a secret
 )
 @given(deliveries(), st.randoms(use_true_random=False))
-def test_ticks_have_whole_transactions_in_order(delivery: Delivery, dice: Random) -> None:
+def test_cycles_have_whole_transactions_in_order(delivery: Delivery, dice: Random) -> None:
     """However partitions lag behind each other, and whatever comes again, or cannot be read, it is one lake.
 
-    So it is with the connector's headers and without. Ticks add up to the stream, and no marker is anywhere,
+    So it is with the connector's headers and without. Cycles add up to the stream, and no marker is anywhere,
     but the one that somebody has written.
     """
-    _, expected = lake_of(ticks_of(whole_delivery(delivery.capture, delivery.broken)))
-    ticks = ticks_of(delivery, dice)
-    logged, lake = lake_of(ticks)
+    _, expected = lake_of(cycles_of(whole_delivery(delivery.capture, delivery.broken)))
+    cycles = cycles_of(delivery, dice)
+    logged, lake = lake_of(cycles)
     assert expected.tables == lake.tables
     known = {row["record_sequence"] for rows in logged for row in rows}
-    refused = {row["record_sequence"]: row for rows in ticks for row in rows if row["event"]["fault"]}
+    refused = {row["record_sequence"]: row for rows in cycles for row in rows if row["event"]["fault"]}
     held = [row for identity, row in refused.items() if identity not in known]
     # What comes again of a refused transaction may have been truncated since, and is refused for both.
     broken = {row["server_transaction_id"] for row in refused.values() if row["event"]["fault"] != GONE}
@@ -193,7 +193,7 @@ def test_ticks_have_whole_transactions_in_order(delivery: Delivery, dice: Random
 
 
 def _assert_whole(new: Sequence[Sequence[dict[str, Any]]]) -> None:
-    """Each transaction comes with one tick, after all that were committed before it."""
+    """Each transaction comes with one cycle, after all that were committed before it."""
     last = ""
     placed = dict[str, int]()
     for number, rows in enumerate(new):
@@ -219,7 +219,7 @@ def test_either_half_of_a_key_change_may_be_read_first(partitions: int, *, tells
         topics = logs_for("keys", tells_transactions=tells_transactions)
         for number in range(len(messages_of("keys"))):
             topics.append(delivery.message(number), partitions)
-        _, lake = lake_of([topics.tick()])
+        _, lake = lake_of([topics.cycle()])
         assert true_rows(truth_of("keys")["public.items"]) == rows_of(lake.tables, "public.items")
         logs.append(lake.log)
     assert logs[0] == logs[1]
@@ -235,7 +235,7 @@ def test_halves_find_each_other_among_many() -> None:
         moved = line(envelope("c", after=marked, source=source), {"id": key + 5000})
         for text, topic in ((gone, "1.public.orders"), (moved, "2.public.orders")):
             logs.append({**json.loads(text), "topic": topic, "headers": None, "timestamp": 1}, 1)
-    rows = [row for row in logs.tick() if row["mod_type"] == "INSERT"]
+    rows = [row for row in logs.cycle() if row["mod_type"] == "INSERT"]
     assert [f'{{"id":{key}}}' for key in range(3000)] == [row["event"]["previous_keys"] for row in rows]
 
 
@@ -249,11 +249,11 @@ def test_a_half_whose_other_half_comes_too_late_lacks_its_values() -> None:
         )
     )
     logs = TopicLogs(settings_with(input=KAFKA), KAFKA)
-    ticks = []
+    cycles = []
     for message in (moved, gone):
         logs.append({**message, "topic": "s.public.orders"}, 4)
-        ticks.append(logs.tick())
-    _, lake = lake_of(ticks)
+        cycles.append(logs.cycle())
+    _, lake = lake_of(cycles)
     (unresolved,) = lake.unresolved
     assert unresolved.columns == ("big",)
     assert DEFAULT_PLACEHOLDER not in str(lake.log)
@@ -264,10 +264,12 @@ def test_the_rest_of_a_refused_transaction_is_refused(partitions: int) -> None:
     """It comes again from behind the event that cannot be read, and no part of it enters the log."""
     begin, broken, end = 7, 8, 12
     again = (*range(end), *range(broken + 1, len(messages_of("transactions"))))
-    logged, lake = lake_of(ticks_of(Delivery("transactions", frozenset({broken}), partitions, again, (end,))))
+    logged, lake = lake_of(
+        cycles_of(Delivery("transactions", frozenset({broken}), partitions, again, (end,)))
+    )
     transaction = messages_of("transactions")[begin]["value"]["id"].split(":")[0]
     assert transaction not in {row["server_transaction_id"] for rows in logged for row in rows}
-    _, expected = lake_of(ticks_of(whole_delivery("transactions", frozenset({broken}))))
+    _, expected = lake_of(cycles_of(whole_delivery("transactions", frozenset({broken}))))
     assert expected.tables == lake.tables
 
 
@@ -276,9 +278,9 @@ def test_rows_that_were_truncated_unread_stay_gone() -> None:
     logs, row, until = logs_for("truncates"), 4, 9
     places = [logs.append(message, 3) for message in messages_of("truncates")[:until]]
     ends = {place: len(log) for place, log in logs.logs.items()}
-    ticks = [logs.tick({**ends, places[row]: 0}), logs.tick()]
-    _, lake = lake_of(ticks)
-    assert [found["event"]["fault"] for found in ticks[1]] == [GONE]
+    cycles = [logs.cycle({**ends, places[row]: 0}), logs.cycle()]
+    _, lake = lake_of(cycles)
+    assert [found["event"]["fault"] for found in cycles[1]] == [GONE]
     assert "public.entries" not in {table for table, _ in lake.tables}
 
 
@@ -293,7 +295,7 @@ def test_an_unreadable_event_keeps_no_transaction_waiting(partitions: int) -> No
             logs.append(broken, partitions)
         else:
             logs.append(message, partitions)
-    rows = logs.tick()
+    rows = logs.cycle()
     assert len(events_in(decode("transactions", logs.settings))) == len(rows)
     assert len([row for row in rows if row["event"]["fault"]]) == 1
 
@@ -305,14 +307,14 @@ def test_a_transaction_that_never_becomes_whole_is_given_up() -> None:
     for number, message in enumerate(messages):
         if number != _last_change():
             logs.append(message, 3)
-    first = logs.tick()
+    first = logs.cycle()
     assert [row for row in first if row["event"]["fault"]] == []
     places = [TopicProgress.of(text) for text in logs.ledger.values() if text.startswith("ID#")]
     assert any(one.next_offset < one.seen_exclusive for one in places)
     heartbeat = {**messages[-1], "topic": "__debezium-heartbeat.cdc", "key": {"serverName": "cdc"}}
     late = {"value": {"ts_ms": 1}, "timestamp": messages[-1]["timestamp"] + PATIENCE_MS + 1}
     logs.append({**heartbeat, **late}, 1)
-    second = logs.tick()
+    second = logs.cycle()
     faults = {row["event"]["fault"] for row in second}
     (fault,) = faults
     assert "11 events by the connector's word, of which 10 have come" in fault
@@ -328,8 +330,8 @@ def _last_change() -> int:
     )
 
 
-def test_a_state_outlives_a_tick_without_messages() -> None:
-    """The first tick of a stream may have none; its states are kept all the same."""
+def test_a_state_outlives_a_cycle_without_messages() -> None:
+    """The first cycle of a stream may have none; its states are kept all the same."""
     logs = logs_for("transactions")
-    assert logs.tick_without_messages() == []
+    assert logs.cycle_without_messages() == []
     assert "decoder state" in logs.ledger

@@ -9,15 +9,15 @@ import pytest
 
 from cdc_platform.sources.debezium.rows.snapshots import IN_SNAPSHOT
 from cdc_platform.sources.debezium.settings.settings import FilesInput, SnapshotPolicy
+from cdc_platform_tests.sources.debezium.cycles import Cycles, Record
 from cdc_platform_tests.sources.debezium.test_redelivery import Connector, feed, keys_of
-from cdc_platform_tests.sources.debezium.ticks import Record, Ticks
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 
 
-def ticks_over(folder: Path, policy: SnapshotPolicy = SnapshotPolicy.REPLACE) -> Ticks:
-    """Return ticks over a folder's files."""
+def cycles_over(folder: Path, policy: SnapshotPolicy = SnapshotPolicy.REPLACE) -> Cycles:
+    """Return cycles over a folder's files."""
     place = FilesInput(str(folder))
-    return Ticks(settings_with(input=place, has_transaction_topic=True, snapshots=policy))
+    return Cycles(settings_with(input=place, has_transaction_topic=True, snapshots=policy))
 
 
 def snapshot(lsn: int, keys: Sequence[int | None], **told: Any) -> list[str]:
@@ -50,68 +50,68 @@ def test_replace_takes_away_what_a_repeated_snapshot_lacks(tmp_path: Path) -> No
     """Rows deleted while nobody captured are gone; the first snapshot and later changes are as ever."""
     sent = Connector(commit=200, lsn=200)
     sent.whole(5)
-    ticks = feed(ticks_over(tmp_path), [*snapshot(100, [1, 2, 3]), *sent.lines])
-    assert [row["mod_type"] for row in ticks.log] == ["SNAPSHOT"] * 3 + ["INSERT"]
+    cycles = feed(cycles_over(tmp_path), [*snapshot(100, [1, 2, 3]), *sent.lines])
+    assert [row["mod_type"] for row in cycles.log] == ["SNAPSHOT"] * 3 + ["INSERT"]
     after = Connector(commit=900, lsn=900, transaction=800)
     after.whole(6)
-    feed(ticks, [*snapshot(800, [2, 5]), *after.lines])
-    assert rows_after(ticks.log) == [2, 5, 6]
-    assert [row["mod_type"] for row in ticks.log[4:]] == ["TRUNCATE", "SNAPSHOT", "SNAPSHOT", "INSERT"]
+    feed(cycles, [*snapshot(800, [2, 5]), *after.lines])
+    assert rows_after(cycles.log) == [2, 5, 6]
+    assert [row["mod_type"] for row in cycles.log[4:]] == ["TRUNCATE", "SNAPSHOT", "SNAPSHOT", "INSERT"]
 
 
 def test_merge_keeps_what_a_repeated_snapshot_lacks(tmp_path: Path) -> None:
     """The log has the rows of both."""
-    ticks = feed(ticks_over(tmp_path, SnapshotPolicy.MERGE), snapshot(100, [1, 2, 3]))
-    feed(ticks, snapshot(800, [2, 5]))
-    assert rows_after(ticks.log) == [1, 2, 3, 5]
+    cycles = feed(cycles_over(tmp_path, SnapshotPolicy.MERGE), snapshot(100, [1, 2, 3]))
+    feed(cycles, snapshot(800, [2, 5]))
+    assert rows_after(cycles.log) == [1, 2, 3, 5]
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
 def test_a_repeated_snapshot_is_held_until_its_end(tmp_path: Path, cut: int) -> None:
-    """Wherever a tick ends in it, the table is the old one before, the new one after."""
-    ticks = feed(ticks_over(tmp_path), snapshot(100, [1, 2]))
+    """Wherever a cycle ends in it, the table is the old one before, the new one after."""
+    cycles = feed(cycles_over(tmp_path), snapshot(100, [1, 2]))
     again = snapshot(800, [2, 3, 4, 5])
-    feed(ticks, again[:cut])
-    assert rows_after(ticks.log) == [1, 2]
-    assert [one["transaction_id"] for one in ticks.waiting] == ["snapshot 800"]
-    feed(ticks, again[cut:])
-    assert rows_after(ticks.log) == [2, 3, 4, 5]
-    assert ticks.waiting == []
+    feed(cycles, again[:cut])
+    assert rows_after(cycles.log) == [1, 2]
+    assert [one["transaction_id"] for one in cycles.waiting] == ["snapshot 800"]
+    feed(cycles, again[cut:])
+    assert rows_after(cycles.log) == [2, 3, 4, 5]
+    assert cycles.waiting == []
 
 
 def test_a_snapshot_that_a_crash_has_ended(tmp_path: Path) -> None:
     """It is begun anew, as another one, which alone counts; also where the very first one was ended."""
-    ticks = feed(ticks_over(tmp_path), snapshot(100, [1, 2, 3])[:2])
-    feed(ticks, snapshot(200, [2, 3, 4])[:2])
-    feed(ticks, snapshot(300, [3, 4, 5]))
-    assert rows_after(ticks.log) == [3, 4, 5]
-    assert ticks.waiting == []
+    cycles = feed(cycles_over(tmp_path), snapshot(100, [1, 2, 3])[:2])
+    feed(cycles, snapshot(200, [2, 3, 4])[:2])
+    feed(cycles, snapshot(300, [3, 4, 5]))
+    assert rows_after(cycles.log) == [3, 4, 5]
+    assert cycles.waiting == []
 
 
 def test_a_snapshot_whose_end_is_never_told(tmp_path: Path) -> None:
     """The first change after it shows that it has ended."""
-    ticks = feed(ticks_over(tmp_path), snapshot(100, [1, 2]))
-    feed(ticks, snapshot(800, [2, 3, 4])[:2])
+    cycles = feed(cycles_over(tmp_path), snapshot(100, [1, 2]))
+    feed(cycles, snapshot(800, [2, 3, 4])[:2])
     sent = Connector(commit=900, lsn=900)
     sent.whole(9)
-    feed(ticks, sent.lines)
-    assert rows_after(ticks.log) == [2, 3, 9]
-    assert ticks.waiting == []
+    feed(cycles, sent.lines)
+    assert rows_after(cycles.log) == [2, 3, 9]
+    assert cycles.waiting == []
 
 
 def test_rows_without_a_key_are_always_replaced(tmp_path: Path) -> None:
     """Nothing else tells which of the equal rows are new; a table of one row is replaced as well."""
-    ticks = feed(ticks_over(tmp_path, SnapshotPolicy.MERGE), snapshot(100, [None, None, None]))
-    assert rows_after(ticks.log) == [None] * 3
-    feed(ticks, snapshot(800, [None, None]))
-    assert rows_after(ticks.log) == [None] * 2
-    feed(ticks, snapshot(900, [None]))
-    assert rows_after(ticks.log) == [None]
+    cycles = feed(cycles_over(tmp_path, SnapshotPolicy.MERGE), snapshot(100, [None, None, None]))
+    assert rows_after(cycles.log) == [None] * 3
+    feed(cycles, snapshot(800, [None, None]))
+    assert rows_after(cycles.log) == [None] * 2
+    feed(cycles, snapshot(900, [None]))
+    assert rows_after(cycles.log) == [None]
 
 
 def test_a_change_without_a_key_that_a_snapshot_may_have_had_is_noted(tmp_path: Path) -> None:
     """A blocking snapshot reads what is there later than its position, and the changes between follow it."""
-    ticks = feed(ticks_over(tmp_path), snapshot(100, [None, None]))
+    cycles = feed(cycles_over(tmp_path), snapshot(100, [None, None]))
     taken_ms = 1_700_000_001_000
     lines = snapshot(800, [None, None], ts_ms=taken_ms)
     sent = Connector(commit=900, lsn=900, transaction=taken_ms % 1_700_000_000_000 - 1)
@@ -119,8 +119,8 @@ def test_a_change_without_a_key_that_a_snapshot_may_have_had_is_noted(tmp_path: 
         sent.begin()
         sent.insert(None, 1)
         sent.end()
-    feed(ticks, [*lines, *sent.lines])
-    noted = [json.loads(row["event"]["metadata"]).get(IN_SNAPSHOT) for row in ticks.log[-3:]]
+    feed(cycles, [*lines, *sent.lines])
+    noted = [json.loads(row["event"]["metadata"]).get(IN_SNAPSHOT) for row in cycles.log[-3:]]
     assert noted == [["INSERT"], None, None]
 
 
@@ -128,7 +128,7 @@ def test_a_stream_that_began_without_a_snapshot(tmp_path: Path) -> None:
     """Its first snapshot tells all rows."""
     sent = Connector()
     sent.whole(1)
-    ticks = feed(ticks_over(tmp_path), sent.lines)
-    feed(ticks, snapshot(800, [2]))
-    assert keys_of(ticks) == [1, None, 2]
-    assert rows_after(ticks.log) == [2]
+    cycles = feed(cycles_over(tmp_path), sent.lines)
+    feed(cycles, snapshot(800, [2]))
+    assert keys_of(cycles) == [1, None, 2]
+    assert rows_after(cycles.log) == [2]

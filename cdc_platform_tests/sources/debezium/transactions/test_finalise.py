@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy
+from cdc_platform_tests.sources.debezium.cycles import Cycles, Record
 from cdc_platform_tests.sources.debezium.test_redelivery import feed
-from cdc_platform_tests.sources.debezium.ticks import Record, Ticks
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
 
 GONE = line(envelope("d", before={"id": 1}), {"id": 1})
@@ -14,9 +14,9 @@ MOVED = line(envelope("c", after={"id": 9, "n": 1, "xs": None}), {"id": 9})
 
 
 def moved(folder: Path, policy: NullPolicy, *lines: str) -> Record:
-    """Return what a tick makes of the half that takes a key."""
-    ticks = Ticks(settings_with(input=FilesInput(str(folder)), null_policies={"smallint[]": policy}))
-    return next(row for row in feed(ticks, lines).log if row["mod_type"] != "DELETE")
+    """Return what a cycle makes of the half that takes a key."""
+    cycles = Cycles(settings_with(input=FilesInput(str(folder)), null_policies={"smallint[]": policy}))
+    return next(row for row in feed(cycles, lines).log if row["mod_type"] != "DELETE")
 
 
 @pytest.mark.parametrize("lines", [(GONE, MOVED), (MOVED, GONE)])

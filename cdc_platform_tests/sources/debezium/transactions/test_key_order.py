@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.deferred import FIRST, DeferredConnector, without_headers
 from cdc_platform_tests.sources.debezium.folding import Lake, row_change_of, rows_of
-from cdc_platform_tests.sources.debezium.ticks import Ticks, append
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 
 STREAMS: Final = list(itertools.product((True, False), repeat=2))
@@ -22,15 +22,15 @@ UP: Final = {key: key + 1 for key in FIRST}
 
 
 def found(sent: DeferredConnector, *, has_headers: bool, has_metadata: bool, repeats: bool) -> Any:
-    """Return the rows that the log makes of what was sent, once or twice, in one tick."""
+    """Return the rows that the log makes of what was sent, once or twice, in one cycle."""
     lines = sent.lines if has_headers else without_headers(sent.lines)
     lake = Lake()
     with TemporaryDirectory() as folder:
         place = FilesInput(folder)
-        ticks = Ticks(settings_with(input=place, has_transaction_topic=has_metadata))
+        cycles = Cycles(settings_with(input=place, has_transaction_topic=has_metadata))
         append(Path(folder) / "events.jsonl", lines * (1 + repeats))
-        ticks.read()
-        lake.take([row_change_of(row) for row in ticks.log])
+        cycles.read()
+        lake.take([row_change_of(row) for row in cycles.log])
     assert not lake.unresolved
     return sorted(rows_of(lake.tables, TABLE), key=lambda row: int(row["id"]))
 
@@ -95,11 +95,11 @@ def test_a_row_that_goes_on_takes_nothing_from_others(tmp_path: Path, before: di
     for one in told:
         if one["value"].get("op") == "d":
             one["value"]["before"] = before | {"id": one["key"]["id"]}
-    ticks = Ticks(settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True))
+    cycles = Cycles(settings_with(input=FilesInput(str(tmp_path)), has_transaction_topic=True))
     append(tmp_path / "events.jsonl", [json.dumps(one) for one in told])
-    ticks.read()
-    assert [row["mod_type"] for row in ticks.log] == ["INSERT", "DELETE", "INSERT", "DELETE", "INSERT"]
-    assert [json.loads(row["mods"][0]["keys"])["id"] for row in ticks.log] == [1, 1, 2, 2, 3]
+    cycles.read()
+    assert [row["mod_type"] for row in cycles.log] == ["INSERT", "DELETE", "INSERT", "DELETE", "INSERT"]
+    assert [json.loads(row["mods"][0]["keys"])["id"] for row in cycles.log] == [1, 1, 2, 2, 3]
 
 
 def test_columns_chosen_as_a_key_may_shift(tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_columns_chosen_as_a_key_may_shift(tmp_path: Path) -> None:
         sent.send("u", {"n": key + 1}, sent.lsn + 10, **images)
     sent.end()
     place_of = FilesInput(str(tmp_path))
-    ticks = Ticks(settings_with(input=place_of, has_transaction_topic=True, full_identity=(TABLE,)))
+    cycles = Cycles(settings_with(input=place_of, has_transaction_topic=True, full_identity=(TABLE,)))
     append(tmp_path / "events.jsonl", sent.lines)
-    ticks.read()
+    cycles.read()
     lake = Lake({(TABLE, f'{{"n":{key}}}'): {"id": key - 1} for key in (1, 2, 3)})
-    lake.take([row_change_of(row) for row in ticks.log])
+    lake.take([row_change_of(row) for row in cycles.log])
     assert [(row["n"], row["id"]) for row in rows_of(lake.tables, TABLE)] == [(2, 0), (3, 1), (4, 2)]

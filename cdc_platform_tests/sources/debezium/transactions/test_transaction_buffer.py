@@ -9,14 +9,14 @@ from cdc_platform.model.stream.records import AGAIN_SINCE, RecordKind
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import FilesInput
 from cdc_platform.sources.debezium.transactions.progress import STATE
+from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.test_redelivery import (
     Connector,
+    cycles_over,
     faults_of,
     feed,
     keys_of,
-    ticks_over,
 )
-from cdc_platform_tests.sources.debezium.ticks import Ticks, append
 from cdc_platform_tests.sources.debezium.topic_logs import Place, TopicLogs
 from cdc_platform_tests.sources.debezium.written_events import settings_with
 
@@ -28,22 +28,22 @@ def test_an_end_that_is_lost(tmp_path: Path) -> None:
     sent.insert(1)
     sent.end()
     sent.lines.pop()
-    ticks = feed(ticks_over(tmp_path), sent.lines)
-    assert [one["transaction_id"] for one in ticks.waiting] == ["701"]
+    cycles = feed(cycles_over(tmp_path), sent.lines)
+    assert [one["transaction_id"] for one in cycles.waiting] == ["701"]
     first = len(sent.lines)
     sent.whole(2)
     sent.begin()
-    feed(ticks, sent.lines[first:])
-    assert keys_of(ticks) == [1, 2]
-    (fault,) = faults_of(ticks)
+    feed(cycles, sent.lines[first:])
+    assert keys_of(cycles) == [1, 2]
+    (fault,) = faults_of(cycles)
     assert "Its transaction 701 has an unknown number of events" in fault
     assert "its END is missing" in fault
-    assert [one["transaction_id"] for one in ticks.waiting] == ["703"]
+    assert [one["transaction_id"] for one in cycles.waiting] == ["703"]
     first = len(sent.lines)
     sent.insert(3)
     sent.whole(4)
-    feed(ticks, sent.lines[first:])
-    assert [row["event"]["fault"] is None for row in ticks.log] == [False, True, False, True]
+    feed(cycles, sent.lines[first:])
+    assert [row["event"]["fault"] is None for row in cycles.log] == [False, True, False, True]
 
 
 def test_the_last_event_waits_for_its_other_half(tmp_path: Path) -> None:
@@ -54,13 +54,13 @@ def test_the_last_event_waits_for_its_other_half(tmp_path: Path) -> None:
     sent.move(2, 3)
     left = len(sent.lines) - 1
     sent.insert(4)
-    ticks = feed(Ticks(settings_with(input=FilesInput(str(tmp_path)))), sent.lines[:2])
-    assert keys_of(ticks) == [1]
-    feed(ticks, sent.lines[2:left])
-    assert keys_of(ticks) == [1, 1, 2]
-    feed(ticks, sent.lines[left + 1 :])
-    assert keys_of(ticks) == [1, 1, 2, 2, 4]
-    assert faults_of(ticks) == []
+    cycles = feed(Cycles(settings_with(input=FilesInput(str(tmp_path)))), sent.lines[:2])
+    assert keys_of(cycles) == [1]
+    feed(cycles, sent.lines[2:left])
+    assert keys_of(cycles) == [1, 1, 2]
+    feed(cycles, sent.lines[left + 1 :])
+    assert keys_of(cycles) == [1, 1, 2, 2, 4]
+    assert faults_of(cycles) == []
 
 
 def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:
@@ -69,11 +69,11 @@ def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:
     sent.whole(1)
     first = len(sent.lines)
     sent.whole(2, 3)
-    ticks = feed(ticks_over(tmp_path), [*sent.lines[: first + 2], *sent.lines[:first]])
-    assert keys_of(ticks) == [1]
-    feed(ticks, sent.lines[first:])
-    assert keys_of(ticks) == [1, 2, 3]
-    assert faults_of(ticks) == []
+    cycles = feed(cycles_over(tmp_path), [*sent.lines[: first + 2], *sent.lines[:first]])
+    assert keys_of(cycles) == [1]
+    feed(cycles, sent.lines[first:])
+    assert keys_of(cycles) == [1, 2, 3]
+    assert faults_of(cycles) == []
 
 
 def test_a_server_whose_positions_begin_anew() -> None:
@@ -86,7 +86,7 @@ def test_a_server_whose_positions_begin_anew() -> None:
     told = []
     for lines in (before.lines, after.lines[:2], after.lines[2:], after.lines[1:3]):
         send(logs, lines)
-        told.append([(row["mods"][0]["keys"], row["event"]["fault"]) for row in logs.tick()])
+        told.append([(row["mods"][0]["keys"], row["event"]["fault"]) for row in logs.cycle()])
     assert told[:3] == [[('{"id":1}', None)], [], [(f'{{"id":{key}}}', None) for key in (2, 3, 4)]]
     assert all("has passed before" in fault for _, fault in told[3])
 
@@ -122,8 +122,8 @@ def test_an_empty_transaction_does_not_overtake_one_that_waits() -> None:
     first = {place: len(log) for place, log in logs.logs.items()} | {lagging: 0}
     heartbeat = {"topic": "__debezium-heartbeat.s", "key": {"serverName": "s"}, "value": {"ts_ms": 1}}
     second = {**first, logs.append({**heartbeat, "headers": None, "timestamp": 1}, 1): 1}
-    ticks = [found_in(logs.tick(ends)) for ends in (first, second, None)]
-    assert ticks == [[], [], [('{"id":1}', None), ('{"id":2}', None)]]
+    cycles = [found_in(logs.cycle(ends)) for ends in (first, second, None)]
+    assert cycles == [[], [], [('{"id":1}', None), ('{"id":2}', None)]]
 
 
 def test_a_signal_keeps_no_transaction_waiting() -> None:
@@ -139,9 +139,9 @@ def test_a_signal_keeps_no_transaction_waiting() -> None:
     sent.insert(3)
     sent.end()
     send(logs, [*sent.lines[:-2], sent.lines[-1]])
-    assert logs.tick() == []
+    assert logs.cycle() == []
     send(logs, sent.lines[-2:-1])
-    assert found_in(logs.tick()) == [('{"id":1}', None), ('{"id":3}', None)]
+    assert found_in(logs.cycle()) == [('{"id":1}', None), ('{"id":3}', None)]
 
 
 def test_what_seems_to_have_passed_is_told(tmp_path: Path) -> None:
@@ -151,11 +151,11 @@ def test_what_seems_to_have_passed_is_told(tmp_path: Path) -> None:
     sent.whole(2)
     again = len(sent.lines)
     sent.whole(3)
-    ticks = ticks_over(tmp_path)
+    cycles = cycles_over(tmp_path)
     told = []
     for lines in (sent.lines[:again], sent.lines[:again], sent.lines[again:]):
         append(tmp_path / "events.jsonl", lines)
-        reports = [row["event"] for row in ticks.read() if row["kind"] == RecordKind.FILE]
+        reports = [row["event"] for row in cycles.read() if row["kind"] == RecordKind.FILE]
         states = [json.loads(report["metadata"]) for report in reports if report["origin"] == STATE]
         told += [state.get(AGAIN_SINCE) for state in states]
     assert told == [None, 1_700_000_000_701_000, None]

@@ -60,7 +60,7 @@ def test_data_change_record_keeps_every_field() -> None:
         {"name": "id", "type": {"code": "INT64"}, "is_primary_key": True, "ordinal_position": 1},
     ]
     assert named(row) == {
-        "tick": 7,
+        "cycle": 7,
         "kind": "data_change",
         "partition_token": "token",
         "record_sequence": "0000000a",

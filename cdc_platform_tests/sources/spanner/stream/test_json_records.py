@@ -56,7 +56,7 @@ def test_data_change_record_keeps_every_field() -> None:
     assert from_rfc3339("2026-11-21T06:00:02.123456Z") == from_datetime(row.pop("record_timestamp"))
     assert [column] == json.loads(row.pop("column_types"))
     assert {name: value for name, value in row.items() if value is not None} == {
-        "tick": 7,
+        "cycle": 7,
         "kind": "data_change",
         "partition_token": "token",
         "record_sequence": "00000000",

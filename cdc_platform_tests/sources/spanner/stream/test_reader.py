@@ -18,7 +18,7 @@ from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.sources.spanner.stream.reader import deal_out, slices_from_json, slices_to_json
 from cdc_platform.sources.workers import prepare_worker
 from cdc_platform_tests.emulator_fixtures import make_bank
-from cdc_platform_tests.sources.spanner.ticks import apply_tick
+from cdc_platform_tests.sources.spanner.cycles import apply_cycle
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -30,7 +30,7 @@ def read(
     """Return the rows of the next cycle; where it follows, with those of children of partitions that end."""
     slices = plan_slices(lineage, source.clock_micros() - 1, None, None, None)
     parents = finished_parents(lineage) if follows else None
-    options = source.spark_options(lineage.tick + 1, ReadPlan(slices, finished_parents=parents), tasks)
+    options = source.spark_options(lineage.cycle + 1, ReadPlan(slices, finished_parents=parents), tasks)
     return spark.read.format("spanner_change_stream").options(**options).load().collect()
 
 
@@ -47,12 +47,12 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     for number in range(6):
         written += write_transfers(stream.bank, seconds=0.7, rate=200, seed=written).transactions
         found = read(spark, source, lineage, follows=number % 2 == 1)
-        lineage = apply_tick(lineage, found)
+        lineage = apply_cycle(lineage, found)
         rows += found
     end_micros = source.clock_micros()
     while (watermark_micros(lineage) or 0) < end_micros:
         found = read(spark, source, lineage)
-        lineage = apply_tick(lineage, found)
+        lineage = apply_cycle(lineage, found)
         rows += found
 
     data = [row for row in rows if row.kind == "data_change"]
@@ -68,7 +68,7 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     # The same once more, from the beginning on: one task follows all generations in one read.
     again = read(spark, source, begin(start_micros), follows=True, tasks=1)
     assert seen == Counter(row.server_transaction_id for row in again if row.kind == "data_change")
-    followed = apply_tick(begin(start_micros), again)
+    followed = apply_cycle(begin(start_micros), again)
     assert (watermark_micros(followed) or 0) >= end_micros
     assert violations(followed) == []
 

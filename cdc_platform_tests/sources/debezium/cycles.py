@@ -1,4 +1,4 @@
-"""Ticks without Spark: the reader itself, its ledger, and what the log makes of what comes again."""
+"""Cycles without Spark: the reader itself, its ledger, and what the log makes of what comes again."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -20,22 +20,22 @@ Record = dict[str, Any]
 
 
 @dataclass
-class Ticks:
-    """Reads the files of a source, tick by tick.
+class Cycles:
+    """Reads the files of a source, cycle by cycle.
 
     ``log`` has the records that would be in the log, in its order: what has come again is left out.
     """
 
     settings: DebeziumSettings
-    tick: int = 0
+    cycle: int = 0
     ledger: dict[str, str] = field(default_factory=dict)
     log: list[Record] = field(default_factory=list)
     messages: list[Record] = field(default_factory=list)
     waiting: list[Mapping[str, Any]] = field(default_factory=list)
 
     def read(self) -> list[Record]:
-        """Read what is new, and return the raw records of the tick."""
-        self.tick += 1
+        """Read what is new, and return the raw records of the cycle."""
+        self.cycle += 1
         rows = self._read()
         for row in rows:
             if row["kind"] == RecordKind.FILE:
@@ -60,8 +60,8 @@ class Ticks:
         inputs = {"files": files_to_json(unread), "lines": lines, **told}
         options = {
             reader.SETTINGS_OPTION: self.settings.to_options(),
-            reader.TICK_OPTION: str(self.tick),
-            reader.SLICE_OPTION: json.dumps(asdict(Slice("", self.tick - 1, self.tick))),
+            reader.CYCLE_OPTION: str(self.cycle),
+            reader.SLICE_OPTION: json.dumps(asdict(Slice("", self.cycle - 1, self.cycle))),
             reader.INPUTS_OPTION: json.dumps(inputs),
         }
         batches = reader.DebeziumReader(options).read(InputPartition(0))

@@ -1,4 +1,4 @@
-"""A whole tick: copy, read, order, merge, publish, and now and then maintain."""
+"""A whole cycle: copy, read, order, merge, publish, and now and then maintain."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -23,8 +23,8 @@ from cdc_platform.pipeline.reading.read import ReadOutcome, read_generations
 
 
 @dataclass(frozen=True)
-class TickOutcome:
-    """What one tick did, and how long each of its steps took, in seconds."""
+class CycleOutcome:
+    """What one cycle did, and how long each of its steps took, in seconds."""
 
     read: ReadOutcome
     order: OrderOutcome
@@ -34,9 +34,9 @@ class TickOutcome:
     copy: CopyOutcome = NOTHING_COPIED
 
     @property
-    def tick(self) -> int:
-        """Number of the tick."""
-        return self.read.tick
+    def cycle(self) -> int:
+        """Number of the cycle."""
+        return self.read.cycle
 
     @property
     def lag_s(self) -> float | None:
@@ -55,10 +55,10 @@ class _Stopwatch:
         self.seconds[step] = time.monotonic() - begun
 
 
-def run_tick(
+def run_cycle(
     pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bool = False, guard: Guard | None = None
-) -> TickOutcome:
-    """Run one tick; every step recognises what an earlier, interrupted run has done already.
+) -> CycleOutcome:
+    """Run one cycle; every step recognises what an earlier, interrupted run has done already.
 
     Args:
         pipeline: the pipeline.
@@ -67,10 +67,10 @@ def run_tick(
         guard: keeps what fails a check from being published; without one, nothing is checked.
 
     Raises:
-        CdcError: a step failed; what came before it is kept, and the next tick goes on from there.
+        CdcError: a step failed; what came before it is kept, and the next cycle goes on from there.
     """
     watch = _Stopwatch()
-    # First, so that the log reaches beyond the moment of a copy that this very tick completes.
+    # First, so that the log reaches beyond the moment of a copy that this very cycle completes.
     with watch.measure("copy"):
         copy = copy_tables(pipeline, spark)
     with watch.measure("read"):
@@ -86,7 +86,7 @@ def run_tick(
         cut = publish_cut(pipeline, spark)
     with watch.measure("maintain"):
         maintain_lake(pipeline, spark)
-    return TickOutcome(read, order, merges, cut, watch.seconds, copy)
+    return CycleOutcome(read, order, merges, cut, watch.seconds, copy)
 
 
 def _bring_up(pipeline: Pipeline, spark: SparkSession) -> tuple[MergeOutcome, ...]:
@@ -95,11 +95,11 @@ def _bring_up(pipeline: Pipeline, spark: SparkSession) -> tuple[MergeOutcome, ..
     return tables + extend_histories(pipeline, spark, pipeline.histories)
 
 
-def finish_tick(pipeline: Pipeline, spark: SparkSession) -> None:
+def finish_cycle(pipeline: Pipeline, spark: SparkSession) -> None:
     """Publish what an interrupted run has read, before more is read.
 
-    A table that is built up to a tick of the log is recognised only as long as that is the newest one, so a
-    pipeline that is interrupted again and again, sooner than a tick takes, would otherwise get no further.
+    A table that is built up to a cycle of the log is recognised only as long as that is the newest one, so a
+    pipeline that is interrupted again and again, sooner than a cycle takes, would otherwise get no further.
     """
     if _is_behind(pipeline):
         order_changes(pipeline, spark)
@@ -108,6 +108,6 @@ def finish_tick(pipeline: Pipeline, spark: SparkSession) -> None:
 
 
 def _is_behind(pipeline: Pipeline) -> bool:
-    read, logged = (read_mark(pipeline.lake.system_table(name)).tick for name in (RAW, LOG))
+    read, logged = (read_mark(pipeline.lake.system_table(name)).cycle for name in (RAW, LOG))
     cut = newest_cut(pipeline.lake)
-    return logged < read or (cut.tick if cut is not None else 0) < logged
+    return logged < read or (cut.cycle if cut is not None else 0) < logged

@@ -1,4 +1,4 @@
-"""Ticks without a lake: the lineage follows from the rows that a read returned."""
+"""Cycles without a lake: the lineage follows from the rows that a read returned."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
 
-def apply_tick(lineage: Lineage, rows: "Iterable[Row]") -> Lineage:
-    """Return the lineage after a tick that read these rows."""
+def apply_cycle(lineage: Lineage, rows: "Iterable[Row]") -> Lineage:
+    """Return the lineage after a cycle that read these rows."""
     rows = list(rows)
-    tick = lineage.tick + 1
+    cycle = lineage.cycle + 1
     reports = [_report(row) for row in rows if row.kind == "slice"]
     children = [
         ChildAnnouncement(
-            tick, _micros(row.record_timestamp), child.token, tuple(child.parent_partition_tokens)
+            cycle, _micros(row.record_timestamp), child.token, tuple(child.parent_partition_tokens)
         )
         for row in rows
         if row.kind == "child_partitions"
         for child in row.child_partitions
     ]
-    return advance(lineage, tick, reports, children)
+    return advance(lineage, cycle, reports, children)
 
 
 def _report(row: "Row") -> SliceReport:

@@ -1,4 +1,4 @@
-"""The steps of a tick, run again, interrupted, alone and out of step."""
+"""The steps of a cycle, run again, interrupted, alone and out of step."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -12,6 +12,7 @@ from cdc_platform.lake.commits.commits import BRANCH, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.read_windows import Slice
 from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.merging import build
 from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
@@ -21,14 +22,13 @@ from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.pipeline.reading.read import read_slices
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema import table_ddl
-from cdc_platform.pipeline.tick import run_tick
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
     bank_pipeline,
     expected_balances,
-    feed_tick,
+    feed_cycle,
     opening,
 )
 from cdc_platform_tests.pipelines import (
@@ -70,10 +70,10 @@ STEPS: dict[str, Step] = {
 def test_a_cut_holds_whole_transactions_of_all_tables(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """After each tick the tables of the newest cut show the same moment, and older cuts stay as they were."""
+    """After each cycle the tables of the newest cut show one moment, and older cuts stay as they were."""
     pipeline = bank_pipeline(session_lake)
     for number in (1, 2, 3):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
         assert expected_balances(number) == balances(pipeline)
         assert number - 1 == len(rows_of(pipeline, "transfers"))
@@ -89,22 +89,22 @@ def test_running_any_step_again_changes_nothing(spark: "SparkSession", session_l
     """Each step recognises that it has been done: no snapshot, row or summary is new."""
     pipeline = bank_pipeline(session_lake)
     for number in (1, 2):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         for name, step in STEPS.items():
             step(pipeline, spark)
             before = state_of(pipeline)
             step(pipeline, spark)
-            assert before == state_of(pipeline), f"`{name}` of tick {number} was not idempotent"
+            assert before == state_of(pipeline), f"`{name}` of cycle {number} was not idempotent"
     before = state_of(pipeline)
     for name, step in STEPS.items():
         step(pipeline, spark)
         assert before == state_of(pipeline), f"`{name}` after the cut was not idempotent"
 
 
-def test_an_idle_tick_is_committed_without_spark(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """A tick that found no change moves watermark and cut on, and starts no Spark job."""
+def test_an_idle_cycle_is_committed_without_spark(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """A cycle that found no change moves watermark and cut on, and starts no Spark job."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     until = START + 5 * SECOND
     feed(pipeline, until)
@@ -116,29 +116,29 @@ def test_an_idle_tick_is_committed_without_spark(spark: "SparkSession", session_
 def test_nobody_sees_a_table_before_its_cut(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """Merging works on the branch; `main` moves with the cut."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
-    feed_tick(pipeline, 2)
+    feed_cycle(pipeline, 2)
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
     assert expected_balances(1) == balances(pipeline)
     assert expected_balances(2) == balances(pipeline, snapshot_id_of(pipeline, "accounts", BRANCH))
 
 
-def test_a_tick_killed_between_two_steps_is_finished_by_the_next(
+def test_a_cycle_killed_between_two_steps_is_finished_by_the_next(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """Whatever steps an ended process has done, the next run with more records reaches the right tables."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     number = 1
     for done in range(len(STEPS) + 1):
-        feed_tick(pipeline, number + 1)
+        feed_cycle(pipeline, number + 1)
         for step in list(STEPS.values())[:done]:
             step(pipeline, spark)
         number += 2
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         cut = run_steps(pipeline, spark)
         assert expected_balances(number) == balances(pipeline) == balances(pipeline, cut.tables["accounts"])
         assert number - 1 == len(rows_of(pipeline, "transfers"))
@@ -150,9 +150,9 @@ def test_a_merge_killed_halfway_is_begun_again(
 ) -> None:
     """What a merge has left on the branch between its commits is never published, however often."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
-    feed_tick(pipeline, 2)
+    feed_cycle(pipeline, 2)
     order_changes(pipeline, spark)
     halfway = {
         "append_born": merging_by_spark(pipeline),
@@ -175,9 +175,9 @@ def test_main_is_moved_to_the_cut_by_the_next_run(
 ) -> None:
     """A process that ends after the cut and before `main` moved loses nothing, whatever comes next."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
-    feed_tick(pipeline, 2)
+    feed_cycle(pipeline, 2)
     order_changes(pipeline, spark)
     merge_tables(pipeline, spark, pipeline.tables)
     with monkeypatch.context() as patch:
@@ -190,20 +190,20 @@ def test_main_is_moved_to_the_cut_by_the_next_run(
             publish_cut(pipeline, spark)
     assert expected_balances(1) == balances(pipeline)
     if has_more:
-        feed_tick(pipeline, 3)
+        feed_cycle(pipeline, 3)
     run_steps(pipeline, spark)
     assert expected_balances(3 if has_more else 2) == balances(pipeline)
     assert (2 if has_more else 1) == len(rows_of(pipeline, "transfers"))
 
 
 def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """One table is brought up over several ticks at once; the cut waits for the other one."""
+    """One table is brought up over several cycles at once; the cut waits for the other one."""
     pipeline = bank_pipeline(session_lake)
     for number in (1, 2, 3):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         order_changes(pipeline, spark)
     outcome = merge_table(pipeline, spark, "accounts")
-    assert (outcome.tick, outcome.appended, outcome.updated) == (3, 3, 0)
+    assert (outcome.cycle, outcome.appended, outcome.updated) == (3, 3, 0)
     table_ddl.ensure_table(pipeline, spark, pipeline.table("transfers"))
     with pytest.raises(LakeError, match="`transfers` is behind the log"):
         publish_cut(pipeline, spark)
@@ -215,7 +215,7 @@ def test_a_table_alone_catches_up_with_the_log(spark: "SparkSession", session_la
 def test_a_new_table_begins_with_the_log(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """A table without any change is there, empty, and part of the cut."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     cut = run_steps(pipeline, spark)
     assert rows_of(pipeline, "transfers", cut.tables["transfers"]) == []
 
@@ -224,53 +224,53 @@ def test_a_damaged_table_is_rebuilt_from_the_log(spark: "SparkSession", session_
     """From nothing or from an older cut, the table is rebuilt and published with a cut of its own."""
     pipeline = bank_pipeline(session_lake)
     for number in (1, 2, 3):
-        feed_tick(pipeline, number)
+        feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
-    for tick, at_cut in ((3, None), (4, 2)):
+    for cycle, at_cut in ((3, None), (4, 2)):
         spark.sql(f"DELETE FROM {pipeline.lake.spark_table('accounts')} WHERE id = 1")
-        assert expected_balances(tick) != balances(pipeline)
+        assert expected_balances(cycle) != balances(pipeline)
         newest = list_cuts(pipeline.lake)[-1].cut
         outcome = rebuild_table(pipeline, spark, "accounts", at_cut)
         cut = list_cuts(pipeline.lake)[-1]
-        assert (newest + 1, tick, outcome.snapshot_id) == (cut.cut, cut.tick, cut.tables["accounts"])
-        assert expected_balances(tick) == balances(pipeline) == balances(pipeline, cut.tables["accounts"])
+        assert (newest + 1, cycle, outcome.snapshot_id) == (cut.cut, cut.cycle, cut.tables["accounts"])
+        assert expected_balances(cycle) == balances(pipeline) == balances(pipeline, cut.tables["accounts"])
         before = state_of(pipeline)
         run_steps(pipeline, spark)
         assert before == state_of(pipeline)
-        feed_tick(pipeline, tick + 1)
+        feed_cycle(pipeline, cycle + 1)
         run_steps(pipeline, spark)
-        assert expected_balances(tick + 1) == balances(pipeline)
+        assert expected_balances(cycle + 1) == balances(pipeline)
 
 
 def test_a_rebuild_needs_a_cut_that_is_there(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """A number that no cut has is refused."""
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     with pytest.raises(CutNotFound, match="No cut has this number: 7"):
         rebuild_table(pipeline, spark, "accounts", 7)
 
 
-def test_a_whole_tick_reads_the_source_once(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """A tick plans by the source's clock, reads its slices, and ends with a cut at their end."""
+def test_a_whole_cycle_reads_the_source_once(spark: "SparkSession", session_lake: LakeSettings) -> None:
+    """A cycle plans by the source's clock, reads its slices, and ends with a cut at their end."""
     pipeline = bank_pipeline(session_lake)
     source = source_of(pipeline)
     source.now_micros = START + SECOND
     asked: list[tuple[int, tuple[Slice, ...]]] = []
 
-    def answer(tick: int, slices: "tuple[Slice, ...]") -> list[RawRow]:
-        asked.append((tick, tuple(slices)))
+    def answer(cycle: int, slices: "tuple[Slice, ...]") -> list[RawRow]:
+        asked.append((cycle, tuple(slices)))
         rows = [opening(7, 70, START + 5), *(slice_row(planned, records=1) for planned in slices)]
-        return [{**row, "tick": tick} for row in rows]
+        return [{**row, "cycle": cycle} for row in rows]
 
     source.answer = cast("Callable[..., list[RawRow]]", answer)
-    outcome = run_tick(pipeline, spark)
+    outcome = run_cycle(pipeline, spark)
     assert [(1, (Slice("", START - 1, START + SECOND - 1),))] == asked
-    assert (outcome.tick, outcome.cut.position_micros if outcome.cut else None) == (1, START + SECOND - 1)
+    assert (outcome.cycle, outcome.cut.position_micros if outcome.cut else None) == (1, START + SECOND - 1)
     assert balances(pipeline) == {7: 70}
     again = read_slices(pipeline, spark)
-    assert (again.tick, again.committed) == (1, False)
-    assert read_mark(pipeline.lake.system_table(LOG)).tick == 1
+    assert (again.cycle, again.committed) == (1, False)
+    assert read_mark(pipeline.lake.system_table(LOG)).cycle == 1
 
 
 def test_the_source_gets_a_column(spark: "SparkSession", session_lake: LakeSettings) -> None:
@@ -278,13 +278,13 @@ def test_the_source_gets_a_column(spark: "SparkSession", session_lake: LakeSetti
     from cdc_platform_tests.example_tables import table
 
     pipeline = bank_pipeline(session_lake)
-    feed_tick(pipeline, 1)
+    feed_cycle(pipeline, 1)
     run_steps(pipeline, spark)
     wider = table(
         "accounts", {"id": "INT64"}, {"owner": "STRING(MAX)", "balance": "INT64", "tier": "STRING(9)"}
     )
     source_of(pipeline).schemas = (wider, TRANSFERS)
-    feed_tick(pipeline, 2)
+    feed_cycle(pipeline, 2)
     run_steps(pipeline, spark)
     assert "tier" in found_table(pipeline, "accounts").schema().column_names
     assert expected_balances(2) == balances(pipeline)
