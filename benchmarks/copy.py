@@ -1,7 +1,7 @@
 """Initial copy: rows a second from the emulator into the lake, and what a rival way of reading takes.
 
 The bank's accounts are there before the pipeline begins, and nobody writes meanwhile. The platform copies
-them in pieces as Spark tasks, straight into the table. Beside it, one stock client reads the same rows in
+them in chunks as Spark tasks, straight into the table. Beside it, one stock client reads the same rows in
 one stream and writes nothing: a bound that no copy through that client can pass.
 """
 
@@ -43,7 +43,7 @@ def read_with_stock_client(database: Any) -> int:
         return sum(1 for _ in snapshot.execute_sql(sql))
 
 
-def copying(bench: Bench, number: int, piece_rows: int) -> Pipeline:
+def copying(bench: Bench, number: int, chunk_rows: int) -> Pipeline:
     """Return a pipeline that begins with a copy, in a part of the lake of its own."""
     source = bench.pipeline.source
     assert isinstance(source, SpannerSettings)
@@ -52,7 +52,7 @@ def copying(bench: Bench, number: int, piece_rows: int) -> Pipeline:
         bench.pipeline,
         name=f"copy_{number}",
         source=source,
-        copy_piece_rows=piece_rows,
+        copy_chunk_rows=chunk_rows,
         copy_s=3600.0,
         tables=(ACCOUNTS,),
     )
@@ -61,7 +61,7 @@ def copying(bench: Bench, number: int, piece_rows: int) -> Pipeline:
 
 def time_copy(bench: Bench, spark: Any, number: int, options: argparse.Namespace) -> float:
     """Return the seconds of one copy, after making sure that the table that comes of it is whole."""
-    pipeline = copying(bench, number, options.piece_rows)
+    pipeline = copying(bench, number, options.chunk_rows)
     taken = timed(lambda: copy_tables(pipeline, spark))
     run_cycle(pipeline, spark)
     table = pipeline.lake.table(ACCOUNTS)
@@ -75,7 +75,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--rows", type=int, default=200_000, help="rows to copy")
-    parser.add_argument("--piece-rows", type=int, default=25_000, help="rows a task copies")
+    parser.add_argument("--chunk-rows", type=int, default=25_000, help="rows a task copies")
     parser.add_argument("--rounds", type=int, default=3, help="copies after a first one, which is cold")
     options = parser.parse_args()
     report = Report("copy", options)

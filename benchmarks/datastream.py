@@ -2,8 +2,8 @@
 
 A million events of MySQL lie in 2,000 files of JSON lines: inserts, updates and deletes of one table of
 ten columns. The pipeline reads, orders, merges and publishes them; beside it, `spark.read.json` reads the
-same files, every value of them, and it also appends them to an Iceberg table as they are. Then the ledger is
-told of 100,000 files that lie there and have been read, and cycles are timed that find nothing new.
+same files, every value of them, and it also appends them to an Iceberg table as they are. Then the read
+progress names 100,000 files that lie there and have been read, and cycles are timed that find nothing new.
 """
 
 import argparse
@@ -122,7 +122,7 @@ def append_with_spark(spark: SparkSession, folder: Path) -> int:
 
 
 def know_files(pipeline: Pipeline, folder: Path, files: int) -> None:
-    """Lay so many files down, and tell the ledger that they have been read."""
+    """Lay so many files down, and tell the read progress that they have been read."""
     many = folder.with_name("known")
     for number in range(files):
         day, hour, minute = number // 14_400 + 1, number // 600 % 24, number // 10 % 60

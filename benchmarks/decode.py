@@ -18,7 +18,7 @@ from google.cloud.spanner_v1.types import PartialResultSet
 from benchmarks.harness import Report, arguments, interleaved, must_equal, timed
 from benchmarks.messages import answer
 from cdc_platform.model.base.timestamps import from_datetime
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.wire import rows_parser
 from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder
@@ -40,7 +40,7 @@ class Checksum:
 
 def decode_platform(messages: list[bytes]) -> list[pa.RecordBatch]:
     """Decode as the platform's reader does."""
-    assembler, builder = RowAssembler(), RecordBatchBuilder(1, Slice("token", 0, FOREVER_MICROS))
+    assembler, builder = RowAssembler(), RecordBatchBuilder(1, ReadWindow("token", 0, FOREVER_MICROS))
     batches = []
     for row in assembler.rows(map(rows_parser(), messages)):
         builder.add(decode_change_record(row[0]))

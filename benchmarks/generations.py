@@ -24,7 +24,7 @@ from cdc_platform.model.stream.lineage import live, watermark_micros
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.pipeline.reading.read import read_generations, read_slices
+from cdc_platform.pipeline.reading.read import read_generations, read_windows
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.spark.session.settings import SparkSettings
@@ -42,7 +42,7 @@ def read_together(pipeline: Pipeline, spark: SparkSession, _end_micros: int) -> 
 def read_apart(pipeline: Pipeline, spark: SparkSession, end_micros: int) -> None:
     """Read only the live partitions, without their children."""
     keys = [partition.key for partition in live(trace_lineage(pipeline))]
-    read_slices(pipeline, spark, keys, end_limit_micros=end_micros)
+    read_windows(pipeline, spark, keys, end_limit_micros=end_micros)
 
 
 def catch_up(pipeline: Pipeline, spark: SparkSession, step: Step, end_micros: int) -> None:

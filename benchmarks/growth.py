@@ -28,7 +28,7 @@ from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.core.pipeline import Pipeline
@@ -39,7 +39,7 @@ from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.spark.session.settings import SparkSettings
 from cdc_platform.spark.tables.typed import KIND, ORDINAL
 from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipelines import START, FakeSource, data_change, slice_row
+from cdc_platform_tests.pipelines import START, FakeSource, data_change, window_row
 
 SECOND = 1_000_000
 AT_MOST = 1.3
@@ -61,18 +61,18 @@ class GeneratedCopyDataSource(DataSource):
 
     def reader(self, schema: Any) -> "GeneratedCopyReader":  # noqa: ARG002  Spark passes it
         """Return the reader."""
-        return GeneratedCopyReader(json.loads(self.options["pieces"]))
+        return GeneratedCopyReader(json.loads(self.options["chunks"]))
 
 
 class GeneratedCopyReader(DataSourceReader):
-    """Yields the rows of the pieces."""
+    """Yields the rows of the chunks."""
 
-    def __init__(self, pieces: Sequence[str]) -> None:
-        self.pieces = pieces
+    def __init__(self, chunks: Sequence[str]) -> None:
+        self.chunks = chunks
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition per piece."""
-        return [InputPartition(piece) for piece in self.pieces]
+        """Return one partition per chunk."""
+        return [InputPartition(chunk) for chunk in self.chunks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield Arrow batches."""
@@ -92,9 +92,9 @@ class RangePlanner:
 
     rows: int
 
-    def pieces(self, _table: TableSchema, piece_rows: int) -> tuple[str, ...]:
+    def chunks(self, _table: TableSchema, chunk_rows: int) -> tuple[str, ...]:
         """Return the ranges as texts."""
-        bounds = [*range(0, self.rows, piece_rows), self.rows]
+        bounds = [*range(0, self.rows, chunk_rows), self.rows]
         return tuple(json.dumps(pair) for pair in itertools.pairwise(bounds))
 
 
@@ -110,16 +110,16 @@ class GrownSource(FakeSource):
         self.answer = self.answer_cycle
 
     def plan_copies(self, _at_micros: int) -> Any:
-        """Return what cuts the table into pieces."""
+        """Return what cuts the table into chunks."""
         return RangePlanner(self.rows)
 
     def copy_format(self) -> type[DataSource]:
-        """Return the data source that hands pieces to Spark."""
+        """Return the data source that hands chunks to Spark."""
         return GeneratedCopyDataSource
 
-    def answer_cycle(self, cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
-        """Return the changes and the word that the slices were read."""
-        reports = [slice_row(planned, records=len(self.changes)) for planned in slices]
+    def answer_cycle(self, cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
+        """Return the changes and the word that the windows were read."""
+        reports = [window_row(planned, records=len(self.changes)) for planned in windows]
         return [{**row, "cycle": cycle} for row in (*self.changes, *reports)]
 
 
@@ -199,7 +199,7 @@ def open_candidate(lake: LakeSettings, rows: int, options: argparse.Namespace) -
         name=f"growth_{rows}",
         source=SpannerSettings("project", "instance", "database", "stream"),
         lake=lake,
-        copy_piece_rows=options.piece_rows,
+        copy_chunk_rows=options.chunk_rows,
         copy_s=3600.0,
     )
     source = GrownSource((TABLE,), START, START + SECOND, rows=rows)
@@ -214,7 +214,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the smaller table")
     parser.add_argument("--times", type=int, default=10, help="how many times as large the other one is")
     parser.add_argument("--changes", type=int, default=1000, help="changes of a cycle")
-    parser.add_argument("--piece-rows", type=int, default=25_000, help="rows a task copies")
+    parser.add_argument("--chunk-rows", type=int, default=25_000, help="rows a task copies")
     parser.add_argument("--rounds", type=int, default=20, help="cycles on each table that count")
     parser.add_argument("--warm-up", type=int, default=6, help="cycles on each before them")
     parser.add_argument("--even", action="store_true", help="change keys of the whole table, not recent ones")

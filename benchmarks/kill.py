@@ -23,7 +23,7 @@ from benchmarks.kill_files import run_files
 from benchmarks.processes import catch_up, check, kill_sync
 from cdc_platform.lake.catalog.lake import LOG, Lake
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.state.copies import load_plans, read_progress
+from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.base.names import lake_table_name
@@ -43,7 +43,7 @@ SCENARIOS: Final[Mapping[str, Mapping[str, Any]]] = {
 """What is added to the simulator's settings."""
 ACCOUNTS: Final = 1000
 EACH_OPENED_WITH: Final = 1000
-PIECE_ROWS: Final = 500
+CHUNK_ROWS: Final = 500
 """Of a table that the source does not cut by itself; the simulator cuts one of some size into ten."""
 
 
@@ -75,7 +75,7 @@ class Target:
             "source": source,
             "lake": {"path": str(self.folder / "lake")},
             "spark": {"driver_memory": "2g"},
-            "copy_piece_rows": PIECE_ROWS,
+            "copy_chunk_rows": CHUNK_ROWS,
             "copy_s": 1,
             "idle_interval_s": 0.2,
         }
@@ -91,7 +91,9 @@ class Target:
         if self.copies:
             if not plans:
                 return "before the copy"
-            if not all(read_progress(lake.table(name), plan).is_complete for name, plan in plans.items()):
+            if not all(
+                load_copy_progress(lake.table(name), plan).is_complete for name, plan in plans.items()
+            ):
                 return "in the copy"
         return "before the first cut" if newest_cut(lake) is None else "in cycles"
 

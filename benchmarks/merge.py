@@ -31,9 +31,9 @@ from benchmarks.tables import (
 )
 from cdc_platform.lake.commits.commits import BRANCH, head
 from cdc_platform.lake.local_writer.table_files import read_files
-from cdc_platform.pipeline.merging.local_merge import NearTable, commit_merge, plan_merge
-from cdc_platform.pipeline.merging.local_rows import NearPatch
-from cdc_platform.spark.tables.merge import append_born, merge_existing
+from cdc_platform.pipeline.merging.local_merge import LocalTable, commit_merge, plan_merge
+from cdc_platform.pipeline.merging.local_rows import LocalNetChanges
+from cdc_platform.spark.tables.merge import append_inserted, merge_existing
 from cdc_platform.spark.tables.net_changes import fold_changes, measure_patch
 from cdc_platform.spark.tables.typed import KIND, ORDINAL, named
 
@@ -63,7 +63,7 @@ class Job:
     scratch: Path
 
 
-def near_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False) -> None:
+def local_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False) -> None:
     """Do what a cycle does to one table: fold, bring in without Spark, publish."""
     with folded(table, changes, has_patches=has_patches) as patch:
         measure_patch(patch, TABLE, has_size=True)
@@ -73,8 +73,8 @@ def near_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False)
         files = read_files(found, base) if base is not None else None
         if base is None or files is None:
             raise ValueError(f"{table.name} is not merged here")
-        rows = NearPatch(patch.toArrow(), TABLE, has_patches, believes=True)
-        merge = plan_merge(NearTable(found, base, files), rows)
+        rows = LocalNetChanges(patch.toArrow(), TABLE, has_patches, trusts_inserts=True)
+        merge = plan_merge(LocalTable(found, base, files), rows)
         if merge is None or merge.lacks_keys:
             raise ValueError(f"{table.name} is not merged here")
         commit_merge(found, merge, {})
@@ -90,7 +90,7 @@ def split_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False
         branch = f"{table.name}.branch_cycle"
         if stats.existing:
             merge_existing(table.spark, "patch", branch, TABLE, stats, has_patches=has_patches)
-        append_born(patch, branch, TABLE, {})
+        append_inserted(patch, branch, TABLE, {})
         publish(table)
 
 
@@ -205,8 +205,8 @@ def main() -> None:
         ours = platform_table(lake, "ours", job.base, 3)
         v2, v3 = (peer_table(lake, f"peer_v{version}", job.base, version) for version in (2, 3))
         candidates = {
-            PLATFORM: on_iceberg(ours, job, near_merge),
-            "platform, v3, as patches": on_iceberg(ours, job, partial(near_merge, has_patches=True)),
+            PLATFORM: on_iceberg(ours, job, local_merge),
+            "platform, v3, as patches": on_iceberg(ours, job, partial(local_merge, has_patches=True)),
             "platform, v3, by Spark": on_iceberg(ours, job, split_merge),
             "window + MERGE, v2": on_iceberg(v2, job, window_merge),
             "window + MERGE, v3": on_iceberg(v3, job, window_merge),

@@ -26,16 +26,16 @@ from cdc_platform.model.stream.lineage import (
     Partition,
     PartitionState,
     advance,
-    plan_slices,
+    plan_windows,
     prune,
 )
 from cdc_platform.model.stream.lineage_rules import violations
-from cdc_platform.model.stream.read_windows import ReadPlan, Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
-from cdc_platform.sources.spanner.stream.slice_pool import read_together
-from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+from cdc_platform.sources.spanner.stream.window_pool import read_together
+from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform.spark.session.settings import SparkSettings
 
 SECOND: Final = 1_000_000
@@ -47,32 +47,32 @@ START: Final = 1_790_000_000 * SECOND
 
 @dataclass
 class Stream:
-    """A simulated stream in a process of its own, and the slices that have its traffic."""
+    """A simulated stream in a process of its own, and the windows that have its traffic."""
 
     source: SpannerSource
-    slices: tuple[Slice, ...]
+    windows: tuple[ReadWindow, ...]
     records: int = 0
     changes: int = 0
     processor_s: float = 0.0
     """Of this process, at the last read."""
 
     def read(self) -> float:
-        """Read all slices in this process, and return the seconds that it takes."""
+        """Read all windows in this process, and return the seconds that it takes."""
         begin, processor = time.perf_counter(), time.process_time()
-        batches = list(read_together(partial(read_slice, self.source.client, 1), self.slices))
+        batches = list(read_together(partial(read_window, self.source.client, 1), self.windows))
         taken, self.processor_s = time.perf_counter() - begin, time.process_time() - processor
-        rows = [row for batch in batches for row in batch.select(["kind", "mods", "slice"]).to_pylist()]
-        reports = [row["slice"]["outcome"] for row in rows if row["slice"] is not None]
-        must_equal(["complete"] * len(self.slices), reports, "outcomes of the slices")
+        rows = [row for batch in batches for row in batch.select(["kind", "mods", "read_window"]).to_pylist()]
+        reports = [row["read_window"]["outcome"] for row in rows if row["read_window"] is not None]
+        must_equal(["complete"] * len(self.windows), reports, "outcomes of the windows")
         mods = [row["mods"] for row in rows if row["kind"] == "data_change"]
         self.records, self.changes = len(mods), sum(map(len, mods))
         return taken
 
     def read_by_spark(self, spark: SparkSession, tasks: int) -> float:
-        """Let Spark read all slices, and return the seconds that it takes."""
+        """Let Spark read all windows, and return the seconds that it takes."""
         form = self.source.spark_format()
         spark.dataSource.register(form)
-        options = self.source.spark_options(1, ReadPlan(self.slices), tasks)
+        options = self.source.spark_options(1, ReadPlan(self.windows), tasks)
         frame = spark.read.format(form.name()).options(**options).load()
         return timed(lambda: frame.write.format("noop").mode("overwrite").save())
 
@@ -90,7 +90,7 @@ def open_stream(options: Namespace, partitions: int, life_s: float = NO_CHURN_S)
         try:
             found = _named(names, server)
             source = SpannerSource(SpannerSettings(**found))
-            yield Stream(source, _slices(source, from_rfc3339(found["start_timestamp"]), options.seconds))
+            yield Stream(source, _windows(source, from_rfc3339(found["start_timestamp"]), options.seconds))
             source.close()
         finally:
             server.terminate()
@@ -106,11 +106,13 @@ def _named(names: Path, server: "subprocess.Popen[bytes]") -> dict[str, Any]:
     return found
 
 
-def _slices(source: SpannerSource, origin_micros: int, seconds: float) -> tuple[Slice, ...]:
-    root = Slice(ROOT_TOKEN, origin_micros - 1, origin_micros)
-    rows = [row for batch in read_slice(source.client, 1, root) for row in batch.to_pylist()]
+def _windows(source: SpannerSource, origin_micros: int, seconds: float) -> tuple[ReadWindow, ...]:
+    root = ReadWindow(ROOT_TOKEN, origin_micros - 1, origin_micros)
+    rows = [row for batch in read_window(source.client, 1, root) for row in batch.to_pylist()]
     tokens = [child["token"] for row in rows for child in row["child_partitions"] or ()]
-    return tuple(Slice(token, origin_micros - 1, origin_micros + int(seconds * SECOND)) for token in tokens)
+    return tuple(
+        ReadWindow(token, origin_micros - 1, origin_micros + int(seconds * SECOND)) for token in tokens
+    )
 
 
 def compare_reads(options: Namespace, report: Report, spark: SparkSession) -> None:
@@ -141,7 +143,7 @@ def compare_cores(options: Namespace, report: Report, streams: Mapping[int, Stre
     for number, stream in streams.items():
         best = min(processor[number])
         report.note(f"{number} partitions", stream.records / best, "records/s/core", records=stream.records)
-        report.note(f"{number} partitions", 1000 * best / number, "ms a slice")
+        report.note(f"{number} partitions", 1000 * best / number, "ms a window")
     report.compare(seconds, names[fewest], streams[fewest].changes, "changes/s/core")
 
 
@@ -197,13 +199,13 @@ def measure_lineage(options: Namespace, report: Report) -> None:
 
     loaded = step("load", lambda: load_lineage(reader))
     must_equal(expected=True, found=lineage == loaded, what="the lineage that the lake has")
-    slices = step("plan", lambda: plan_slices(loaded, end))
-    must_equal(LIVING, len(slices), "slices")
+    windows = step("plan", lambda: plan_windows(loaded, end))
+    must_equal(LIVING, len(windows), "windows")
     steps["load and plan"] = steps["load"] + steps["plan"]
     step("load again", lambda: load_lineage(reader))
     reports = [
-        SliceReport(one.token, one.start_exclusive_micros, one.end_inclusive_micros, SliceOutcome.COMPLETE)
-        for one in slices
+        WindowReport(one.token, one.start_exclusive_micros, one.end_inclusive_micros, WindowOutcome.COMPLETE)
+        for one in windows
     ]
     later = step("advance", lambda: advance(loaded, loaded.cycle + 1, reports, []))
     kept = step("prune", lambda: prune(later, START))

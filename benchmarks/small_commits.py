@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Report, arguments, timed
 from benchmarks.inputs import History, write_base
-from benchmarks.merge import near_merge, window_merge
+from benchmarks.merge import local_merge, window_merge
 from benchmarks.tables import IcebergTable, open_lake, peer_table, platform_table
 from cdc_platform.lake.commits.maintenance import compact_small_files, expire_snapshots, find_expendable
 from cdc_platform.pipeline.core.settings import MaintenanceSettings
@@ -70,7 +70,7 @@ def run_commits(
         changes = scratch / "changes.parquet"
         pq.write_table(history.take(options.changes), changes)
         before = ours.current_snapshot_id()
-        platform.commits_s.append(timed(partial(near_merge, ours, changes)))
+        platform.commits_s.append(timed(partial(local_merge, ours, changes)))
         platform.added_bytes.append(added_bytes(ours, before))
         platform.maintenance_s.append(timed(partial(maintain, ours, commit, settings)))
         if commit <= options.peer_commits:

@@ -10,7 +10,7 @@ from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros
-from cdc_platform.model.stream.read_windows import SliceReport
+from cdc_platform.model.stream.read_windows import WindowReport
 from cdc_platform.model.stream.records import RecordKind
 
 if TYPE_CHECKING:
@@ -94,29 +94,29 @@ def describe_read(read: "ReadOutcome", lineage: Lineage) -> Metadata:
     return {
         "cycle": read.cycle,
         **{f"{kind.value}_records": read.records.get(kind, 0) for kind in _SOURCE_KINDS},
-        "slices_read": len(read.slices),
-        "slices_interrupted": len(read.interrupted),
+        "windows_read": len(read.windows),
+        "windows_interrupted": len(read.interrupted),
         **lag,
-        **({"slices": slice_table(read.slices, lineage)} if read.slices else {}),
+        **({"windows": window_table(read.windows, lineage)} if read.windows else {}),
     }
 
 
 _SOURCE_KINDS: Final = (RecordKind.DATA_CHANGE, RecordKind.HEARTBEAT, RecordKind.CHILD_PARTITIONS)
 
 
-def describe_slice(report: SliceReport, clock_micros: int) -> Metadata:
+def describe_window(report: WindowReport, clock_micros: int) -> Metadata:
     """Tell how far one partition has been read."""
     return {
         "position": moment(report.end_inclusive_micros),
         "position_lag_s": seconds_between(report.end_inclusive_micros, clock_micros),
-        "slice_s": seconds_between(report.start_exclusive_micros, report.end_inclusive_micros),
+        "window_s": seconds_between(report.start_exclusive_micros, report.end_inclusive_micros),
         "outcome": report.outcome.value,
         **({"error": report.error} if report.error else {}),
     }
 
 
-def slice_table(slices: Iterable[SliceReport], lineage: Lineage) -> dg.TableMetadataValue:
-    """Return the slices of a cycle as a table."""
+def window_table(windows: Iterable[WindowReport], lineage: Lineage) -> dg.TableMetadataValue:
+    """Return the windows of a cycle as a table."""
     keys = {partition.token: partition.key for partition in lineage.partitions.values()}
     return dg.MetadataValue.table(
         [
@@ -129,7 +129,7 @@ def slice_table(slices: Iterable[SliceReport], lineage: Lineage) -> dg.TableMeta
                     "error": report.error or "",
                 }
             )
-            for report in slices
+            for report in windows
         ]
     )
 
@@ -226,8 +226,8 @@ def _copy_table(outcome: "CopyOutcome") -> dg.TableMetadataValue:
                 {
                     "table": copy.plan.table,
                     "as_of": to_rfc3339(copy.plan.position_micros),
-                    "pieces": len(copy.plan.pieces),
-                    "copied_pieces": len(copy.done),
+                    "chunks": len(copy.plan.chunks),
+                    "copied_chunks": len(copy.done),
                     "copied_rows": copy.rows,
                 }
             )

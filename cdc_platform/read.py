@@ -77,7 +77,7 @@ class PublishedTables:
     lake: Lake
 
     def cuts(self) -> tuple[CutState, ...]:
-        """Return all cuts, oldest first, and whether each can still be read and is promised."""
+        """Return all cuts, oldest first, and whether each can still be read and is pinned."""
         return cut_states(self.lake)
 
     def at(self, cut: int | None = None, *, moment: str | datetime | None = None) -> "TablesAtCut":

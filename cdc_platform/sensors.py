@@ -17,7 +17,7 @@ from cdc_platform.errors import CdcError, SourceError
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.lake.state.read_progress import read_ledger, waiting_texts
+from cdc_platform.lake.state.read_progress import load_read_progress, waiting_texts
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.partitions import change_stream_partitions, compare_keys
@@ -102,7 +102,7 @@ def has_news(pipeline: Pipeline, lineage: Lineage, clock_micros: int) -> bool:
     if cut is None or cut.cycle < read_mark(pipeline.lake.system_table(RAW)).cycle:
         return True
     request = ReadRequest(clock_micros, has_replay=waiting_texts(pipeline.lake) is not None)
-    return bool(pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake)).slices)
+    return bool(pipeline.source.plan(lineage, request, lambda: load_read_progress(pipeline.lake)).windows)
 
 
 def why_wait(instance: dg.DagsterInstance, pipeline: str) -> str | None:

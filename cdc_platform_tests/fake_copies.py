@@ -1,4 +1,4 @@
-"""Initial copies from a source in memory: pieces that carry their rows, and Spark's way to them."""
+"""Initial copies from a source in memory: chunks that carry their rows, and Spark's way to them."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cdc_platform.errors import AccessDenied, CopyExpired
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.sources.spanner.copying.copy_pieces import columns_from_text
+from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 
 RowsAt = Callable[[str, int], Iterator[pa.RecordBatch]]
@@ -31,24 +31,24 @@ class FakePlans:
 
 
 class FakePlanner:
-    """Cuts tables into pieces of so many rows."""
+    """Cuts tables into chunks of so many rows."""
 
     def __init__(self, rows_at: RowsAt, plans: FakePlans, at_micros: int) -> None:
         self.rows_at, self.plans, self.at_micros = rows_at, plans, at_micros
         plans.moments.append(at_micros)
 
-    def pieces(self, table: TableSchema, piece_rows: int) -> tuple[str, ...]:
-        """Return the pieces of a table at the moment; those that expire do so at the second one."""
+    def chunks(self, table: TableSchema, chunk_rows: int) -> tuple[str, ...]:
+        """Return the chunks of a table at the moment; those that expire do so at the second one."""
         if table.name in self.plans.denied:
             raise AccessDenied(f"nobody may read {table.name}")
         rows = pa.Table.from_batches(
             self.rows_at(table.name, self.at_micros), schema=table_arrow_schema(table)
         )
-        pieces = [_to_text(rows.slice(first, piece_rows)) for first in range(0, len(rows), piece_rows)]
+        chunks = [_to_text(rows.slice(first, chunk_rows)) for first in range(0, len(rows), chunk_rows)]
         if table.name in self.plans.expiring:
             self.plans.expiring.remove(table.name)
-            pieces[-1] = EXPIRED
-        return tuple(pieces)
+            chunks[-1] = EXPIRED
+        return tuple(chunks)
 
 
 def _to_text(rows: pa.Table) -> str:
@@ -72,18 +72,18 @@ class FakeCopyDataSource(DataSource):
 
     def reader(self, schema: Any) -> "FakeCopyReader":  # noqa: ARG002  Spark passes it
         """Return the reader."""
-        return FakeCopyReader(json.loads(self.options["pieces"]))
+        return FakeCopyReader(json.loads(self.options["chunks"]))
 
 
 class FakeCopyReader(DataSourceReader):
-    """Yields the rows of the pieces."""
+    """Yields the rows of the chunks."""
 
-    def __init__(self, pieces: Sequence[str]) -> None:
-        self.pieces = pieces
+    def __init__(self, chunks: Sequence[str]) -> None:
+        self.chunks = chunks
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition per piece."""
-        return [InputPartition(piece) for piece in self.pieces]
+        """Return one partition per chunk."""
+        return [InputPartition(chunk) for chunk in self.chunks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield Arrow batches."""

@@ -12,11 +12,11 @@ from cdc_platform.model.stream.lineage import (
     Lineage,
     advance,
     begin,
-    plan_slices,
+    plan_windows,
     watermark_micros,
 )
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform_tests.history import (
     NULL_ROW,
@@ -33,7 +33,7 @@ from cdc_platform_tests.partition_tree import PartitionTree, Span
 
 @dataclass(frozen=True)
 class Fate:
-    """What happens to a slice: whether it is read, how far, and whether a restart repeats its records."""
+    """What happens to a window: whether it is read, how far, and whether a restart repeats its records."""
 
     is_read: bool = True
     records_before_failure: int | None = None
@@ -42,10 +42,10 @@ class Fate:
 
 @dataclass(frozen=True)
 class CyclePlan:
-    """A cycle: the source's clock, and the fates of its slices, used again and again in their order."""
+    """A cycle: the source's clock, and the fates of its windows, used again and again in their order."""
 
     clock_micros: int
-    max_slice_s: float | None = None
+    max_window_s: float | None = None
     fates: tuple[Fate, ...] = (Fate(),)
     shuffle: int = 0
     """Decides on the order in which the rows of the cycle arrive."""
@@ -65,7 +65,7 @@ class CycleBatch:
 
     cycle: int
     rows: tuple[RawRow, ...]
-    reports: tuple[SliceReport, ...]
+    reports: tuple[WindowReport, ...]
     children: tuple[ChildAnnouncement, ...]
     lineage: Lineage
 
@@ -78,7 +78,7 @@ class CycleBatch:
 
 
 class FakeChangeStream:
-    """Answers slices as Spanner answers bounded queries, in the shape of the platform's reader."""
+    """Answers windows as Spanner answers bounded queries, in the shape of the platform's reader."""
 
     def __init__(self, history: History, tree: PartitionTree) -> None:
         self.history = history
@@ -90,12 +90,12 @@ class FakeChangeStream:
         return expected_log(self.history, self.tree.locate, at_micros)
 
     def read(
-        self, planned: Slice, cycle: int = 1, fate: Fate | None = None
-    ) -> tuple[list[RawRow], SliceReport]:
-        """Return the records of a slice, the row that reports on it as the last, and that report.
+        self, planned: ReadWindow, cycle: int = 1, fate: Fate | None = None
+    ) -> tuple[list[RawRow], WindowReport]:
+        """Return the records of a window, the row that reports on it as the last, and that report.
 
         Raises:
-            PartitionBoundsInvalid: The slice does not lie in the life of its partition.
+            PartitionBoundsInvalid: The window does not lie in the life of its partition.
         """
         fate = fate or Fate()
         end_micros = self._end_micros(planned)
@@ -110,21 +110,21 @@ class FakeChangeStream:
             rows = rows[:failure]
             report = _interrupted(planned, rows)
         elif ends_inside and end_micros is not None:
-            report = _report(planned, end_micros - 1, SliceOutcome.FINISHED)
+            report = _report(planned, end_micros - 1, WindowOutcome.FINISHED)
         else:
-            report = _report(planned, planned.end_inclusive_micros, SliceOutcome.COMPLETE)
+            report = _report(planned, planned.end_inclusive_micros, WindowOutcome.COMPLETE)
         if fate.is_repeated:
             rows = [row for row in rows for _ in range(2)]
-        return [*rows, _slice_row(report, rows, cycle)], report
+        return [*rows, _window_row(report, rows, cycle)], report
 
-    def _end_micros(self, planned: Slice) -> int | None:
+    def _end_micros(self, planned: ReadWindow) -> int | None:
         first = planned.start_exclusive_micros + 1
         start, end = self.tree.life(planned.token)
         if first < start or (end is not None and first > end):
             raise PartitionBoundsInvalid(f"{first} is invalid for the partition: {planned.token!r}")
         return end
 
-    def _records(self, planned: Slice) -> list[DataRecord]:
+    def _records(self, planned: ReadWindow) -> list[DataRecord]:
         inside = range(planned.start_exclusive_micros + 1, planned.end_inclusive_micros + 1)
         return [
             record
@@ -163,12 +163,12 @@ def raw_rows(history: History, slicing: Slicing) -> list[CycleBatch]:
     return batches
 
 
-def read_control(rows: Iterable[RawRow]) -> tuple[list[SliceReport], list[ChildAnnouncement]]:
-    """Return the slice reports and child announcements that rows of `raw_change_records` hold."""
-    reports: list[SliceReport] = []
+def read_control(rows: Iterable[RawRow]) -> tuple[list[WindowReport], list[ChildAnnouncement]]:
+    """Return the window reports and child announcements that rows of `raw_change_records` hold."""
+    reports: list[WindowReport] = []
     children: list[ChildAnnouncement] = []
     for row in rows:
-        if row["kind"] == RecordKind.SLICE:
+        if row["kind"] == RecordKind.READ_WINDOW:
             reports.append(_report_of(row))
         elif row["kind"] == RecordKind.CHILD_PARTITIONS:
             start_micros = from_datetime(row["record_timestamp"])
@@ -184,7 +184,7 @@ def read_control(rows: Iterable[RawRow]) -> tuple[list[SliceReport], list[ChildA
 def _run_cycle(stream: FakeChangeStream, lineage: Lineage, plan: CyclePlan) -> list[CycleBatch]:
     cycle = lineage.cycle + 1
     rows: list[RawRow] = []
-    for number, planned in enumerate(plan_slices(lineage, plan.clock_micros, plan.max_slice_s)):
+    for number, planned in enumerate(plan_windows(lineage, plan.clock_micros, plan.max_window_s)):
         fate = plan.fates[number % len(plan.fates)]
         if fate.is_read:
             rows += stream.read(planned, cycle, fate)[0]
@@ -199,15 +199,17 @@ def _run_cycle(stream: FakeChangeStream, lineage: Lineage, plan: CyclePlan) -> l
     return [CycleBatch(cycle, tuple(rows), tuple(reports), tuple(children), after)]
 
 
-def _report(planned: Slice, end_micros: int, outcome: SliceOutcome, error: str | None = None) -> SliceReport:
-    return SliceReport(planned.token, planned.start_exclusive_micros, end_micros, outcome, error)
+def _report(
+    planned: ReadWindow, end_micros: int, outcome: WindowOutcome, error: str | None = None
+) -> WindowReport:
+    return WindowReport(planned.token, planned.start_exclusive_micros, end_micros, outcome, error)
 
 
-def _interrupted(planned: Slice, rows: Sequence[RawRow]) -> SliceReport:
+def _interrupted(planned: ReadWindow, rows: Sequence[RawRow]) -> WindowReport:
     """More records may have the timestamp of the last one, so only what lies before it is complete."""
     seen = [from_datetime(row["record_timestamp"]) - 1 for row in rows]
     end_micros = max(planned.start_exclusive_micros, *seen) if seen else planned.start_exclusive_micros
-    return _report(planned, end_micros, SliceOutcome.INTERRUPTED, "SourceUnreachable: the connection broke")
+    return _report(planned, end_micros, WindowOutcome.INTERRUPTED, "SourceUnreachable: the connection broke")
 
 
 def _child_row(token: str, end_micros: int, cycle: int, number: int, children: Sequence[Span]) -> RawRow:
@@ -226,7 +228,7 @@ def _child_row(token: str, end_micros: int, cycle: int, number: int, children: S
     }
 
 
-def _heartbeat(planned: Slice, cycle: int) -> RawRow:
+def _heartbeat(planned: ReadWindow, cycle: int) -> RawRow:
     return {
         **NULL_ROW,
         "cycle": cycle,
@@ -236,15 +238,15 @@ def _heartbeat(planned: Slice, cycle: int) -> RawRow:
     }
 
 
-def _slice_row(report: SliceReport, rows: Sequence[RawRow], cycle: int) -> RawRow:
+def _window_row(report: WindowReport, rows: Sequence[RawRow], cycle: int) -> RawRow:
     kinds = [row["kind"] for row in rows]
     return {
         **NULL_ROW,
         "cycle": cycle,
-        "kind": RecordKind.SLICE.value,
+        "kind": RecordKind.READ_WINDOW.value,
         "partition_token": report.token,
         "record_timestamp": to_datetime(report.end_inclusive_micros),
-        "slice": {
+        "read_window": {
             "start_exclusive": to_datetime(report.start_exclusive_micros),
             "end_inclusive": to_datetime(report.end_inclusive_micros),
             "outcome": report.outcome.value,
@@ -256,12 +258,12 @@ def _slice_row(report: SliceReport, rows: Sequence[RawRow], cycle: int) -> RawRo
     }
 
 
-def _report_of(row: RawRow) -> SliceReport:
-    fields = row["slice"]
-    return SliceReport(
+def _report_of(row: RawRow) -> WindowReport:
+    fields = row["read_window"]
+    return WindowReport(
         row["partition_token"],
         from_datetime(fields["start_exclusive"]),
         from_datetime(fields["end_inclusive"]),
-        SliceOutcome(fields["outcome"]),
+        WindowOutcome(fields["outcome"]),
         fields["error"],
     )

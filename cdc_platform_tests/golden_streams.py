@@ -69,7 +69,14 @@ class GoldenStream:
     @property
     def start_micros(self) -> int:
         """Where the stream is read from."""
-        return min(from_datetime(row["slice"]["start_exclusive"]) for row in self.rows if row["slice"]) + 1
+        return (
+            min(
+                from_datetime(row["read_window"]["start_exclusive"])
+                for row in self.rows
+                if row["read_window"]
+            )
+            + 1
+        )
 
     @property
     def lineages(self) -> tuple[Lineage, ...]:
@@ -131,9 +138,9 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 def _raw_row(fields: dict[str, Any]) -> RawRow:
     row = {**NULL_ROW, **fields, "record_timestamp": _moment(fields["record_timestamp"])}
-    if row["slice"] is not None:
-        bounds = {name: _moment(row["slice"][name]) for name in ("start_exclusive", "end_inclusive")}
-        row["slice"] = {"error": None, **row["slice"], **bounds}
+    if row["read_window"] is not None:
+        bounds = {name: _moment(row["read_window"][name]) for name in ("start_exclusive", "end_inclusive")}
+        row["read_window"] = {"error": None, **row["read_window"], **bounds}
     return row
 
 

@@ -25,7 +25,7 @@ from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.lineage import Lineage, plan_requested
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, Slice, SliceOutcome
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, ReadWindow, WindowOutcome
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.pipeline.checks.invariants import checks_of
@@ -36,7 +36,7 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.sources.loading import load_with, read_with
-from cdc_platform.sources.spanner.copying.copy_pieces import columns_to_text
+from cdc_platform.sources.spanner.copying.copy_chunks import columns_to_text
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.example_tables import table
@@ -45,8 +45,8 @@ from cdc_platform_tests.history import RawRow, type_json
 
 Mod = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Keys and new values."""
-Answer = Callable[[int, Sequence[Slice]], Sequence[RawRow]]
-"""Cycle and slices to the rows that they return."""
+Answer = Callable[[int, Sequence[ReadWindow]], Sequence[RawRow]]
+"""Cycle and windows to the rows that they return."""
 
 CHECKS: Final = checks_of(CHANGE_STREAM)
 """The checks of a pipeline that reads a change stream."""
@@ -75,7 +75,7 @@ class FakeSource:
     schemas: tuple[TableSchema, ...]
     first_micros: int = START
     now_micros: int = START
-    answer: Answer = field(default=lambda _cycle, _slices: ())
+    answer: Answer = field(default=lambda _cycle, _windows: ())
     rows_at: RowsAt = field(default=lambda _table, _micros: iter(()))
     look_at: Callable[[int], Look] | None = None
     plans: FakePlans = field(default_factory=FakePlans)
@@ -98,7 +98,7 @@ class FakeSource:
         return self.now_micros
 
     def plan_copies(self, at_micros: int) -> FakePlanner:
-        """Return what cuts tables into pieces."""
+        """Return what cuts tables into chunks."""
         return FakePlanner(self.rows_at, self.plans, at_micros)
 
     def copy_columns(self, table: TableSchema) -> str:
@@ -106,15 +106,15 @@ class FakeSource:
         return columns_to_text(table)
 
     def copy_format(self) -> type[DataSource]:
-        """Return the data source that hands pieces to Spark."""
+        """Return the data source that hands chunks to Spark."""
         return FakeCopyDataSource
 
-    def copy_options(self, columns: str, _at_micros: int, pieces: Sequence[str]) -> dict[str, str]:
-        """Return the pieces as Spark options."""
-        return {"columns": columns, "pieces": json.dumps(list(pieces))}
+    def copy_options(self, columns: str, _at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
+        """Return the chunks as Spark options."""
+        return {"columns": columns, "chunks": json.dumps(list(chunks))}
 
-    def plan(self, lineage: Lineage, request: ReadRequest, _ledger: object) -> ReadPlan:
-        """Return the slices of a cycle."""
+    def plan(self, lineage: Lineage, request: ReadRequest, _read_progress: object) -> ReadPlan:
+        """Return the windows of a cycle."""
         return ReadPlan(plan_requested(lineage, request))
 
     def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
@@ -123,7 +123,7 @@ class FakeSource:
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
 
     def read(self, spark: SparkSession, cycle: int, plan: ReadPlan, most_tasks: int) -> DataFrame:
-        """Return the answers to a cycle's slices."""
+        """Return the answers to a cycle's windows."""
         return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, most_tasks))
 
     def reading(self) -> AbstractContextManager[None]:
@@ -133,8 +133,8 @@ class FakeSource:
     def read_here(
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> Generator[pa.RecordBatch, None, None] | None:
-        """Yield the answers to a cycle's slices, unless one is long."""
-        if any(piece.duration_s > most_s for piece in plan.slices):
+        """Yield the answers to a cycle's windows, unless one is long."""
+        if any(chunk.duration_s > most_s for chunk in plan.windows):
             return None
         return read_with(self.spark_format(), self.spark_options(cycle, plan, 1))
 
@@ -148,8 +148,8 @@ class FakeSource:
         plan: ReadPlan,
         most_tasks: int,  # noqa: ARG002  one does
     ) -> dict[str, str]:
-        """Return the answers to a cycle's slices as Spark options."""
-        rows = raw_table(self.answer(cycle, plan.slices))
+        """Return the answers to a cycle's windows as Spark options."""
+        rows = raw_table(self.answer(cycle, plan.windows))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_table(rows)
@@ -198,19 +198,19 @@ def make_pipeline(  # noqa: PLR0913  a pipeline has many settings, and most test
     name: str | None = None,
     first_micros: int = START,
     maintenance: MaintenanceSettings | None = None,
-    copy_piece_rows: int | None = None,
+    copy_chunk_rows: int | None = None,
     options: Mapping[str, TableOptions] | None = None,
 ) -> Pipeline:
     """Return a pipeline on a fake source, with a name of its own unless one is given.
 
-    With `copy_piece_rows` it begins with copies in pieces of so many rows, one wave of them a step.
+    With `copy_chunk_rows` it begins with copies in chunks of so many rows, one chunk_batch of them a step.
     """
     settings = PipelineSettings(
         name=name or f"fake_{next(_serial)}",
         source=SpannerSettings("project", "instance", "database", "stream"),
         lake=lake,
-        initial_copy=copy_piece_rows is not None,
-        copy_piece_rows=copy_piece_rows or 1,
+        initial_copy=copy_chunk_rows is not None,
+        copy_chunk_rows=copy_chunk_rows or 1,
         copy_s=0,
         maintenance=maintenance or MaintenanceSettings(),
         table_options=options or {},
@@ -286,13 +286,15 @@ def _described(schema: TableSchema | None) -> list[dict[str, Any]]:
     ]
 
 
-def slice_row(planned: Slice, outcome: SliceOutcome = SliceOutcome.COMPLETE, records: int = 0) -> RawRow:
-    """Return the reader's report on a slice, without its cycle."""
+def window_row(
+    planned: ReadWindow, outcome: WindowOutcome = WindowOutcome.COMPLETE, records: int = 0
+) -> RawRow:
+    """Return the reader's report on a window, without its cycle."""
     return {
-        "kind": RecordKind.SLICE.value,
+        "kind": RecordKind.READ_WINDOW.value,
         "partition_token": planned.token,
         "record_timestamp": to_datetime(planned.end_inclusive_micros),
-        "slice": {
+        "read_window": {
             "start_exclusive": to_datetime(planned.start_exclusive_micros),
             "end_inclusive": to_datetime(planned.end_inclusive_micros),
             "outcome": outcome.value,
@@ -317,10 +319,10 @@ def append_raw(pipeline: Pipeline, cycle: int, rows: Sequence[RawRow], position_
 
 
 def feed(pipeline: Pipeline, until_micros: int, *records: RawRow) -> int:
-    """Commit records as the next slice of the only partition, and return its cycle."""
+    """Commit records as the next window of the only partition, and return its cycle."""
     mark = read_mark(pipeline.lake.system_table(RAW))
     after = mark.position_micros if mark.position_micros is not None else START - 1
-    report = slice_row(Slice("", after, until_micros), records=len(records))
+    report = window_row(ReadWindow("", after, until_micros), records=len(records))
     append_raw(pipeline, mark.cycle + 1, [*records, report], until_micros)
     return mark.cycle + 1
 

@@ -218,7 +218,7 @@ def partition_trees(draw: st.DrawFn, end_micros: int, max_events: int = 4) -> Pa
 
 
 def fates() -> st.SearchStrategy[Fate]:
-    """What happens to slices: most are read, some not, some only in part, some twice."""
+    """What happens to windows: most are read, some not, some only in part, some twice."""
     failures = st.none() | st.integers(0, 3)
     return st.builds(Fate, st.sampled_from([True, True, True, False]), failures, st.booleans())
 

@@ -11,11 +11,11 @@ import dagster as dg
 import pytest
 
 from cdc_platform import definitions
+from cdc_platform.assets.check_results import describe_check_result
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.assets.verdicts import describe_verdict
 from cdc_platform.components.loading import load_definitions, load_settings
 from cdc_platform.errors import SettingError
-from cdc_platform.pipeline.checks.check_result import Verdict
+from cdc_platform.pipeline.checks.check_result import CheckResult
 from cdc_platform.pipeline.checks.invariants import CHECKS, QUARANTINE_EMPTY, checks_of
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
@@ -105,9 +105,9 @@ def test_quarantine_warns_or_fails_and_never_blocks(
     """The setting makes the warning an error; the rest of the pipeline is published either way."""
     path = write_defs(tmp_path, bank_attributes(**settings))
     loaded = load_settings(path)
-    checks = checks_of(loaded.traits, fail_on_quarantine=loaded.fail_on_quarantine)
+    checks = checks_of(loaded.capabilities, fail_on_quarantine=loaded.fail_on_quarantine)
     check = next(check for check in checks if check.name == QUARANTINE_EMPTY)
-    found = describe_verdict(PipelineAssets("bank", ()), check, Verdict(False, "one is held", {}), 1)
+    found = describe_check_result(PipelineAssets("bank", ()), check, CheckResult(False, "one is held", {}), 1)
     assert (severity, False) == (found.severity, found.blocking)
     (built,) = load_definitions(path).values()
     graph = built.resolve_asset_graph()

@@ -18,7 +18,7 @@ from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
 from cdc_platform.demo.emulator import Emulator, find_emulator
 from cdc_platform.lake.catalog.lake import LOG, Lake
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.lake.state.copies import load_plans, read_progress
+from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.follow import follow_source
 from cdc_platform_tests.emulator_fixtures import BankStream, change_schema, make_bank, required
@@ -86,7 +86,7 @@ class Declared:
 
 
 def declare(stream: BankStream, folder: Path, lake: LakeSettings) -> Declared:
-    """Write a pipeline's file; it copies the bank as it finds it, in small pieces and few at a time."""
+    """Write a pipeline's file; it copies the bank as it finds it, in small chunks and few at a time."""
     source = {
         "project": stream.spanner.project,
         "instance": stream.spanner.instance,
@@ -94,7 +94,7 @@ def declare(stream: BankStream, folder: Path, lake: LakeSettings) -> Declared:
         "change_stream": stream.spanner.change_stream,
         "emulator_host": stream.spanner.emulator_host,
     }
-    pace = {"idle_interval_s": 0.2, "copy_piece_rows": 10, "copy_s": 2}
+    pace = {"idle_interval_s": 0.2, "copy_chunk_rows": 10, "copy_s": 2}
     spark = {"conf": {**TEST_SPARK.conf}}
     attributes = {"name": NAME, "source": source, "lake": {"path": lake.path}, "spark": spark, **pace}
     declared = Declared(stream.bank, folder)
@@ -197,6 +197,6 @@ def test_killed_at_random_moments(spark: "SparkSession", session_lake: LakeSetti
     log = pipeline.lake.system_table(LOG).scan(selected_fields=fields).to_arrow()
     assert len(log) == len(log.group_by(list(fields)).aggregate([])) > 0
     plan = load_plans(pipeline.lake)["accounts"]
-    copied = read_progress(pipeline.lake.table("accounts"), plan)
-    assert len(plan.pieces) > 1
+    copied = load_copy_progress(pipeline.lake.table("accounts"), plan)
+    assert len(plan.chunks) > 1
     assert copied.is_complete

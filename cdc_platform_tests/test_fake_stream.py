@@ -7,7 +7,7 @@ from hypothesis import given
 
 from cdc_platform.errors import PartitionBoundsInvalid
 from cdc_platform.model.base.timestamps import from_datetime
-from cdc_platform.model.stream.read_windows import Slice, SliceOutcome
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform_tests.fake_stream import FakeChangeStream, Slicing, raw_rows
 from cdc_platform_tests.history import History, RawRow, tables_at
@@ -78,28 +78,28 @@ def test_log_folds_to_the_tables(stream: Stream) -> None:
 def test_child_of_a_merge_is_announced_by_both_parents() -> None:
     """Each parent ends with the same child partitions record, and finishes just before the child."""
     for token in ("a", "b"):
-        rows, report = EMPTY.read(Slice(token, 999, 5_000))
+        rows, report = EMPTY.read(ReadWindow(token, 999, 5_000))
         assert rows[0]["child_partitions"] == [{"token": "c", "parent_partition_tokens": ["a", "b"]}]
-        assert (report.outcome, report.end_inclusive_micros) == (SliceOutcome.FINISHED, 1_999)
+        assert (report.outcome, report.end_inclusive_micros) == (WindowOutcome.FINISHED, 1_999)
 
 
 def test_read_from_the_end_of_a_partition_gives_only_its_children() -> None:
-    """A slice that begins where the partition ends still learns the children, and no later one does."""
-    rows, report = EMPTY.read(Slice("a", 1_999, 5_000))
-    assert [row["kind"] for row in rows] == ["child_partitions", "slice"]
-    assert report.outcome is SliceOutcome.FINISHED
+    """A window that begins where the partition ends still learns the children, and no later one does."""
+    rows, report = EMPTY.read(ReadWindow("a", 1_999, 5_000))
+    assert [row["kind"] for row in rows] == ["child_partitions", "read_window"]
+    assert report.outcome is WindowOutcome.FINISHED
     with pytest.raises(PartitionBoundsInvalid, match="invalid for the partition"):
-        EMPTY.read(Slice("a", 2_000, 5_000))
+        EMPTY.read(ReadWindow("a", 2_000, 5_000))
 
 
 def test_read_before_the_start_of_a_partition_is_refused() -> None:
     """A child may not be asked for what its parents returned."""
     with pytest.raises(PartitionBoundsInvalid, match="invalid for the partition"):
-        EMPTY.read(Slice("c", 1_998, 5_000))
+        EMPTY.read(ReadWindow("c", 1_998, 5_000))
 
 
-def test_slice_that_ends_before_its_partition_does_not_finish_it() -> None:
+def test_window_that_ends_before_its_partition_does_not_finish_it() -> None:
     """The last microsecond of a partition belongs to it, and its end is not yet known there."""
-    rows, report = EMPTY.read(Slice("a", 999, 1_999))
-    assert [row["kind"] for row in rows] == ["heartbeat", "slice"]
-    assert (report.outcome, report.end_inclusive_micros) == (SliceOutcome.COMPLETE, 1_999)
+    rows, report = EMPTY.read(ReadWindow("a", 999, 1_999))
+    assert [row["kind"] for row in rows] == ["heartbeat", "read_window"]
+    assert (report.outcome, report.end_inclusive_micros) == (WindowOutcome.COMPLETE, 1_999)

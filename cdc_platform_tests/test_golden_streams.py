@@ -74,7 +74,7 @@ def quarantined(stream: GoldenStream) -> set[str]:
 
 @every_stream
 def test_lineage_is_sound_and_reaches_the_last_commit(stream: GoldenStream) -> None:
-    """The slices of the stream obey the rules of partitions and read everything that the log holds."""
+    """The windows of the stream obey the rules of partitions and read everything that the log holds."""
     for lineage in stream.lineages:
         assert violations(lineage) == []
     last = max(from_rfc3339(change["commit_timestamp"]) for change in stream.log)
@@ -82,14 +82,14 @@ def test_lineage_is_sound_and_reaches_the_last_commit(stream: GoldenStream) -> N
 
 
 @every_stream
-def test_slices_report_what_they_hold(stream: GoldenStream) -> None:
-    """The counts of a slice's row are those of the rows of its partition in its cycle."""
+def test_windows_report_what_they_hold(stream: GoldenStream) -> None:
+    """The counts of a window's row are those of the rows of its partition in its cycle."""
     kinds = Counter((row["cycle"], row["partition_token"], row["kind"]) for row in stream.rows)
     for row in stream.rows:
-        if row["slice"] is not None:
+        if row["read_window"] is not None:
             for kind in COUNTED:
                 expected = kinds[row["cycle"], row["partition_token"], kind]
-                assert expected == row["slice"][f"{kind}_records"]
+                assert expected == row["read_window"][f"{kind}_records"]
 
 
 @every_stream

@@ -1,4 +1,4 @@
-"""Reading at a cut: every way gives the same rows, and promised cuts outlast everything else."""
+"""Reading at a cut: every way gives the same rows, and pinned cuts outlast everything else."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ from cdc_platform.lake.commits.filters import equals
 from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
 from cdc_platform.lake.state.cut_states import cut_states
 from cdc_platform.lake.state.cuts import Cut
-from cdc_platform.lake.state.pins import promise_cut, release_cut
+from cdc_platform.lake.state.pins import pin_cut, unpin_cut
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_options import TableOptions
@@ -100,20 +100,20 @@ def test_a_cut_is_found_by_number_or_moment(bank: Pipeline) -> None:
 
 
 @pytest.mark.integration
-def test_a_promised_cut_outlasts_expiry_and_compaction(
+def test_a_pinned_cut_outlasts_expiry_and_compaction(
     spark: "SparkSession", session_lake: LakeSettings, bank: Pipeline
 ) -> None:
-    """When all other old cuts have expired it reads as before; released, it goes like them."""
+    """When all other old cuts have expired it reads as before; unpinned, it goes like them."""
     pipeline = bank  # the last test that reads it
-    assert promise_cut(pipeline.lake, spark, 2).is_promised
+    assert pin_cut(pipeline.lake, spark, 2).is_pinned
     before = versions_of(pipeline)
-    assert promise_cut(pipeline.lake, spark, 2).is_promised
+    assert pin_cut(pipeline.lake, spark, 2).is_pinned
     assert before == versions_of(pipeline)
     run_cycles(pipeline, spark, 4)
     maintain_lake(pipeline, spark, thorough=True)
     expire_everything(pipeline, spark)
     states = {state.cut.cut: state for state in cut_states(pipeline.lake)}
-    assert [number for number, state in states.items() if state.is_promised] == [2]
+    assert [number for number, state in states.items() if state.is_pinned] == [2]
     assert [number for number in (1, 2, 3) if states[number].is_readable] == [2]
     tables = open_tables(session_lake, pipeline.name)
     assert expected_balances(2) == balances_at(tables.at(2))
@@ -122,8 +122,8 @@ def test_a_promised_cut_outlasts_expiry_and_compaction(
     with pytest.raises(CutNotFound, match="snapshots have expired of: accounts"):
         tables.at(1)
     with pytest.raises(CutNotFound, match="cannot be read any more"):
-        promise_cut(pipeline.lake, spark, 3)
-    assert not release_cut(pipeline.lake, spark, 2).is_promised
+        pin_cut(pipeline.lake, spark, 3)
+    assert not unpin_cut(pipeline.lake, spark, 2).is_pinned
     expire_everything(pipeline, spark)
     assert not {state.cut.cut: state for state in cut_states(pipeline.lake)}[2].is_readable
 

@@ -13,9 +13,9 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, save_lineage
 from cdc_platform.model.stream.lineage import PartitionState
 from cdc_platform.model.stream.lineage_rules import violations
-from cdc_platform.model.stream.read_windows import Slice, SliceOutcome
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
 from cdc_platform.simulator.wire.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
-from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.simulator.histories import ORIGIN, SECOND, Simulated
 from cdc_platform_tests.simulator.in_process import SILENCE_S, InProcessClient, Reading, churning, reading
 from cdc_platform_tests.simulator.traffics import traffics
@@ -60,7 +60,7 @@ def test_every_watermark_equals_the_history(traffic: tuple[SimulatorSettings, tu
 
 
 def test_windows_that_meet_on_a_record_give_it_once() -> None:
-    """Slices that end exactly at a commit, or next to it, leave no gap and repeat nothing."""
+    """ReadWindows that end exactly at a commit, or next to it, leave no gap and repeat nothing."""
     whole = reading(churning())
     whole.catch_up()
     commits = [commit for commit, _, _ in whole.log]
@@ -104,8 +104,8 @@ def test_one_read_follows_all_generations(dialect: Dialect) -> None:
     assert found.waiting == {}
 
 
-def test_a_child_that_starts_where_the_slice_ends() -> None:
-    """Whether a partition ends right at, before or after the end of a slice, its child is read from there."""
+def test_a_child_that_starts_where_the_window_ends() -> None:
+    """Whether a partition ends at, before or after the end of a window, its child is read from there."""
     whole = reading(churning())
     whole.catch_up()
     starts = sorted({partition.start_micros for partition in whole.lineage.partitions.values()} - {ORIGIN})
@@ -153,7 +153,7 @@ def test_a_stalled_partition_is_asked_anew_once(dialect: Dialect) -> None:
         found, token = begun(dialect=dialect, stall_s=60.0)
         demand(found, Fault.STALLED, stalls, token)
         found.database.now_micros = ORIGIN + 3 * SECOND
-        assert {SliceOutcome.COMPLETE} == {report.outcome for report in found.cycle()}
+        assert {WindowOutcome.COMPLETE} == {report.outcome for report in found.cycle()}
         assert found.truth() == found.log
         asked.append(found.client.asked[token])
     assert asked[0] + 1 == asked[1]
@@ -186,7 +186,7 @@ def test_lost_retention_is_an_error_that_stays(dialect: Dialect) -> None:
     position = found.lineage.partitions[token].position_micros
     for _ in range(3):
         report = next(report for report in found.cycle() if report.token == token)
-        assert SliceOutcome.INTERRUPTED is report.outcome
+        assert WindowOutcome.INTERRUPTED is report.outcome
         assert RetentionExpired.__name__ == report.error_name
         assert "begin a new lake" in str(report.error)
         assert "`start_timestamp`" in str(report.error)
@@ -208,7 +208,7 @@ def test_faults_befall_the_readings() -> None:
 def test_the_first_query_never_returns_data() -> None:
     """Data in the answer of the query without a token would belong to no partition, so it is an error."""
     found, token = begun()
-    root = Slice("", ORIGIN - 1, ORIGIN + SECOND)
+    root = ReadWindow("", ORIGIN - 1, ORIGIN + SECOND)
     service = found.client.service
     answer = service.execute_streaming_sql
 
@@ -218,10 +218,10 @@ def test_the_first_query_never_returns_data() -> None:
 
     service.execute_streaming_sql = swapped  # type: ignore[method-assign] # plays a server that errs
     (report,) = [
-        row["slice"]
-        for batch in read_slice(found.client, 1, root)
+        row["read_window"]
+        for batch in read_window(found.client, 1, root)
         for row in batch.to_pylist()
-        if row["slice"]
+        if row["read_window"]
     ]
     assert report["error"].startswith("RecordUnreadable: The query without a token")
-    assert report["outcome"] == SliceOutcome.INTERRUPTED
+    assert report["outcome"] == WindowOutcome.INTERRUPTED

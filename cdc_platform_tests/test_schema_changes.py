@@ -131,8 +131,8 @@ def test_tables_follow_the_schema_and_equal_the_source(
         play(bank, steps)
         catch_up(whole, spark)
         for check in (check_nothing_lost, check_fold, check_source):
-            verdict = check(whole, spark, EVERYTHING)
-            assert verdict.passed, verdict.summary
+            result = check(whole, spark, EVERYTHING)
+            assert result.passed, result.summary
     cut = newest_cut(whole.lake)
     assert cut is not None
     assert {"notes", "partly", "late"} == set(cut.tables)
@@ -166,9 +166,9 @@ def check_partial(pipeline: Pipeline, spark: "SparkSession") -> None:
     assert "no change stream sends them: doubled." in told
     catch_up(pipeline, spark)
     assert [tuple(row.values()) for row in rows_of(pipeline, "partly")] == [(1, "a")]
-    verdict = check_source(pipeline, spark, EVERYTHING)
-    assert verdict.passed, verdict.summary
-    assert "not compared: b, doubled of `partly`" in verdict.summary
+    result = check_source(pipeline, spark, EVERYTHING)
+    assert result.passed, result.summary
+    assert "not compared: b, doubled of `partly`" in result.summary
 
 
 def check_watches(bank: BankSettings, pipeline: Pipeline, spark: "SparkSession") -> None:
@@ -179,16 +179,16 @@ def check_watches(bank: BankSettings, pipeline: Pipeline, spark: "SparkSession")
         catch_up(pipeline, spark)
         if len(told) == 1:
             catch_up(pipeline, spark)  # which copies the table with a row
-        verdict = check_source(pipeline, spark, EVERYTHING)
-        assert verdict.passed, verdict.summary
-        told.append(verdict.summary)
+        result = check_source(pipeline, spark, EVERYTHING)
+        assert result.passed, result.summary
+        told.append(result.summary)
     assert "not compared: b, doubled of `partly`" in told[0]
     assert "`partly` is not watched there" in told[1]
     assert (
         "`partly` differs as expected, since `partly` was not watched for a while: 1 rows missing" in told[2]
     )
-    verdict = check_fold(pipeline, spark, EVERYTHING)
-    assert verdict.passed, verdict.summary
+    result = check_fold(pipeline, spark, EVERYTHING)
+    assert result.passed, result.summary
     partly = {row["id"]: (row["a"], row["b"], row["b__string"]) for row in rows_of(pipeline, "partly")}
     assert partly == {
         1: ("a", None, None),
@@ -224,8 +224,8 @@ def test_a_made_table_is_in_the_cut_of_its_first_transaction(
     assert cut is not None
     assert {"gone", "made", "other"} == set(cut.tables)
     assert [(row["id"], row["v"]) for row in rows_of(pipeline, "made")] == [(3, 3)]
-    verdict = check_source(pipeline, spark, EVERYTHING)
-    assert verdict.passed, verdict.summary
+    result = check_source(pipeline, spark, EVERYTHING)
+    assert result.passed, result.summary
     pipeline.source.close()
 
 
@@ -252,6 +252,6 @@ def test_a_table_without_a_key_column_is_left_out_by_itself(
     catch_up(pipeline, spark)
     assert [(row["id"], row["v"]) for row in rows_of(pipeline, "one")] == [(7, 7)]
     for check in (check_nothing_lost, check_fold, check_source):
-        verdict = check(pipeline, spark, EVERYTHING)
-        assert verdict.passed, verdict.summary
+        result = check(pipeline, spark, EVERYTHING)
+        assert result.passed, result.summary
     pipeline.source.close()

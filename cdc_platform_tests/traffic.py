@@ -41,7 +41,7 @@ SECOND: Final = 1_000_000
 EACH_OPENED_WITH: Final = 1000
 """What the bank gives for each account that it opens with: the sum of balances never changes."""
 MOST_TRIES: Final = 5
-"""A cycle that no slice of gets through is tried again, as continuous running does."""
+"""A cycle that no window of gets through is tried again, as continuous running does."""
 
 Told = list[tuple[str, int]]
 """Transactions in their order: id, and number of changes."""
@@ -225,10 +225,10 @@ def prove_log(simulator: Simulator, pipeline: Pipeline, cut: Cut, after_micros: 
 
 def prove_end(pipeline: Pipeline, spark: SparkSession) -> None:
     """Run every check of the platform over the whole lake."""
-    for check in checks_of(pipeline.traits):
+    for check in checks_of(pipeline.capabilities):
         if not check.is_warning:
-            verdict = check.run(pipeline, spark, EVERYTHING)
-            assert verdict.passed, f"{check.name}: {verdict.summary}"
+            result = check.run(pipeline, spark, EVERYTHING)
+            assert result.passed, f"{check.name}: {result.summary}"
 
 
 def _iso(micros: int) -> str:

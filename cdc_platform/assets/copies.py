@@ -20,10 +20,10 @@ def build_copies(assets: PipelineAssets) -> dg.AssetsDefinition:
             {"spanner", "pyspark", "iceberg"},
             **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(COPIES)},
         ),
-        description="How the rows that a table holds already are copied: its moment, and its pieces.\n\n"
+        description="How the rows that a table holds already are copied: its moment, and its chunks.\n\n"
         "Materialising it copies for as long as `copy_s` says. A table is in no cut until its copy is "
         "complete; then the change log takes over right after the copy's moment. What was interrupted goes "
-        "on with the pieces that are missing. A copy that cannot go on says so in the run's log and in the "
+        "on with the chunks that are missing. A copy that cannot go on says so in the run's log and in the "
         "metadata here, and the other tables go on.",
     )
     def copies(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:

@@ -7,9 +7,9 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
+from cdc_platform.assets.check_results import describe_check_result, look_at_log
 from cdc_platform.assets.events import cycle_events, merge_event
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.assets.verdicts import describe_verdict, look_at_log
 from cdc_platform.claims import has_waiting_run
 from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
@@ -103,7 +103,7 @@ def _follow(
         run.spark,
         wants_more,
         tell=lambda error: context.log.warning(str(error)),
-        heard=lambda *found: evaluations.append(describe_verdict(assets, *found)),
+        heard=lambda *found: evaluations.append(describe_check_result(assets, *found)),
     )
     try:
         for outcome in outcomes:

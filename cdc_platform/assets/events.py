@@ -51,8 +51,8 @@ def _raw_events(
 ) -> Iterator[dg.AssetMaterialization]:
     keys = {partition.token: partition.key for partition in lineage.partitions.values()}
     described = metadata.describe_read(outcome.read, lineage)
-    for report in outcome.read.slices:
-        own = metadata.describe_slice(report, outcome.read.clock_micros)
+    for report in outcome.read.windows:
+        own = metadata.describe_window(report, outcome.read.clock_micros)
         yield dg.AssetMaterialization(
             assets.raw, partition=keys.get(report.token), metadata={**described, **own}
         )

@@ -11,7 +11,7 @@ from cdc_platform.lake.catalog.lake import COPIED, LINEAGE, LOG, RAW, own_tables
 from cdc_platform.metadata import TABLE_NAME
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.schema.table_options import history_name
-from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceTraits
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 
 CUT_ASSET = "cut"
 MAINTENANCE_ASSET = "maintenance"
@@ -38,7 +38,7 @@ class PipelineAssets:
     copies_first: bool = False
     histories: tuple[str, ...] = ()
     """Source tables that keep a history."""
-    traits: SourceTraits = CHANGE_STREAM
+    capabilities: SourceCapabilities = CHANGE_STREAM
     """What the source promises."""
     upstream: tuple[dg.AssetKey, ...] = ()
     """What of the source itself stands before the raw layer."""
@@ -72,7 +72,7 @@ class PipelineAssets:
 
     def own_schema(self, key: dg.AssetKey) -> pa.Schema:
         """Return the columns of one of the platform's own tables."""
-        return own_tables(hands_out_events=self.traits.hands_out_events)[key.path[-1]]
+        return own_tables(hands_out_events=self.capabilities.hands_out_events)[key.path[-1]]
 
     @property
     def before_tables(self) -> list[dg.AssetKey]:

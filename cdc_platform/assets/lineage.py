@@ -22,7 +22,7 @@ def build_partition_lineage(assets: PipelineAssets) -> dg.AssetsDefinition:
         ),
         deps=[assets.raw],
         description="Every partition of the source with its parents, its state and its position.\n\n"
-        "It is derived from the committed slices alone, so materialising it again changes nothing.",
+        "It is derived from the committed windows alone, so materialising it again changes nothing.",
     )
     def partition_lineage(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         lineage = trace_lineage(find_run(context, assets.run_key).pipeline)

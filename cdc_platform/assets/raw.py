@@ -20,14 +20,14 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         **assets.arguments(
             assets.raw,
             "raw",
-            {"pyspark", "iceberg"} | (set() if assets.traits.hands_out_events else {"spanner"}),
+            {"pyspark", "iceberg"} | (set() if assets.capabilities.hands_out_events else {"spanner"}),
             **{metadata.COLUMN_SCHEMA: metadata.arrow_schema(assets.own_schema(assets.raw))},
         ),
         partitions_def=change_stream_partitions(assets.pipeline),
         deps=list(assets.upstream),
         backfill_policy=dg.BackfillPolicy.single_run(),
         description="Change records as the source sent them, with the control records and one row for each "
-        "slice and each file.\n\nA partition here is a live partition of the source: one of a change stream, "
+        "window and each file.\n\nA partition is a live partition of the source: one of a change stream, "
         "an object of Datastream, or the whole stream of Debezium's events. Materialising some of them reads "
         "those on to the source's present; of all of them, their children, too. The one commit of a cycle "
         "alone advances the reader.",
@@ -43,17 +43,17 @@ def build_raw_change_records(assets: PipelineAssets) -> dg.AssetsDefinition:
         lineage = trace_lineage(run.pipeline)
         if keys is not None:
             tokens = {found.token: found.key for found in lineage.partitions.values()}
-            _add_slice_metadata(context, read, tokens, set(keys))
+            _add_window_metadata(context, read, tokens, set(keys))
         return dg.MaterializeResult(metadata=metadata.describe_read(read, lineage))
 
     return raw_change_records
 
 
-def _add_slice_metadata(
+def _add_window_metadata(
     context: dg.AssetExecutionContext, read: ReadOutcome, keys: Mapping[str, str], asked: Collection[str]
 ) -> None:
-    for report in read.slices:
+    for report in read.windows:
         key = keys.get(report.token)
         if key in asked:
-            described = metadata.describe_slice(report, read.clock_micros)
+            described = metadata.describe_window(report, read.clock_micros)
             context.add_asset_metadata(described, partition_key=key)

@@ -6,8 +6,8 @@ import dagster as dg
 from pydantic import Field
 
 from cdc_platform import metadata
+from cdc_platform.assets.check_results import look_at_log
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.assets.verdicts import look_at_log
 from cdc_platform.lake.commits.commits import BRANCH, count_rows, head
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.merge import merge_table

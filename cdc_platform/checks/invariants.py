@@ -5,8 +5,8 @@ from typing import Final
 import dagster as dg
 from dagster import AssetCheckExecutionContext, AssetCheckResult
 
+from cdc_platform.assets.check_results import THROUGH_CYCLE, check_key, describe_check_result
 from cdc_platform.assets.layers import PipelineAssets
-from cdc_platform.assets.verdicts import THROUGH_CYCLE, check_key, describe_verdict
 from cdc_platform.claims import PROOF_TAG
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import CYCLE, POSITION, Mark, ancestors_of, fact, head, read_mark
@@ -24,18 +24,20 @@ def build_checks(assets: PipelineAssets) -> list[dg.AssetChecksDefinition]:
     """Return the checks of a pipeline; a blocking one that fails stops everything downstream, and the run."""
     return [
         _build_check(assets, check)
-        for check in checks_of(assets.traits, fail_on_quarantine=assets.fail_on_quarantine)
+        for check in checks_of(assets.capabilities, fail_on_quarantine=assets.fail_on_quarantine)
     ]
 
 
 def cycle_checks(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
     """Return the checks that every run makes."""
-    return tuple(check_key(assets, check) for check in checks_of(assets.traits) if check.every_cycle)
+    return tuple(check_key(assets, check) for check in checks_of(assets.capabilities) if check.every_cycle)
 
 
 def proofs(assets: PipelineAssets) -> tuple[dg.AssetCheckKey, ...]:
     """Return the checks that read whole tables, and are made now and then."""
-    return tuple(check_key(assets, check) for check in checks_of(assets.traits) if not check.every_cycle)
+    return tuple(
+        check_key(assets, check) for check in checks_of(assets.capabilities) if not check.every_cycle
+    )
 
 
 def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefinition:
@@ -52,8 +54,8 @@ def _build_check(assets: PipelineAssets, check: Check) -> dg.AssetChecksDefiniti
         run = find_run(context, assets.run_key)
         mark = read_mark(run.pipeline.lake.system_table(LOG))
         with checking(run.pipeline, run.spark):
-            verdict = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, check, key))
-        evaluation = describe_verdict(assets, check, verdict, mark.cycle)
+            result = check.run(run.pipeline, run.spark, _scope(context, run.pipeline, check, key))
+        evaluation = describe_check_result(assets, check, result, mark.cycle)
         return AssetCheckResult(
             passed=evaluation.passed,
             severity=evaluation.severity,

@@ -27,10 +27,10 @@ from cdc_platform.stopping import stop_signals
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.pipeline.checks.check_result import Check, Verdict
+    from cdc_platform.pipeline.checks.check_result import Check, CheckResult
     from cdc_platform.pipeline.core.pipeline import Pipeline
 
-    Results = list[tuple[Check, Verdict, float]]
+    Results = list[tuple[Check, CheckResult, float]]
 
 
 @click.command(
@@ -66,7 +66,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
         for pipeline in takewhile(lambda _: stop.is_not_asked(), pipelines):
             print_name(pipeline.name, chosen)
             fails = pipeline.settings.fail_on_quarantine
-            checks = checks_of(pipeline.traits, fail_on_quarantine=fails)
+            checks = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
             found[pipeline.name] = run_checks(checks, pipeline, session, stop.is_not_asked)
     if not stop.is_not_asked():
         sys.exit(stop.exit_code)
@@ -77,7 +77,7 @@ def check(defs: Path, name: str | None, junit: Path | None) -> None:
 
 def all_passed(results: "Results") -> bool:
     """Return whether all checks passed, but for those that only warn."""
-    return all(verdict.passed or promise.is_warning for promise, verdict, _ in results)
+    return all(result.passed or promise.is_warning for promise, result, _ in results)
 
 
 def run_checks(
@@ -86,26 +86,26 @@ def run_checks(
     spark: "SparkSession",
     wants_more: Callable[[], bool] = lambda: True,
 ) -> "Results":
-    """Run every check while more is wanted, print a line for each, and return it with verdict and seconds."""
-    from cdc_platform.pipeline.checks.check_result import EVERYTHING, Verdict, checking
+    """Run every check while more is wanted, print a line for each, and return it with result and seconds."""
+    from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, checking
 
     results = []
     for promise in takewhile(lambda _: wants_more(), checks):
         begun = time.monotonic()
         try:
             with checking(pipeline, spark):
-                verdict = promise.run(pipeline, spark, EVERYTHING)
+                result = promise.run(pipeline, spark, EVERYTHING)
         except Exception as error:  # what keeps one check from its answer fails it alone
             if not wants_more():
                 # The signal that asked for the end has ended Spark, too.
                 raise
-            verdict = Verdict(passed=False, summary=_told(error), facts={})
+            result = CheckResult(passed=False, summary=_told(error), facts={})
         seconds = time.monotonic() - begun
         failed = ("warn  ", "yellow") if promise.is_warning else ("FAILED", "red")
-        text, colour = ("ok    ", "green") if verdict.passed else failed
+        text, colour = ("ok    ", "green") if result.passed else failed
         print_line(f"{text} ", fg=colour, nl=False)
-        print_line(f"{promise.name:<20} {verdict.summary} ({seconds:.1f} s)")
-        results.append((promise, verdict, seconds))
+        print_line(f"{promise.name:<20} {result.summary} ({seconds:.1f} s)")
+        results.append((promise, result, seconds))
     return results
 
 
@@ -133,25 +133,27 @@ def as_junit(found: "Mapping[str, Results]") -> str:
     """Return the results of the checks of each pipeline, by its name, as JUnit XML."""
     suites = ET.Element("testsuites")
     for pipeline, results in found.items():
-        failures = sum(not (verdict.passed or promise.is_warning) for promise, verdict, _ in results)
+        failures = sum(not (result.passed or promise.is_warning) for promise, result, _ in results)
         name = f"cdc-platform check {pipeline}"
         counts = {"tests": str(len(results)), "failures": str(failures)}
         suite = ET.SubElement(suites, "testsuite", {"name": name, **counts})
-        for promise, verdict, seconds in results:
-            _add_case(suite, pipeline, promise, verdict, seconds)
+        for promise, result, seconds in results:
+            _add_case(suite, pipeline, promise, result, seconds)
     # XML cannot hold control characters.
     return join_lines(ET.tostring(suites, encoding="unicode", xml_declaration=True).split("\n"))
 
 
-def _add_case(suite: ET.Element, pipeline: str, promise: "Check", verdict: "Verdict", seconds: float) -> None:
+def _add_case(
+    suite: ET.Element, pipeline: str, promise: "Check", result: "CheckResult", seconds: float
+) -> None:
     attributes = {
         "classname": f"{pipeline}.{promise.asset}",
         "name": promise.name,
         "time": f"{seconds:.3f}",
     }
     case = ET.SubElement(suite, "testcase", attributes)
-    if not verdict.passed and not promise.is_warning:
-        ET.SubElement(case, "failure", {"message": verdict.summary}).text = promise.description
-    facts = "\n".join(f"{name}={fact}" for name, fact in verdict.facts.items())
-    warnings = [f"warning={verdict.summary}"] if promise.is_warning and not verdict.passed else []
+    if not result.passed and not promise.is_warning:
+        ET.SubElement(case, "failure", {"message": result.summary}).text = promise.description
+    facts = "\n".join(f"{name}={fact}" for name, fact in result.facts.items())
+    warnings = [f"warning={result.summary}"] if promise.is_warning and not result.passed else []
     ET.SubElement(case, "system-out").text = "\n".join([*warnings, facts])

@@ -1,4 +1,4 @@
-"""`cdc-platform cuts`: the moments of the past that can be read, and which are promised to stay."""
+"""`cdc-platform cuts`: the moments of the past that can be read, and which are pinned."""
 
 import json
 import sys
@@ -32,41 +32,41 @@ _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 @click.command(
     epilog=examples(
         "cuts examples/my_bank/defs.yaml",
-        "cuts examples/my_bank/defs.yaml --promise 17",
-        "cuts examples/my_bank/defs.yaml --release 17",
+        "cuts examples/my_bank/defs.yaml --pin 17",
+        "cuts examples/my_bank/defs.yaml --unpin 17",
         "cuts examples/my_bank/defs.yaml --all --json",
     )
 )
 @DEFS
 @EVERY_NAME
-@click.option("--promise", type=int, metavar="N", help="Keep cut N readable until it is released.")
-@click.option("--release", type=int, metavar="N", help="Let cut N expire like any other.")
+@click.option("--pin", type=int, metavar="N", help="Keep cut N readable until it is unpinned.")
+@click.option("--unpin", type=int, metavar="N", help="Let cut N expire like any other.")
 @click.option("--all", "shows_all", is_flag=True, help=f"List all cuts; else the {SHOWN} newest ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def cuts(
-    defs: Path, name: str | None, promise: int | None, release: int | None, shows_all: bool, as_json: bool
+    defs: Path, name: str | None, pin: int | None, unpin: int | None, shows_all: bool, as_json: bool
 ) -> None:
     """List the cuts of the pipelines in DEFS: consistent snapshots of all tables of a pipeline.
 
     Every cut stays readable for `maintenance.keep_every_cut_s`, and ever fewer of those before, until
-    `maintenance.keep_snapshots_s`. A promised one stays until it is released: every table of it gets the tag
-    `cut_N`, which compaction and expiry keep. Promised cuts are always listed.
+    `maintenance.keep_snapshots_s`. A pinned cut stays until it is unpinned: every table of it gets the tag
+    `cut_N`, which compaction and expiry keep. Pinned cuts are always listed.
 
     Under each cut are the messages of the source's log, if it hands out any, that lie in it and not in the
     cut before: each was written after all changes that the cut before has, and before any that it has not.
 
-    Listing reads metadata only; promising and releasing start Spark, and need --name where DEFS declares
+    Listing reads metadata only; pinning and unpinning start Spark, and need --name where DEFS declares
     several pipelines.
     """
     from cdc_platform.components.loading import load_each, load_settings
     from cdc_platform.lake.state.quarantine import describe_next_step
 
-    if promise is not None and release is not None:
-        raise click.UsageError("Choose one of --promise and --release.")
-    if promise is not None:
-        _promise(load_settings(defs, name), promise)
-    if release is not None:
-        _release(load_settings(defs, name), release)
+    if pin is not None and unpin is not None:
+        raise click.UsageError("Choose one of --pin and --unpin.")
+    if pin is not None:
+        _pin(load_settings(defs, name), pin)
+    if unpin is not None:
+        _unpin(load_settings(defs, name), unpin)
     chosen, listed = load_each(defs, name), []
     pipelines = open_found(chosen)
     for pipeline in pipelines:
@@ -88,33 +88,33 @@ def _list(pipeline: "Pipeline", *, shows_all: bool) -> "tuple[Sequence[CutState]
 
     states = cut_states(pipeline.lake)
     # Only sources that hand out events have such messages.
-    markers = list_markers(pipeline.lake) if pipeline.traits.hands_out_events else ()
+    markers = list_markers(pipeline.lake) if pipeline.capabilities.hands_out_events else ()
     of_cuts = markers_of(tuple(state.cut for state in states), markers)
     if not shows_all:
-        states = (*(state for state in states[:-SHOWN] if state.is_promised), *states[-SHOWN:])
+        states = (*(state for state in states[:-SHOWN] if state.is_pinned), *states[-SHOWN:])
     return states, of_cuts
 
 
-def _promise(settings: "PipelineSettings", number: int) -> None:
+def _pin(settings: "PipelineSettings", number: int) -> None:
     from cdc_platform.lake.state.cut_states import cut_state, require_readable
     from cdc_platform.lake.state.cuts import find_cut
-    from cdc_platform.lake.state.pins import promise_cut
+    from cdc_platform.lake.state.pins import pin_cut
     from cdc_platform.pipeline.core.pipeline import open_existing
 
     lake = open_existing(settings).lake
     # What is wrong with the number shows before Spark takes its time to start.
-    if not require_readable(cut_state(lake, find_cut(lake, number))).is_promised:
-        promise_cut(lake, start_spark(settings), number)
+    if not require_readable(cut_state(lake, find_cut(lake, number))).is_pinned:
+        pin_cut(lake, start_spark(settings), number)
 
 
-def _release(settings: "PipelineSettings", number: int) -> None:
+def _unpin(settings: "PipelineSettings", number: int) -> None:
     from cdc_platform.lake.state.cuts import find_cut
-    from cdc_platform.lake.state.pins import release_cut
+    from cdc_platform.lake.state.pins import unpin_cut
     from cdc_platform.pipeline.core.pipeline import open_existing
 
     lake = open_existing(settings).lake
     find_cut(lake, number)
-    release_cut(lake, start_spark(settings), number)
+    unpin_cut(lake, start_spark(settings), number)
 
 
 def as_dict(state: "CutState", markers: "MarkersOfCuts" = NO_MARKERS) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def as_dict(state: "CutState", markers: "MarkersOfCuts" = NO_MARKERS) -> dict[st
         "tables": dict(cut.tables),
         "readable": state.is_readable,
         "expired_tables": list(state.expired),
-        "promised": state.is_promised,
+        "pinned": state.is_pinned,
         "markers": [
             {"prefix": marker.prefix, "content": marker.content, "lsn": marker.lsn}
             for marker in markers.get(cut.cut, ())
@@ -141,13 +141,13 @@ def describe_cuts(
 ) -> str:
     """Return a table of cuts for people, oldest first, each with the markers that are new in it."""
     now_s = time.time() if now_s is None else now_s
-    lines = [f"{'cut':>8}  {'position':<27}  {'age':>8}  tables  readable  promised"]
+    lines = [f"{'cut':>8}  {'position':<27}  {'age':>8}  tables  readable  pinned"]
     for state in states:
         cut = state.cut
         age = _age(now_s - cut.published_micros / 1e6)
         lines.append(
             f"{cut.cut:>8}  {to_rfc3339(cut.position_micros)}  {age:>8}  "
-            f"{len(cut.tables):>6}  {_yes(state.is_readable):<8}  {_yes(state.is_promised)}"
+            f"{len(cut.tables):>6}  {_yes(state.is_readable):<8}  {_yes(state.is_pinned)}"
         )
         lines += [f"{'':>8}  {marker.prefix}: {marker.content}" for marker in markers.get(cut.cut, ())]
     return join_lines(lines)

@@ -76,7 +76,7 @@ def demo(home: Path, **options: Any) -> None:
         load_settings,
         start_spark,
         run_checks=lambda pipeline, spark, wants_more: all_passed(
-            run_checks(checks_of(pipeline.traits), pipeline, spark, wants_more)
+            run_checks(checks_of(pipeline.capabilities), pipeline, spark, wants_more)
         ),
         describe_status=lambda pipeline: describe_status(read_status(pipeline)),
     )

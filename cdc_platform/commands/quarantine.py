@@ -45,7 +45,7 @@ def _narrowed(command: Callable[..., None]) -> Callable[..., None]:
     epilog=examples(
         "quarantine list examples/my_bank/defs.yaml --table accounts",
         "quarantine show examples/my_bank/defs.yaml RECORD",
-        "quarantine replay examples/my_bank/defs.yaml --reason 'order key'",
+        "quarantine replay examples/my_bank/defs.yaml --reason 'ordering key'",
     )
 )
 def quarantine() -> None:

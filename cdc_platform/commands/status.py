@@ -69,7 +69,7 @@ def describe_status(found: "Status") -> str:
         *(["copying"] if found.copies else []),
         *(
             f"            {name:<32} {copy.copied_rows:>12} rows  "
-            f"{copy.copied_pieces} of {copy.pieces} pieces, as of {to_rfc3339(copy.position_micros)}"
+            f"{copy.copied_chunks} of {copy.chunks} chunks, as of {to_rfc3339(copy.position_micros)}"
             for name, copy in found.copies.items()
         ),
     ]

@@ -110,7 +110,7 @@ def _follow(pipeline: "Pipeline", wants_more: Callable[[], bool], until: Until, 
     outcomes = follow_source(pipeline, session, wants_more, _tell_error, most_failures)
     is_to_end = until.cycles is None and not until.is_endless
     is_level = partial(
-        _is_caught_up, target_micros=target_micros, hands_out_events=pipeline.traits.hands_out_events
+        _is_caught_up, target_micros=target_micros, hands_out_events=pipeline.capabilities.hands_out_events
     )
     for done, outcome in enumerate(outcomes, start=1):
         if done == 1 or until.cycles is not None or has_done_something(outcome):
@@ -161,7 +161,7 @@ def describe_copies(outcome: "CycleOutcome") -> list[str]:
     return [
         *outcome.copy.notes,
         *(
-            f"copy {copy.plan.table:<32} {len(copy.done):>6} of {len(copy.plan.pieces):<6} pieces  "
+            f"copy {copy.plan.table:<32} {len(copy.done):>6} of {len(copy.plan.chunks):<6} chunks  "
             f"rows {copy.rows:>12}  as of {to_rfc3339(copy.plan.position_micros)}"
             for copy in outcome.copy.copies
         ),

@@ -51,7 +51,7 @@ def build_pipeline(
         running.owners,
         settings.copies_first,
         histories,
-        settings.source.traits,
+        settings.source.capabilities,
         upstream.keys,
         settings.fail_on_quarantine,
     )

@@ -109,7 +109,7 @@ class Source(dg.Model, dg.Resolvable):
         dict[str, str],
         says_texts("What happens when a table's schema changes: `evolve`, `freeze` or `quarantine`."),
     ] = Field(default_factory=dict)
-    tombstone_retention_s: Annotated[
+    deletion_marker_retention_s: Annotated[
         float, says("Seconds for which a deleted row is remembered, so that no late event brings it back.")
     ] = 7 * DAY_S
     late_files_s: Annotated[

@@ -100,7 +100,7 @@ class Maintenance(dg.Model, dg.Resolvable):
         ),
     ] = 600.0
     keep_snapshots_s: Annotated[
-        float, says("Seconds for which a cut can stay readable; a promised one stays for ever.")
+        float, says("Seconds for which a cut can stay readable; a pinned one stays for ever.")
     ] = 24 * 3600.0
     keep_snapshots: Annotated[int, says("Number of the newest snapshots that stay whatever their age.")] = 50
     keep_metadata_s: Annotated[

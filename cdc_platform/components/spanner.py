@@ -84,17 +84,17 @@ class SpannerPipeline(PipelineComponent):
             "at one moment before the stream takes over; empty means: unless `start_timestamp` is given."
         ),
     ] = None
-    copy_piece_rows: Annotated[
+    copy_chunk_rows: Annotated[
         int, says("About how many rows one task copies of a table that Spanner does not cut by itself.")
     ] = 25_000
     copy_s: Annotated[
         float,
         says(
             "Seconds for which a cycle copies tables before it goes on with the others, which lag behind by "
-            "so much meanwhile; the pieces at hand are always copied to their end."
+            "so much meanwhile; the chunks at hand are always copied to their end."
         ),
     ] = 20.0
-    max_slice_s: Annotated[
+    max_window_s: Annotated[
         float | None, says("Most seconds of the source's time that one cycle reads when catching up.")
     ] = 3600.0
 
@@ -111,7 +111,7 @@ class SpannerPipeline(PipelineComponent):
         """Return how tables are copied and how much a cycle reads."""
         return {
             "initial_copy": self.initial_copy,
-            "copy_piece_rows": self.copy_piece_rows,
+            "copy_chunk_rows": self.copy_chunk_rows,
             "copy_s": self.copy_s,
-            "max_slice_s": self.max_slice_s,
+            "max_window_s": self.max_window_s,
         }

@@ -17,7 +17,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cdc_platform.demo.ledger import ACCOUNT_COLUMNS, ACCOUNTS, TRANSFERS, Booking, Ledger, account_row
+from cdc_platform.demo.ledger import (
+    ACCOUNT_COLUMNS,
+    ACCOUNTS,
+    TRANSFERS,
+    Booking,
+    Ledger,
+    account_row,
+)
 from cdc_platform.sources.channels import keep_out_of_forks
 from cdc_platform.sources.spanner.settings import EMULATOR_VARIABLE
 

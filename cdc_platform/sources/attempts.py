@@ -44,5 +44,5 @@ class Attempts:
 
     def _pause_s(self) -> float:
         longest_s = min(self.backoff_max_s, self.backoff_initial_s * 2.0 ** (self.failures - 1))
-        # Jitter keeps many slices from asking again all at once.
+        # Jitter keeps many windows from asking again all at once.
         return longest_s * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing

@@ -12,7 +12,7 @@ from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.base.timestamps import is_moment, to_datetime
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.model.stream.files import SourceFile, identity_in_file
-from cdc_platform.model.stream.read_windows import Slice, SliceReport
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.sources.event_columns import ChangeRow, to_batches
 from cdc_platform.sources.sound_rows import escaped
@@ -51,16 +51,16 @@ class EventBatches:
         self._changes: list[ChangeRow] = []
         self._rows: list[dict[str, Any]] = []
 
-    def add(self, event: SourceEvent | FaultyEvent, piece: Slice, file: SourceFile) -> None:
+    def add(self, event: SourceEvent | FaultyEvent, chunk: ReadWindow, file: SourceFile) -> None:
         """Take an event of a file."""
         if isinstance(event, SourceEvent):
-            self._changes.append(_of_event(event, piece, file))
+            self._changes.append(_of_event(event, chunk, file))
         else:
-            self._changes.append(_of_fault(event, piece, file))
+            self._changes.append(_of_fault(event, chunk, file))
 
-    def add_whole(self, event: Released, piece: Slice, file: SourceFile) -> None:
+    def add_whole(self, event: Released, chunk: ReadWindow, file: SourceFile) -> None:
         """Take an event of a transaction that has been read whole, or why it has not."""
-        self.add(event.event, piece, file)
+        self.add(event.event, chunk, file)
         row = self._changes[-1]
         self._changes[-1] = row._replace(
             number_of_records_in_transaction=event.records,
@@ -68,13 +68,13 @@ class EventBatches:
             fault=row.fault if event.fault is None else event.fault,
         )
 
-    def add_message(self, message: SourceMessage, piece: Slice, file: SourceFile) -> None:
+    def add_message(self, message: SourceMessage, chunk: ReadWindow, file: SourceFile) -> None:
         """Take a message of a file."""
         told = {"prefix": message.prefix, "content": message.content, "lsn": message.lsn}
         told |= {"transaction": message.transaction_id or None}
         event_id, transaction_id = escaped(message.event_id), escaped(message.transaction_id)
-        row = self._row(RecordKind.MESSAGE, piece)
-        row |= {"record_sequence": event_id, "record_order": message.order_key}
+        row = self._row(RecordKind.MESSAGE, chunk)
+        row |= {"record_sequence": event_id, "record_order": message.ordering_key}
         row["server_transaction_id"] = transaction_id or event_id
         row["event"] = _event(
             source_timestamp=_moment(message.source_micros),
@@ -87,7 +87,7 @@ class EventBatches:
 
     def report_file(
         self,
-        piece: Slice,
+        chunk: ReadWindow,
         file: SourceFile,
         counts: FileCounts,
         error: str | None = None,
@@ -97,25 +97,25 @@ class EventBatches:
         """Take the report on a file; one with an error has not been read, and is read again.
 
         Args:
-            piece: the slice that the file belongs to.
+            chunk: the window that the file belongs to.
             file: the file.
             counts: what it held.
             error: why it could not be read.
-            version: what the ledger has of it; None means the file's own version.
+            version: what the read progress has of it; None means the file's own version.
             further: what else it tells, by name; None and what is empty say nothing.
         """
         told = {"version": version or file.version, "is_read": error is None, "events": counts.events}
         told |= {"faults": counts.faults, "size_bytes": file.size_bytes, "error": error}
         told |= {name: one for name, one in further.items() if one not in (None, [])}
-        row = self._row(RecordKind.FILE, piece)
+        row = self._row(RecordKind.FILE, chunk)
         row["event"] = _event(origin=file.path, metadata=json.dumps(told))
         self._rows.append(row)
 
-    def report_slice(self, report: SliceReport, records: int, announced: int = 0) -> None:
-        """Take the report on a slice: how many events it had, and how many partitions came up in it."""
-        piece = Slice(report.token, report.start_exclusive_micros, report.end_inclusive_micros)
-        row = self._row(RecordKind.SLICE, piece)
-        row["slice"] = {
+    def report_window(self, report: WindowReport, records: int, announced: int = 0) -> None:
+        """Take the report on a window: how many events it had, and how many partitions came up in it."""
+        chunk = ReadWindow(report.token, report.start_exclusive_micros, report.end_inclusive_micros)
+        row = self._row(RecordKind.READ_WINDOW, chunk)
+        row["read_window"] = {
             "start_exclusive": to_datetime(report.start_exclusive_micros),
             "end_inclusive": to_datetime(report.end_inclusive_micros),
             "outcome": report.outcome.value,
@@ -126,10 +126,10 @@ class EventBatches:
         }
         self._rows.append(row)
 
-    def announce(self, token: str, piece: Slice) -> None:
-        """Take a partition that has come up in a slice of another one, and is a child of none."""
-        row = self._row(RecordKind.CHILD_PARTITIONS, piece)
-        row["record_timestamp"] = to_datetime(piece.start_exclusive_micros + 1)
+    def announce(self, token: str, chunk: ReadWindow) -> None:
+        """Take a partition that has come up in a window of another one, and is a child of none."""
+        row = self._row(RecordKind.CHILD_PARTITIONS, chunk)
+        row["record_timestamp"] = to_datetime(chunk.start_exclusive_micros + 1)
         row["child_partitions"] = [{"token": token, "parent_partition_tokens": [token]}]
         self._rows.append(row)
 
@@ -148,21 +148,21 @@ class EventBatches:
             columns = {name: [row.get(name) for row in rows] for name in _NAMES}
             yield from pa.table(columns, RAW_EVENT_RECORDS).to_batches()
 
-    def _row(self, kind: RecordKind, piece: Slice) -> dict[str, Any]:
+    def _row(self, kind: RecordKind, chunk: ReadWindow) -> dict[str, Any]:
         return {
             "cycle": self._cycle,
             "kind": kind.value,
-            "partition_token": piece.token,
-            "record_timestamp": to_datetime(piece.end_inclusive_micros),
+            "partition_token": chunk.token,
+            "record_timestamp": to_datetime(chunk.end_inclusive_micros),
         }
 
 
-def _of_event(event: SourceEvent, piece: Slice, file: SourceFile) -> ChangeRow:
+def _of_event(event: SourceEvent, chunk: ReadWindow, file: SourceFile) -> ChangeRow:
     # All at once and by their places: names would take as long as all the rest.
     (
         table,
         mod_type,
-        order_key,
+        ordering_key,
         event_id,
         transaction_id,
         source_micros,
@@ -177,10 +177,10 @@ def _of_event(event: SourceEvent, piece: Slice, file: SourceFile) -> ChangeRow:
         position,
     ) = event
     return ChangeRow(
-        piece.token,
-        piece.end_inclusive_micros,
+        chunk.token,
+        chunk.end_inclusive_micros,
         event_id,
-        order_key,
+        ordering_key,
         transaction_id or event_id,
         table,
         file.path,
@@ -199,14 +199,14 @@ def _of_event(event: SourceEvent, piece: Slice, file: SourceFile) -> ChangeRow:
     )
 
 
-def _of_fault(fault: FaultyEvent, piece: Slice, file: SourceFile) -> ChangeRow:
+def _of_fault(fault: FaultyEvent, chunk: ReadWindow, file: SourceFile) -> ChangeRow:
     place = "file" if fault.position is None else str(fault.position)
     event_id = fault.event_id or identity_in_file(file, place)
     return ChangeRow(
-        partition_token=piece.token,
-        record_timestamp=piece.end_inclusive_micros,
+        partition_token=chunk.token,
+        record_timestamp=chunk.end_inclusive_micros,
         record_sequence=event_id,
-        record_order=fault.order_key,
+        record_order=fault.ordering_key,
         server_transaction_id=event_id,
         table_name=fault.table,
         source_timestamp=fault.source_micros,

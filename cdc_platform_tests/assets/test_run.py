@@ -15,7 +15,7 @@ from cdc_platform.components.building import build_pipeline
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.cuts import list_cuts, newest_cut
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.partitions import change_stream_partitions
 from cdc_platform.pipeline import cycle
 from cdc_platform.pipeline.core.pipeline import Pipeline
@@ -31,7 +31,7 @@ from cdc_platform_tests.pipeline.bank import (
     feed_cycle,
     opening,
 )
-from cdc_platform_tests.pipelines import FakeSource, rows_of, slice_row, source_of
+from cdc_platform_tests.pipelines import FakeSource, rows_of, source_of, window_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,16 +107,16 @@ def bench(
 
 
 def answer_with(pipeline: Pipeline, until_micros: int, *records: RawRow) -> None:
-    """Let the source answer the next read with these records, and its clock show the end of the slice."""
+    """Let the source answer the next read with these records, and its clock show the end of the window."""
     source = source_of(pipeline)
     source.now_micros = until_micros + 1
-    source.answer = lambda cycle, slices: [
-        {**row, "cycle": cycle} for row in (*records, *(_report(found, len(records)) for found in slices))
+    source.answer = lambda cycle, windows: [
+        {**row, "cycle": cycle} for row in (*records, *(_report(found, len(records)) for found in windows))
     ]
 
 
-def _report(planned: Slice, records: int) -> RawRow:
-    return slice_row(planned, records=records)
+def _report(planned: ReadWindow, records: int) -> RawRow:
+    return window_row(planned, records=records)
 
 
 def materialized(result: dg.ExecuteInProcessResult) -> list[str]:
@@ -182,10 +182,10 @@ def follow(bench: Bench) -> dg.ExecuteInProcessResult:
     begun = source_of(bench.pipeline).first_micros
     opened = iter(range(1, 1000))
 
-    def answer(cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
+    def answer(cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
         source_of(bench.pipeline).now_micros += SECOND
-        rows = [opening(next(opened), 100, found.start_exclusive_micros + 1) for found in slices]
-        return [{**row, "cycle": cycle} for row in (*rows, *(_report(found, len(rows)) for found in slices))]
+        rows = [opening(next(opened), 100, found.start_exclusive_micros + 1) for found in windows]
+        return [{**row, "cycle": cycle} for row in (*rows, *(_report(found, len(rows)) for found in windows))]
 
     source_of(bench.pipeline).now_micros = begun + SECOND
     source_of(bench.pipeline).answer = answer

@@ -48,7 +48,7 @@ def judged(server: DatastreamServer) -> dg.AssetCheckResult:
 
 
 def evaluation(bench: StreamBench) -> dg.AssetCheckEvaluation:
-    """Return the check's verdict of a run of the check alone."""
+    """Return the check's result of a run of the check alone."""
     result = bench.run(check_alone=True)
     assert result.success
     (found,) = result.get_asset_check_evaluations()

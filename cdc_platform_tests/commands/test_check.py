@@ -9,7 +9,7 @@ import pytest
 
 from cdc_platform.commands.check import all_passed, as_junit, run_checks, write_report
 from cdc_platform.errors import SettingError, SourceUnreachable
-from cdc_platform.pipeline.checks.check_result import Check, Verdict
+from cdc_platform.pipeline.checks.check_result import Check, CheckResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,10 +26,10 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_check(name: str, *, passes: bool, error: Exception | None = None) -> Check:
     """Return a check with a known end."""
 
-    def look(*_args: object) -> Verdict:
+    def look(*_args: object) -> CheckResult:
         if error is not None:
             raise error
-        return Verdict(passes, f"{name} was looked at", {"rows": 3})
+        return CheckResult(passes, f"{name} was looked at", {"rows": 3})
 
     return Check(name, "change_log", f"Promise of {name}.", every_cycle=True, run=look)
 
@@ -63,7 +63,7 @@ def test_checks_end_when_no_more_are_wanted() -> None:
     assert [check.name for check, _, _ in results] == ["first"]
 
 
-def test_what_breaks_after_a_signal_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_breaks_after_a_signal_is_no_check_result(capsys: pytest.CaptureFixture[str]) -> None:
     """A signal ends Spark, too: what the check at hand says of that is not told as its failure."""
     checks = (a_check("first", passes=True, error=ConnectionError("Spark is gone")),)
     answers = iter([True, False])
@@ -98,6 +98,6 @@ def test_a_report_is_written_wherever_it_can_be(tmp_path: Path) -> None:
 def test_a_report_is_xml_whatever_a_name_holds() -> None:
     """A control character of the source, which XML cannot hold, is escaped in the JUnit file."""
     check = a_check("first", passes=True)
-    verdict = Verdict(passed=False, summary="table `\x1b[2J\x00` lacks a row", facts={})
-    (suite,) = ET.fromstring(as_junit({"bank": [(check, verdict, 0.1)]}))  # noqa: S314  our own text
+    result = CheckResult(passed=False, summary="table `\x1b[2J\x00` lacks a row", facts={})
+    (suite,) = ET.fromstring(as_junit({"bank": [(check, result, 0.1)]}))  # noqa: S314  our own text
     assert r"table `\u001b[2J\u0000` lacks a row" in ET.tostring(suite, encoding="unicode")

@@ -10,7 +10,7 @@ from cdc_platform.components.loading import load_settings
 from cdc_platform.errors import CutNotFound
 from cdc_platform.lake.catalog.lake import QUARANTINED, Lake
 from cdc_platform.lake.state.quarantine import untaken_records
-from cdc_platform.lake.state.read_progress import read_ledger, waiting_texts
+from cdc_platform.lake.state.read_progress import load_read_progress, waiting_texts
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.read import open_tables
@@ -59,7 +59,7 @@ def lake_of(defs: Path) -> Lake:
 def test_records_are_listed(defs: Path) -> None:
     """Each with its reason, narrowed by the options; JSON has all facts."""
     code, output, _ = run("quarantine", "list", defs)
-    assert (code, output.count("  open "), "     2  The event has no order key" in output) == (0, 3, True)
+    assert (code, output.count("  open "), "     2  The event has no ordering key" in output) == (0, 3, True)
     _, output, _ = run("quarantine", "list", defs, "--reason", "corrupt", "--cycle", "1", "--json")
     (found,) = json.loads(output)
     assert (found["record"], found["table"], found["replayed"]) == ("c", None, None)
@@ -70,7 +70,7 @@ def test_a_record_is_shown_whole(defs: Path) -> None:
     """Its content is there as it came; one that is not there is said, and where to look."""
     _, output, _ = run("quarantine", "show", defs, "a", "--json")
     assert json.loads(output)[0]["record"]["event"]["position"] == 0
-    assert "no order key" in run("quarantine", "show", defs, "a")[1]
+    assert "no ordering key" in run("quarantine", "show", defs, "a")[1]
     code, _, errors = run("quarantine", "show", defs, "z")
     assert (code, "quarantine list" in errors) == (1, True)
 
@@ -93,7 +93,7 @@ def test_a_replay_is_asked_for(defs: Path) -> None:
     assert "1 record: a later cycle decodes the kept text again" in output
     assert "corrupt.avro is gone, and nothing of it was kept" in output
     lake = lake_of(defs)
-    assert [version for path, version in read_ledger(lake).items() if "there" in path] == [READ_AGAIN]
+    assert [version for path, version in load_read_progress(lake).items() if "there" in path] == [READ_AGAIN]
     waiting = waiting_texts(lake)
     assert waiting is not None
     assert [held.name for held in waiting[1]] == ["b"]
@@ -102,7 +102,7 @@ def test_a_replay_is_asked_for(defs: Path) -> None:
     # Nothing has been read since: what waits for its file still does, and the rest is as it was.
     again = json.loads(run("quarantine", "replay", defs, "--json")[1])
     assert (again["from_texts"], again["lost"]) == ([], ["c"])
-    assert [version for path, version in read_ledger(lake).items() if "there" in path] == [READ_AGAIN]
+    assert [version for path, version in load_read_progress(lake).items() if "there" in path] == [READ_AGAIN]
 
 
 def test_a_file_that_goes_after_it_was_asked_for(defs: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_file_that_goes_after_it_was_asked_for(defs: Path) -> None:
     (defs.parent / "stream" / "there.jsonl").unlink()
     again = json.loads(run("quarantine", "replay", defs, "--record", "a", "--json")[1])
     assert (again["from_files"], again["from_texts"]) == ([], ["a"])
-    assert READ_AGAIN not in read_ledger(lake_of(defs)).values()
+    assert READ_AGAIN not in load_read_progress(lake_of(defs)).values()
 
 
 def test_transactions_of_a_change_stream_are_replayed_whole(tmp_path: Path) -> None:

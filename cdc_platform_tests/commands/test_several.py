@@ -59,7 +59,7 @@ def test_a_pipeline_that_has_never_run_hides_no_other(tmp_path: Path, command: s
     "command",
     [
         *("explain DEFS accounts 1", "quarantine show DEFS a", "quarantine replay DEFS"),
-        *("cuts DEFS --promise 1", "cuts DEFS --release 1", "spark-server DEFS"),
+        *("cuts DEFS --pin 1", "cuts DEFS --unpin 1", "spark-server DEFS"),
     ],
 )
 def test_what_is_about_one_pipeline_needs_its_name(tmp_path: Path, command: str) -> None:

@@ -38,12 +38,12 @@ def test_other_lake_paths_stay_as_they_are(tmp_path: Path, lake: str) -> None:
 
 def test_templates_read_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`{{ env.X }}` is the variable's value, and no value where it is not set."""
-    monkeypatch.setenv("BANK_DATABASE", "ledger")
+    monkeypatch.setenv("BANK_DATABASE", "read_progress")
     monkeypatch.delenv("BANK_REMOTE", raising=False)
     source = {**bank_attributes()["source"], "database": "{{ env.BANK_DATABASE }}"}
     attributes = bank_attributes(source=source, spark={"remote": "{{ env.BANK_REMOTE }}"})
     settings = load_settings(write_defs(tmp_path, attributes))
-    assert (change_stream_of(settings).database, settings.spark.remote) == ("ledger", None)
+    assert (change_stream_of(settings).database, settings.spark.remote) == ("read_progress", None)
 
 
 @pytest.mark.parametrize("password", ["0123", "123", "1e5", "1.10", "'quoted'", "[1]", "p@ss%/", "True"])
@@ -113,7 +113,7 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     # a value where a group of settings belongs
     ({"lake": "lake"}, "lake", "group of settings: path, catalog"),
     # a word where a number belongs
-    ({"max_slice_s": "an hour"}, "max_slice_s", "is not right"),
+    ({"max_window_s": "an hour"}, "max_window_s", "is not right"),
     # a value out of its range, found by the source's own settings
     ({"source": {**bank_attributes()["source"], "heartbeat_ms": 1}}, "source.heartbeat_ms", "between"),
     # the same, within a nested setting
@@ -123,7 +123,7 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     ({"lake": {"path": ""}}, "lake.path", "is empty"),
     ({"lake": {"path": " "}}, "lake.path", "is empty"),
     # numbers that are none
-    ({"max_slice_s": float("nan")}, "max_slice_s", "finite"),
+    ({"max_window_s": float("nan")}, "max_window_s", "finite"),
     ({"idle_interval_s": float("inf")}, "idle_interval_s", "finite"),
     ({"idle_interval_s": -1}, "idle_interval_s", "negative"),
     ({"read_here_s": -1}, "read_here_s", "negative"),

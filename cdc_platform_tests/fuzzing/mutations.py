@@ -108,7 +108,7 @@ def trees(seeds: Sequence[Tree]) -> st.SearchStrategy[Tree]:
 
 def bent(seeds: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Return octets that are cut, changed, or have others in them."""
-    pieces: st.SearchStrategy[Callable[[bytes], bytes]] = st.one_of(
+    chunks: st.SearchStrategy[Callable[[bytes], bytes]] = st.one_of(
         st.floats(0, 1).map(lambda at: lambda data: data[: int(len(data) * at)]),
         st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=9)).map(
             lambda told: lambda data: _replaced(data, *told)
@@ -117,7 +117,7 @@ def bent(seeds: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
             lambda told: lambda data: _inserted(data, *told)
         ),
     )
-    return st.builds(_bend, seeds, st.lists(pieces, min_size=1, max_size=3))
+    return st.builds(_bend, seeds, st.lists(chunks, min_size=1, max_size=3))
 
 
 def _replaced(data: bytes, at: float, part: bytes) -> bytes:
@@ -130,7 +130,7 @@ def _inserted(data: bytes, at: float, part: bytes) -> bytes:
     return data[:start] + part + data[start:]
 
 
-def _bend(data: bytes, pieces: Sequence[Callable[[bytes], bytes]]) -> bytes:
-    for piece in pieces:
-        data = piece(data)
+def _bend(data: bytes, chunks: Sequence[Callable[[bytes], bytes]]) -> bytes:
+    for chunk in chunks:
+        data = chunk(data)
     return data

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from cdc_platform.errors import RecordUnreadable, SourceError
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.transactions.arrivals import Arrival, PassedUntil
 from cdc_platform.sources.debezium.transactions.finalise import settled
-from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionGate
+from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
 from cdc_platform.sources.debezium.transactions.truncates import refuse_truncated
 from cdc_platform.sources.debezium.wire.lines import FileDamaged, whole_lines
 from cdc_platform.sources.debezium.wire.messages import RawMessage
@@ -51,7 +51,7 @@ MOST_SECONDS: Final = 10
 """For one input; most take milliseconds, and the machine may be busy."""
 MOST_GROWTH_BYTES: Final = 400 * 1024**2
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
-_PIECE: Final = Slice("", 0, 1)
+_PIECE: Final = ReadWindow("", 0, 1)
 _FILE: Final = SourceFile("file", "", 0, 0)
 
 
@@ -178,10 +178,10 @@ def _debezium_seeds() -> list[Any]:
 def check_debezium(data: bytes) -> None:
     """Check that a file with good lines around some octets gives both of them, and faults for the rest."""
     text = b"\n".join([_GOOD[0].encode(), data.replace(b"\n", b" "), _GOOD[1].encode(), b""])
-    decoder, gate = Decoder(_DEBEZIUM), TransactionGate(is_one_stream=True)
+    decoder, buffer = Decoder(_DEBEZIUM), TransactionBuffer(is_one_stream=True)
     told = decoder.decode_lines(whole_lines(text))
-    gate.take(Arrival(one, "file", place) for place, one in enumerate(told))
-    passed = settled(gate.let_pass(), decoder)
+    buffer.take(Arrival(one, "file", place) for place, one in enumerate(told))
+    passed = settled(buffer.let_pass(), decoder)
     rows = _rows(released.event for released, _ in passed.events)
     good = [row for row in rows if row["table_name"] == "public.good" and not row["event"]["fault"]]
     assert {1, 2} <= {json.loads(row["mods"][0]["keys"]).get("id") for row in good}
@@ -198,10 +198,10 @@ def check_debezium_topics(data: bytes) -> None:
     raw = [RawMessage("t", json.dumps(one["key"]), json.dumps(one["value"]), offset=0) for one in good]
     bad = [RawMessage("t", data, data, {"h": data}), RawMessage("t", b'{"id":1}', _value_of(data))]
     decoder = Decoder(replace(_DEBEZIUM, has_transaction_topic=True))
-    gate = TransactionGate(is_one_stream=False, patience_micros=0)
+    buffer = TransactionBuffer(is_one_stream=False, patience_micros=0)
     for place, one in enumerate(decoder.decode_raw([raw[0], *bad, raw[1]])):
-        gate.take([Arrival(one, "t/0", place, place)])
-    passed = refuse_truncated(settled(gate.open_up(), decoder))
+        buffer.take([Arrival(one, "t/0", place, place)])
+    passed = refuse_truncated(settled(buffer.open_up(), decoder))
     rows = _rows(released.event for released, _ in passed.events)
     arrived = {row["mods"][0]["keys"] for row in rows if row["table_name"] == "public.good"}
     assert {'{"id":1}', '{"id":2}'} <= arrived

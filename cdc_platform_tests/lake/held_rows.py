@@ -1,4 +1,4 @@
-"""Rows of quarantine and of the ledger, written without Spark."""
+"""Rows of quarantine and of the read progress, written without Spark."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ def held_row(event: str, origin: str | None = None, cycle: int = 1, **told: Any)
     """Return a row of quarantine: an event with a text of its own."""
     return {
         "cycle": cycle,
-        "reason": "The event has no order key",
+        "reason": "The event has no ordering key",
         "partition_token": "users",
         "record_timestamp": to_datetime(MOMENT + cycle),
         "transaction_id": event,
         "record_id": f"{event}/{event}",
         "table_name": "users",
-        "record": f'{{"record_sequence":"{event}","event":{{"fault":"no order key","position":0}}}}',
+        "record": f'{{"record_sequence":"{event}","event":{{"fault":"no ordering key","position":0}}}}',
         "origin": origin,
         **told,
     }
@@ -40,7 +40,7 @@ def hold(lake: Lake, cycle: int, *rows: dict[str, Any]) -> None:
 
 
 def note_read(lake: Lake, cycle: int, *paths: str) -> None:
-    """Note in the ledger what a cycle has read."""
+    """Note in the read progress what a cycle has read."""
     rows = [{"cycle": cycle, "path": path, "version": "1"} for path in paths]
     table = pa.Table.from_pylist(rows, FILES)
     lake.system_table(READ).append(table, snapshot_properties={CYCLE: str(cycle)})

@@ -63,8 +63,8 @@ def write(schema: TableSchema, mod_type: ModType, key: str, value: str, second: 
 def assert_equals_log(pipeline: Pipeline, spark: "SparkSession") -> None:
     """Assert that table and history are what the whole log makes of them."""
     for check in (check_fold, check_histories):
-        verdict = check(pipeline, spark, EVERYTHING)
-        assert verdict.passed, verdict.summary
+        result = check(pipeline, spark, EVERYTHING)
+        assert result.passed, result.summary
 
 
 @pytest.mark.parametrize(("before", "after"), [(TEXT, BINARY), (BINARY, TEXT)], ids=["bytes", "string"])

@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging import build, merge
 from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
@@ -20,10 +20,10 @@ from cdc_platform.pipeline.ordering import log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import publish
 from cdc_platform.pipeline.publishing.publish import publish_cut
-from cdc_platform.pipeline.reading.read import read_slices
+from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.pipeline.schema import table_ddl
 from cdc_platform.pipeline.versions.branch import Attempt, finished_head, load_table, reset_branch
-from cdc_platform.spark.tables.merge import append_born
+from cdc_platform.spark.tables.merge import append_inserted
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import (
@@ -41,8 +41,8 @@ from cdc_platform_tests.pipelines import (
     log_rows,
     merging_by_spark,
     run_steps,
-    slice_row,
     source_of,
+    window_row,
 )
 
 if TYPE_CHECKING:
@@ -79,17 +79,17 @@ def test_two_reads_cannot_both_commit_a_cycle(
     pipeline = replace(pipeline, settings=replace(pipeline.settings, read_here_s=read_here_s))
     source = source_of(pipeline)
     source.now_micros = START + SECOND
-    rivals = [lambda: read_slices(pipeline, spark)]
+    rivals = [lambda: read_windows(pipeline, spark)]
 
-    def answer(cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
+    def answer(cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
         if rivals:
             rivals.pop()()
-        rows = [opening(1, 100, START), *(slice_row(planned, records=1) for planned in slices)]
+        rows = [opening(1, 100, START), *(window_row(planned, records=1) for planned in windows)]
         return [{**row, "cycle": cycle} for row in rows]
 
     source.answer = answer
     with pytest.raises(CommitConflict, match=r"Cycle 1 of .* was not committed"):
-        read_slices(pipeline, spark)
+        read_windows(pipeline, spark)
     assert pipeline.lake.system_table(RAW).scan().to_arrow().num_rows == 2
     run_steps(pipeline, spark)
     assert balances(pipeline) == {1: 100}
@@ -144,7 +144,7 @@ def test_an_idle_order_cannot_take_the_log_back(
 @pytest.mark.parametrize(
     ("step", "merger"),
     [
-        *(("append_born", merging_by_spark), ("merge_existing", merging_by_spark)),
+        *(("append_inserted", merging_by_spark), ("merge_existing", merging_by_spark)),
         *(("verify_attempt", merging_by_spark), ("verify_attempt", unchanged), ("commit_merge", unchanged)),
     ],
 )
@@ -207,7 +207,7 @@ def test_only_one_whole_attempt_upon_its_base_is_finished(
         attempt = Attempt("accounts", base, cycle=1, token=token)
         completion = attempt.completion(whole) if whole is not None else {}
         nothing = spark.table(target).limit(0).withColumn(ACTION, F.lit(APPEND))
-        append_born(nothing, target, schema, attempt.properties() | completion)
+        append_inserted(nothing, target, schema, attempt.properties() | completion)
     assert is_finished == (finished_head(load_table(pipeline, "accounts")) is not None)
 
 

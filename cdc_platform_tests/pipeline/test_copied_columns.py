@@ -111,7 +111,7 @@ def live(name: str, deeds: Mapping[int, tuple[Deed, ...]]) -> Source:
 
 def watch(lake: LakeSettings, *sources: Source) -> Pipeline:
     """Return a pipeline whose log is at the step `KNOWN`, of a source whose present is `COPIED`."""
-    pipeline = make_pipeline(lake, (), copy_piece_rows=len(KEYS) - 1)
+    pipeline = make_pipeline(lake, (), copy_chunk_rows=len(KEYS) - 1)
     fake, by_name = source_of(pipeline), {source.name: source for source in sources}
 
     def look(micros: int) -> Look:
@@ -167,7 +167,7 @@ def test_a_copy_has_the_columns_of_its_moment(
     pipeline = watch(session_lake, *sources)
     order_changes(pipeline, spark)
     with monkeypatch.context() as patch:
-        patch.setattr(copy, "copy_pieces", _die)
+        patch.setattr(copy, "copy_chunks", _die)
         with pytest.raises(KeyboardInterrupt):
             copy_tables(pipeline, spark)
     for step in reads:

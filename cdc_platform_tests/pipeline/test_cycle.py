@@ -10,7 +10,7 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import BRANCH, read_mark
 from cdc_platform.lake.state.cuts import list_cuts
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.merging import build
@@ -19,7 +19,7 @@ from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import publish
 from cdc_platform.pipeline.publishing.publish import publish_cut
-from cdc_platform.pipeline.reading.read import read_slices
+from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema import table_ddl
 from cdc_platform_tests.history import RawRow
@@ -40,10 +40,10 @@ from cdc_platform_tests.pipelines import (
     merging_by_spark,
     rows_of,
     run_steps,
-    slice_row,
     snapshot_id_of,
     source_of,
     state_of,
+    window_row,
 )
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def test_a_merge_killed_halfway_is_begun_again(
     feed_cycle(pipeline, 2)
     order_changes(pipeline, spark)
     halfway = {
-        "append_born": merging_by_spark(pipeline),
+        "append_inserted": merging_by_spark(pipeline),
         "merge_existing": merging_by_spark(pipeline),
         "commit_merge": pipeline,
         "verify_attempt": pipeline,
@@ -252,23 +252,23 @@ def test_a_rebuild_needs_a_cut_that_is_there(spark: "SparkSession", session_lake
 
 
 def test_a_whole_cycle_reads_the_source_once(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """A cycle plans by the source's clock, reads its slices, and ends with a cut at their end."""
+    """A cycle plans by the source's clock, reads its windows, and ends with a cut at their end."""
     pipeline = bank_pipeline(session_lake)
     source = source_of(pipeline)
     source.now_micros = START + SECOND
-    asked: list[tuple[int, tuple[Slice, ...]]] = []
+    asked: list[tuple[int, tuple[ReadWindow, ...]]] = []
 
-    def answer(cycle: int, slices: "tuple[Slice, ...]") -> list[RawRow]:
-        asked.append((cycle, tuple(slices)))
-        rows = [opening(7, 70, START + 5), *(slice_row(planned, records=1) for planned in slices)]
+    def answer(cycle: int, windows: "tuple[ReadWindow, ...]") -> list[RawRow]:
+        asked.append((cycle, tuple(windows)))
+        rows = [opening(7, 70, START + 5), *(window_row(planned, records=1) for planned in windows)]
         return [{**row, "cycle": cycle} for row in rows]
 
     source.answer = cast("Callable[..., list[RawRow]]", answer)
     outcome = run_cycle(pipeline, spark)
-    assert [(1, (Slice("", START - 1, START + SECOND - 1),))] == asked
+    assert [(1, (ReadWindow("", START - 1, START + SECOND - 1),))] == asked
     assert (outcome.cycle, outcome.cut.position_micros if outcome.cut else None) == (1, START + SECOND - 1)
     assert balances(pipeline) == {7: 70}
-    again = read_slices(pipeline, spark)
+    again = read_windows(pipeline, spark)
     assert (again.cycle, again.committed) == (1, False)
     assert read_mark(pipeline.lake.system_table(LOG)).cycle == 1
 

@@ -62,11 +62,13 @@ def found_rows(pipeline: Pipeline, table: str) -> list[dict[str, Any]]:
 
 def failed_checks(pipeline: Pipeline, spark: "SparkSession") -> dict[str, str]:
     """Return what the checks that fail say, apart from changes of the schema and records in quarantine."""
-    verdicts = {check.name: check.run(pipeline, spark, EVERYTHING) for check in checks_of(pipeline.traits)}
+    results = {
+        check.name: check.run(pipeline, spark, EVERYTHING) for check in checks_of(pipeline.capabilities)
+    }
     return {
-        name: verdict.summary
-        for name, verdict in verdicts.items()
-        if not verdict.passed and name not in {"schema_changes", QUARANTINE_EMPTY}
+        name: result.summary
+        for name, result in results.items()
+        if not result.passed and name not in {"schema_changes", QUARANTINE_EMPTY}
     }
 
 

@@ -30,7 +30,7 @@ class Killed(BaseException):
 
 STEPS: Final[list[tuple[ModuleType, str]]] = [
     (cycle, "read_generations"),  # the raw records are committed, and nothing else
-    (log_commit, "_set_aside"),  # quarantine and tombstones, too, but not the log
+    (log_commit, "_set_aside"),  # quarantine and deletion markers, too, but not the log
     (cycle, "order_changes"),
     (cycle, "merge_tables"),
     (cycle, "extend_histories"),

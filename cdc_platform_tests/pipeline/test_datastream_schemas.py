@@ -358,10 +358,10 @@ def test_a_file_that_cannot_be_read_is_named(
     event = MadeEvent("u", "free", "INSERT", 110, {"id": 2})
     unread = folder.write([event], name="b1_mysql-cdc-binlog_1.jsonl")
     outcome = run_cycle(pipeline, spark)
-    verdict = check_files(pipeline, spark, EVERYTHING)
-    assert (verdict.passed, verdict.facts) == (False, {"unread_files": 1})
-    assert str(unread) in verdict.summary
-    assert str(bad) in verdict.summary
+    result = check_files(pipeline, spark, EVERYTHING)
+    assert (result.passed, result.facts) == (False, {"unread_files": 1})
+    assert str(unread) in result.summary
+    assert str(bad) in result.summary
     assert not run_cycle(open_pipeline(pipeline.settings), spark).read.committed
     outcome = run_cycle(open_pipeline(pipeline.settings), spark, ends_pauses=True)
     # So `sync` ends although it has tried.

@@ -337,10 +337,10 @@ def test_what_a_connector_should_be_told(
     rows = [text.replace('"n": 1', '"n": 1, "big": "large"') for text in rows]
     append(tmp_path / "events.jsonl", [f"{line}\n" for line in (*_run("a", rows), *_run("a", sent.lines))])
     pipeline = sync(pipeline, spark)
-    verdict = check_values(pipeline, spark, EVERYTHING)
+    result = check_values(pipeline, spark, EVERYTHING)
     advice = f"With REPLICA IDENTITY FULL `{TABLE}`, where 120 of 120 updates lack values, would send all"
-    assert advice in verdict.summary
-    assert verdict.passed
+    assert advice in result.summary
+    assert result.passed
     assert failed_checks(pipeline, spark) == {}
     before = {"id": 1, "n": 119, "big": "large"}
     place = {"lsn": 10**7, "sequence": json.dumps([str(10**7), str(10**7)])}

@@ -185,8 +185,8 @@ def test_the_lake_is_the_database(
     ]
     assert any('"amount":null' in values for values in moved)
     for checkpoint in checkpoints:
-        limit = markers[str(checkpoint.number)].order_key
-        before = [change for change in log if change["order_key"] < limit]
+        limit = markers[str(checkpoint.number)].ordering_key
+        before = [change for change in log if change["ordering_key"] < limit]
         for table in TABLES:
             found = folded_rows(before, checkpoint, table)
             assert difference(true_rows(checkpoint, table), found) == [], checkpoint.number

@@ -115,9 +115,9 @@ def test_what_is_stored_when_columns_change_their_types(
     assert failed_checks(pipeline, spark).keys() == {"values_resolved"}
     write(tmp_path, sent, 1, n=2, **{**dict.fromkeys(CASES), **unsent})
     pipeline = sync(pipeline, spark)
-    verdict = check_values(pipeline, spark, EVERYTHING)
-    assert verdict.facts["unresolved"] == 2
-    assert f'`{TABLE}` {{"id":1}}: hex; `{TABLE}` {{"id":1}}: parsed' in verdict.summary
+    result = check_values(pipeline, spark, EVERYTHING)
+    assert result.facts["unresolved"] == 2
+    assert f'`{TABLE}` {{"id":1}}: hex; `{TABLE}` {{"id":1}}: parsed' in result.summary
 
 
 @pytest.mark.parametrize(("strategy", "is_one_cycle"), [("omit", True), ("veto", False), ("enrich", False)])
@@ -134,9 +134,9 @@ def test_a_value_under_another_name_is_unresolved(
     write(tmp_path, sent, 1, n=1, renamed=DEFAULT_PLACEHOLDER)
     for n in (2, 3):
         pipeline = sync(pipeline, spark)
-        verdict = check_values(pipeline, spark, EVERYTHING)
-        assert verdict.facts["unresolved"] == 1
-        assert f'`{TABLE}` {{"id":1}}: renamed' in verdict.summary
+        result = check_values(pipeline, spark, EVERYTHING)
+        assert result.facts["unresolved"] == 1
+        assert f'`{TABLE}` {{"id":1}}: renamed' in result.summary
         write(tmp_path, sent, 1, n=n, renamed=DEFAULT_PLACEHOLDER)
     write(tmp_path, sent, 1, n=4, renamed="large")
     pipeline = sync(pipeline, spark)

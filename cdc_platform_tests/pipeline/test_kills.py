@@ -97,7 +97,7 @@ def test_a_kill_after_any_commit_loses_and_doubles_nothing(
     """While tables are copied, columns come, go and are retyped, and a table is added; the end is proven."""
     traffic = ChangingTraffic(11, 4, session_lake, rate=30)
     with traffic.open() as (_simulator, pipeline):
-        settings = replace(pipeline.settings, copy_piece_rows=100, copy_s=0)
+        settings = replace(pipeline.settings, copy_chunk_rows=100, copy_s=0)
         # What the first look shows was there before, and no change.
         run = open_pipeline(settings)
         run_cycle(run, spark)

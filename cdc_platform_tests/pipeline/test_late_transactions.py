@@ -51,12 +51,12 @@ def change(
 
 def failures(pipeline: Pipeline, spark: "SparkSession") -> dict[str, str]:
     """Return what the checks that fail say, of those that need neither a source nor an empty quarantine."""
-    verdicts = {
+    results = {
         check.name: check.run(pipeline, spark, EVERYTHING)
-        for check in checks_of(pipeline.traits)
+        for check in checks_of(pipeline.capabilities)
         if check.name not in {*NEEDS_SOURCE, QUARANTINE_EMPTY}
     }
-    return {name: verdict.summary for name, verdict in verdicts.items() if not verdict.passed}
+    return {name: result.summary for name, result in results.items() if not result.passed}
 
 
 def found(pipeline: Pipeline, name: str, *more: str) -> list[tuple[Any, ...]]:

@@ -47,7 +47,7 @@ def test_log_and_tables_equal_the_history_at_every_cut(
     repeats: bool,
     by_spark: bool,
 ) -> None:
-    """Partitions split, merge and move, slices fail and repeat, all four capture types mix, both mergers."""
+    """Partitions split, merge and move, windows fail and repeat, all four capture types mix, both mergers."""
     history, slicing = stream
     source = FakeChangeStream(history, slicing.tree)
     pipeline = make_pipeline(session_lake, history.tables, first_micros=slicing.tree.start_micros)

@@ -88,16 +88,16 @@ def test_a_stuck_partition_is_noticed(
         with caplog.at_level(logging.WARNING):
             held = bench.cycle(pipeline, spark, 30)
         assert held.order.watermark_micros == first.order.watermark_micros
-        assert len(held.read.slices) == 3
+        assert len(held.read.windows) == 3
         sentence = f"Partition `{stuck.key}` is stuck: it sent nothing when it was asked twice"
         assert sentence in caplog.text
         assert "30.0 s behind the end of the cycle" in caplog.text
         status = read_status(pipeline)
         assert sentence in describe_status(status)
         assert [found["age_s"] for found in status.to_dict()["stuck_partitions"]] == [30.0]
-        verdict = check.run(pipeline, spark, EVERYTHING)
-        assert not verdict.passed
-        assert sentence in verdict.summary
+        result = check.run(pipeline, spark, EVERYTHING)
+        assert not result.passed
+        assert sentence in result.summary
 
         freed = bench.cycle(pipeline, spark, 1)
         assert bench.now_micros - 1 == freed.cut.position_micros

@@ -20,7 +20,7 @@ from cdc_platform.sources.spanner.copying.columns import to_arrow
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform.sources.spanner.settings import Dialect
 from cdc_platform.sources.spanner.stream.batches import to_batch
-from cdc_platform.sources.spanner.stream.slice_reader import RECORD_FORMS
+from cdc_platform.sources.spanner.stream.window_reader import RECORD_FORMS
 from cdc_platform_tests.history import JsonValue, RawRow, type_json
 from cdc_platform_tests.pipelines import (
     CHECKS,
@@ -273,9 +273,9 @@ def test_every_type_arrives_as_the_source_has_it(spark: "SparkSession", session_
         feed(pipeline, START + next(CLOCK), *rows)
         run_steps(pipeline, spark)
         assert [row["reason"] for row in quarantined_rows(pipeline)] == []
-    verdicts = {check.name: check.run(pipeline, spark, EVERYTHING) for check in CHECKS}
+    results = {check.name: check.run(pipeline, spark, EVERYTHING) for check in CHECKS}
     assert [
-        (name, found.summary) for name, found in verdicts.items() if not found.passed and name not in WARNINGS
+        (name, found.summary) for name, found in results.items() if not found.passed and name not in WARNINGS
     ] == []
     assert_old_values(pipeline, writers)
     for writer in writers.values():

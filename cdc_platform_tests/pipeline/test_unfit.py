@@ -8,7 +8,7 @@ import pytest
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.pipeline.checks.check_result import EVERYTHING, Verdict
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.on_demand.status import read_status
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 
-def verdict(pipeline: Pipeline, spark: "SparkSession", name: str) -> Verdict:
+def result(pipeline: Pipeline, spark: "SparkSession", name: str) -> CheckResult:
     """Return what a check finds."""
     check = next(check for check in CHECKS if check.name == name)
     return check.run(pipeline, spark, EVERYTHING)
@@ -63,15 +63,15 @@ def test_a_transaction_with_an_unfit_value_is_quarantined(
         "bad/00000001": "another record of its transaction is in quarantine",
     }
     assert read_status(pipeline).quarantined == 2
-    lost = verdict(pipeline, spark, "nothing_lost")
+    lost = result(pipeline, spark, "nothing_lost")
     assert (lost.passed, lost.facts["quarantined"]) == (True, 2)
-    assert verdict(pipeline, spark, "tables_equal_log").passed
+    assert result(pipeline, spark, "tables_equal_log").passed
     rows = {"accounts": [{"id": n, "owner": f"owner {n}", "balance": 100 * n} for n in (1, 2, 3)]}
     types = {"accounts": pa.schema([("id", "int64"), ("owner", "string"), ("balance", "int64")])}
     source_of(pipeline).rows_at = lambda name, _micros: iter(
         pa.Table.from_pylist(rows.get(name, []), types.get(name, pa.schema([]))).to_batches()
     )
-    proof = verdict(pipeline, spark, "tables_equal_source")
+    proof = result(pipeline, spark, "tables_equal_source")
     assert not proof.passed
     assert proof.summary.endswith("2 records in quarantine are missing from the tables")
 
@@ -92,7 +92,7 @@ def test_a_value_whose_type_its_record_does_not_tell_is_judged_by_the_table(
     assert rows_of(pipeline, "accounts") == []
     # There is no cut, and another cycle would make none: the checks of tables say so.
     for name in ("tables_equal_log", "keys_unique", "tables_equal_source"):
-        found = verdict(pipeline, spark, name)
+        found = result(pipeline, spark, name)
         assert (found.passed, "all records read so far are in quarantine (1)" in found.summary) == (
             (False, True)
         )
@@ -120,8 +120,8 @@ def test_a_row_whose_deletion_is_quarantined_is_not_there_twice(
     assert [(row["id"], row["balance"]) for row in rows_of(pipeline, "accounts")] == [(1, 50)]
     versions = [(row["balance"], row["is_current"]) for row in rows_of(pipeline, "accounts__history")]
     assert sorted(versions) == [(50, True), (100, False)]
-    assert verdict(pipeline, spark, "keys_unique").passed
-    assert verdict(pipeline, spark, "histories_sound").passed
+    assert result(pipeline, spark, "keys_unique").passed
+    assert result(pipeline, spark, "histories_sound").passed
 
 
 def test_what_is_quarantined_tells_of_its_columns_all_the_same(

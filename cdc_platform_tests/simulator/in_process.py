@@ -11,8 +11,8 @@ from typing import Any, Final
 from cdc_platform.errors import TransactionIncomplete
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.generations import Generations, finished_parents
-from cdc_platform.model.stream.lineage import Lineage, advance, begin, plan_slices, watermark_micros
-from cdc_platform.model.stream.read_windows import Slice, SliceReport
+from cdc_platform.model.stream.lineage import Lineage, advance, begin, plan_windows, watermark_micros
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.simulator.history.history_file import transaction_line
 from cdc_platform.simulator.history.transactions import Transaction
@@ -23,8 +23,8 @@ from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.failures import to_source_error
 from cdc_platform.sources.spanner.client.wire import rows_parser
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.sources.spanner.stream.slice_pool import read_together
-from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+from cdc_platform.sources.spanner.stream.window_pool import read_together
+from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.fake_stream import read_control
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.simulator.histories import ORIGIN, Simulated
@@ -126,32 +126,32 @@ class Reading:
         assert found is not None
         return found
 
-    def cycle(self, skipped: str | None = None) -> list[SliceReport]:
+    def cycle(self, skipped: str | None = None) -> list[WindowReport]:
         """Read the live partitions, but one, up to the database's clock, and write the log."""
         number, rows = self.lineage.cycle + 1, list[RawRow]()
-        for piece in plan_slices(self.lineage, self.database.now_micros):
+        for piece in plan_windows(self.lineage, self.database.now_micros):
             rows += self.read(number, piece) if piece.token != skipped else []
         reports, children = read_control(rows)
         self.lineage = advance(self.lineage, number, reports, children)
         self.write_log(rows)
         return reports
 
-    def follow(self) -> list[SliceReport]:
+    def follow(self) -> list[WindowReport]:
         """Read the live partitions, and the children of those that end, up to the database's clock."""
-        number, pieces = self.lineage.cycle + 1, plan_slices(self.lineage, self.database.now_micros)
+        number, pieces = self.lineage.cycle + 1, plan_windows(self.lineage, self.database.now_micros)
         if not pieces:
             return []
         generations = Generations(pieces[0].end_inclusive_micros, finished_parents(self.lineage))
-        batches = read_together(partial(read_slice, self.client, number), pieces, generations)
+        batches = read_together(partial(read_window, self.client, number), pieces, generations)
         rows = [row for batch in batches for row in batch.to_pylist()]
         reports, children = read_control(rows)
         self.lineage = advance(self.lineage, number, reports, children)
         self.write_log(rows)
         return reports
 
-    def read(self, number: int, piece: Slice) -> list[RawRow]:
-        """Return the rows of `raw_change_records` that a slice gives."""
-        return [row for batch in read_slice(self.client, number, piece) for row in batch.to_pylist()]
+    def read(self, number: int, piece: ReadWindow) -> list[RawRow]:
+        """Return the rows of `raw_change_records` that a window gives."""
+        return [row for batch in read_window(self.client, number, piece) for row in batch.to_pylist()]
 
     def catch_up(self) -> None:
         """Read until the watermark is just before the database's clock."""

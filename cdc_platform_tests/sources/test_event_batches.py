@@ -5,7 +5,7 @@ import pyarrow as pa
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.event_batches import EventBatches
 
@@ -15,7 +15,7 @@ def test_every_field_of_an_event_has_its_place() -> None:
     event = SourceEvent(
         table="the table",
         mod_type=ModType.UPDATE,
-        order_key="the order",
+        ordering_key="the order",
         event_id="the event",
         transaction_id="the transaction",
         source_micros=1,
@@ -30,7 +30,7 @@ def test_every_field_of_an_event_has_its_place() -> None:
         position=2,
     )
     batches = EventBatches(3)
-    batches.add(event, Slice("the token", 0, 4), SourceFile("the file", "the token", 5, 6))
+    batches.add(event, ReadWindow("the token", 0, 4), SourceFile("the file", "the token", 5, 6))
     (row,) = pa.Table.from_batches(batches.take()).to_pylist()
     told = {name: value for name, value in row.items() if value is not None}
     assert {

@@ -23,8 +23,8 @@ from cdc_platform_tests.pipelines import (
     TRANSFERS,
     make_pipeline,
     run_steps,
-    slice_row,
     source_of,
+    window_row,
 )
 
 
@@ -44,7 +44,7 @@ def main(lake_path: str, remote: str) -> None:
     run_steps(pipeline, spark)
     source = source_of(pipeline)
     source.now_micros = START + 4 * SECOND
-    source.answer = lambda cycle, slices: [_numbered(row, cycle) for row in _rows(*map(slice_row, slices))]
+    source.answer = lambda cycle, windows: [_numbered(row, cycle) for row in _rows(*map(window_row, windows))]
     run_cycle(pipeline, spark)
     sys.stdout.write(json.dumps(balances(pipeline)) + "\n")
     spark.stop()

@@ -72,7 +72,7 @@ class Soak:
         self.pipeline.source.close()
 
     def _failed_checks(self) -> Iterator[str]:
-        for check in checks_of(self.pipeline.traits):
-            verdict = check.run(self.pipeline, self._spark, EVERYTHING)
-            if not (verdict.passed or check.is_warning):
-                yield f"{check.name}: {verdict.summary}"
+        for check in checks_of(self.pipeline.capabilities):
+            result = check.run(self.pipeline, self._spark, EVERYTHING)
+            if not (result.passed or check.is_warning):
+                yield f"{check.name}: {result.summary}"

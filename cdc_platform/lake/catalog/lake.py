@@ -27,6 +27,7 @@ from cdc_platform.model.base.schemas import (
     CHANGE_LOG,
     COPIES,
     CUTS,
+    DELETION_MARKER_ROWS,
     EVENT_LOG,
     FILES,
     FORMAT_VERSION,
@@ -35,7 +36,6 @@ from cdc_platform.model.base.schemas import (
     RAW_CHANGE_RECORDS,
     RAW_EVENT_RECORDS,
     SCHEMA_CHANGES,
-    TOMBSTONES,
 )
 
 RAW: Final = "raw_change_records"
@@ -46,7 +46,7 @@ QUARANTINED: Final = "quarantine"
 SCHEMA: Final = "schema_changes"
 COPIED: Final = "copies"
 READ: Final = "files"
-BURIED: Final = "tombstones"
+DELETION_MARKERS: Final = "deletion_markers"
 
 SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {
     RAW: RAW_CHANGE_RECORDS,
@@ -63,7 +63,7 @@ EVENT_TABLES: Final[Mapping[str, pa.Schema]] = {
     RAW: RAW_EVENT_RECORDS,
     LOG: EVENT_LOG,
     READ: FILES,
-    BURIED: TOMBSTONES,
+    DELETION_MARKERS: DELETION_MARKER_ROWS,
 }
 """The same for a source that hands out events."""
 
@@ -95,7 +95,7 @@ UNREPEATED: Final[Mapping[str, tuple[str, ...]]] = {
         *(f"mods.element.{name}" for name in ("keys", "new_values", "old_values")),
         *(f"event.{name}" for name in ("event_id", "metadata", "text")),
     ),
-    LOG: ("order_key", "transaction_id", "record_id", "keys", "new_values", "old_values"),
+    LOG: ("ordering_key", "transaction_id", "record_id", "keys", "new_values", "old_values"),
 }
 """Columns whose values hardly ever repeat: a dictionary would be made of thousands, and thrown away."""
 UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -104,7 +104,7 @@ UNBOUNDED: Final[Mapping[str, tuple[str, ...]]] = {
         *(f"mods.element.{name}" for name in ("keys", "new_values", "old_values")),
         *(f"event.{name}" for name in ("event_id", "metadata", "text")),
     ),
-    LOG: ("order_key", "record_id", "new_values", "old_values"),
+    LOG: ("ordering_key", "record_id", "new_values", "old_values"),
 }
 """Long texts that no filter is on: for bounds each would be compared with the least and the greatest."""
 
@@ -113,7 +113,7 @@ SELDOM: Final = (QUARANTINED, SCHEMA, COPIED)
 
 # A commit that finds another one before it must fail, since what it was made from is outdated.
 COMPARE_AND_SET: Final = {"commit.retry.num-retries": "0"}
-COMPARED: Final = (RAW, CUT, LINEAGE, LOG, SCHEMA, COPIED, READ, QUARANTINED, BURIED)
+COMPARED: Final = (RAW, CUT, LINEAGE, LOG, SCHEMA, COPIED, READ, QUARANTINED, DELETION_MARKERS)
 
 
 @dataclass(frozen=True)

@@ -14,20 +14,20 @@ from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
 from cdc_platform.model.base.schemas import PARTITION_LINEAGE, TIMESTAMP
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, Partition, PartitionState
-from cdc_platform.model.stream.read_windows import SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.stuck_partitions import StuckPartition, find_stuck
 
-CONTROL_COLUMNS = ("cycle", "kind", "partition_token", "record_timestamp", "child_partitions", "slice")
-CONTROL_KINDS = (RecordKind.CHILD_PARTITIONS.value, RecordKind.SLICE.value)
+CONTROL_COLUMNS = ("cycle", "kind", "partition_token", "record_timestamp", "child_partitions", "read_window")
+CONTROL_KINDS = (RecordKind.CHILD_PARTITIONS.value, RecordKind.READ_WINDOW.value)
 _STATES: Final = {state.value: state for state in PartitionState}
 
 
 @dataclass(frozen=True)
 class ControlRows:
-    """What one cycle reports of its slices and of the children that were announced."""
+    """What one cycle reports of its windows and of the children that were announced."""
 
-    slices: tuple[SliceReport, ...]
+    windows: tuple[WindowReport, ...]
     children: tuple[ChildAnnouncement, ...]
     records: Mapping[RecordKind, int]
 
@@ -44,10 +44,10 @@ def read_control(lake: Lake, cycle: int) -> ControlRows:
         .to_arrow()
         .to_pylist()
     )
-    reports = [row for row in rows if row["kind"] == RecordKind.SLICE]
+    reports = [row for row in rows if row["kind"] == RecordKind.READ_WINDOW]
     announcements = [row for row in rows if row["kind"] == RecordKind.CHILD_PARTITIONS]
     return ControlRows(
-        slices=tuple(_as_report(row) for row in reports),
+        windows=tuple(_as_report(row) for row in reports),
         children=tuple(child for row in announcements for child in _as_children(row)),
         records={
             RecordKind.DATA_CHANGE: _total(reports, "data_change_records"),
@@ -57,13 +57,13 @@ def read_control(lake: Lake, cycle: int) -> ControlRows:
     )
 
 
-def _as_report(row: Mapping[str, Any]) -> SliceReport:
-    return SliceReport(
+def _as_report(row: Mapping[str, Any]) -> WindowReport:
+    return WindowReport(
         token=row["partition_token"],
-        start_exclusive_micros=from_datetime(row["slice"]["start_exclusive"]),
-        end_inclusive_micros=from_datetime(row["slice"]["end_inclusive"]),
-        outcome=SliceOutcome(row["slice"]["outcome"]),
-        error=row["slice"]["error"],
+        start_exclusive_micros=from_datetime(row["read_window"]["start_exclusive"]),
+        end_inclusive_micros=from_datetime(row["read_window"]["end_inclusive"]),
+        outcome=WindowOutcome(row["read_window"]["outcome"]),
+        error=row["read_window"]["error"],
     )
 
 
@@ -80,7 +80,7 @@ def _as_children(row: Mapping[str, Any]) -> list[ChildAnnouncement]:
 
 
 def _total(reports: Sequence[Mapping[str, Any]], name: str) -> int:
-    return sum(row["slice"][name] or 0 for row in reports)
+    return sum(row["read_window"][name] or 0 for row in reports)
 
 
 def load_lineage(lake: Lake) -> Lineage | None:
@@ -103,7 +103,7 @@ def load_stuck(lake: Lake) -> tuple[StuckPartition, ...]:
     lineage, mark = load_lineage(lake), read_mark(lake.system_table(RAW))
     if lineage is None or mark.position_micros is None:
         return ()
-    return find_stuck(lineage, read_control(lake, mark.cycle).slices, mark.position_micros)
+    return find_stuck(lineage, read_control(lake, mark.cycle).windows, mark.position_micros)
 
 
 def save_lineage(lake: Lake, lineage: Lineage) -> Lineage:

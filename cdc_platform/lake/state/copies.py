@@ -1,7 +1,7 @@
-"""Initial copies: what was planned, and which pieces of it a table's branch `copy` holds.
+"""Initial copies: what was planned, and which chunks of it a table's branch `copy` holds.
 
-The branch is the record: each commit names the pieces that it and its predecessors have brought, so a
-piece and the note that it is done are one commit. The branch stays: with the log it makes the table.
+The branch is the record: each commit names the chunks that it and its predecessors have brought, so a
+chunk and the note that it is done are one commit. The branch stays: with the log it makes the table.
 """
 
 import json
@@ -36,14 +36,14 @@ class CopyPlan:
     position_micros: int
     planned_micros: int
     columns: str
-    pieces: tuple[str, ...]
+    chunks: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One commit of a copy: its number of pieces, its beginning, and its duration."""
+    """One commit of a copy: its number of chunks, its beginning, and its duration."""
 
-    pieces: int
+    chunks: int
     begun_micros: int
     seconds: float
 
@@ -66,8 +66,8 @@ class CopyProgress:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Pieces that are still to be copied, in their order."""
-        return tuple(piece for piece in range(len(self.plan.pieces)) if piece not in self.done)
+        """Chunks that are still to be copied, in their order."""
+        return tuple(chunk for chunk in range(len(self.plan.chunks)) if chunk not in self.done)
 
     @property
     def is_complete(self) -> bool:
@@ -76,8 +76,8 @@ class CopyProgress:
 
 
 @dataclass(frozen=True)
-class Wave:
-    """What one commit of a copy says: the plan, what it was built upon, all pieces up to it, its own."""
+class ChunkBatch:
+    """What one commit of a copy says: the plan, what it was built upon, all chunks up to it, its own."""
 
     number: int
     base: int
@@ -86,28 +86,28 @@ class Wave:
     begun_micros: int
 
     def to_text(self) -> str:
-        """Return the wave as the text of a summary."""
+        """Return the chunk batch as the text of a summary."""
         fields = {"number": self.number, "base": self.base, "done": _ranges(self.done)}
         return json.dumps({**fields, "own": self.own, "begun_micros": self.begun_micros})
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> "Wave | None":
-        """Return the wave that a snapshot is, None if it is none."""
+    def of(cls, snapshot: Snapshot) -> "ChunkBatch | None":
+        """Return the chunk batch that a snapshot is, None if it is none."""
         text = fact(snapshot, COPY)
         if text is None:
             return None
         fields = json.loads(text)
-        done = frozenset(piece for first, last in fields["done"] for piece in range(first, last + 1))
+        done = frozenset(chunk for first, last in fields["done"] for chunk in range(first, last + 1))
         return cls(fields["number"], fields["base"], done, fields["own"], fields["begun_micros"])
 
 
-def _ranges(pieces: Iterable[int]) -> list[list[int]]:
+def _ranges(chunks: Iterable[int]) -> list[list[int]]:
     ranges: list[list[int]] = []
-    for piece in sorted(pieces):
-        if ranges and ranges[-1][1] == piece - 1:
-            ranges[-1][1] = piece
+    for chunk in sorted(chunks):
+        if ranges and ranges[-1][1] == chunk - 1:
+            ranges[-1][1] = chunk
         else:
-            ranges.append([piece, piece])
+            ranges.append([chunk, chunk])
     return ranges
 
 
@@ -139,7 +139,7 @@ def _plans_of(table: Table) -> Mapping[str, CopyPlan]:
             position_micros=from_datetime(row["position"]),
             planned_micros=from_datetime(row["planned_at"]),
             columns=row["columns"],
-            pieces=tuple(row["pieces"]),
+            chunks=tuple(row["chunks"]),
         )
         for row in table.scan().to_arrow().to_pylist()
     ]
@@ -167,7 +167,7 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
             "position": to_datetime(plan.position_micros),
             "planned_at": to_datetime(plan.planned_micros),
             "columns": plan.columns,
-            "pieces": list(plan.pieces),
+            "chunks": list(plan.chunks),
         }
         for plan in plans
     ]
@@ -178,7 +178,7 @@ def save_plans(lake: Lake, plans: Sequence[CopyPlan]) -> None:
         raise CommitConflict(conflict) from error
 
 
-def read_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
+def load_copy_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
     """Return how much of a plan the branch of its table holds.
 
     A commit counts if it lies upon what it was planned on: then no other run has come between.
@@ -187,22 +187,22 @@ def read_progress(table: Table | None, plan: CopyPlan) -> CopyProgress:
         return CopyProgress(plan, frozenset(), 0, None, is_mixed=False)
     newest = head(table, COPY_BRANCH)
     for snapshot in ancestors_of(table, newest):
-        wave = Wave.of(snapshot)
-        if wave is None or wave.number != plan.number:
+        chunk_batch = ChunkBatch.of(snapshot)
+        if chunk_batch is None or chunk_batch.number != plan.number:
             break
-        if wave.base == snapshot.parent_snapshot_id:
+        if chunk_batch.base == snapshot.parent_snapshot_id:
             is_mixed = newest is not None and newest.snapshot_id != snapshot.snapshot_id
             rows, batches = count_rows(snapshot) or 0, _last_batches(table, snapshot, plan)
-            return CopyProgress(plan, wave.done, rows, snapshot, is_mixed, batches)
+            return CopyProgress(plan, chunk_batch.done, rows, snapshot, is_mixed, batches)
     return CopyProgress(plan, frozenset(), 0, None, is_mixed=newest is not None)
 
 
 def _last_batches(table: Table, newest: Snapshot, plan: CopyPlan) -> tuple[Batch, ...]:
     found = []
     for snapshot in islice(ancestors_of(table, newest), 2):
-        wave = Wave.of(snapshot)
-        if wave is None or wave.number != plan.number:
+        chunk_batch = ChunkBatch.of(snapshot)
+        if chunk_batch is None or chunk_batch.number != plan.number:
             break
-        seconds = snapshot.timestamp_ms / 1e3 - wave.begun_micros / 1e6
-        found.append(Batch(wave.own, wave.begun_micros, seconds))
+        seconds = snapshot.timestamp_ms / 1e3 - chunk_batch.begun_micros / 1e6
+        found.append(Batch(chunk_batch.own, chunk_batch.begun_micros, seconds))
     return tuple(found)

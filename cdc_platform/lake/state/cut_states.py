@@ -1,4 +1,4 @@
-"""What has become of cuts: which can still be read, and which are promised."""
+"""What has become of cuts: which can still be read, and which are pinned."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,12 @@ class CutState:
     Args:
         cut: the cut.
         expired: its tables whose snapshot is gone.
-        is_promised: whether every table has the cut's tag.
+        is_pinned: whether every table has the cut's tag.
     """
 
     cut: Cut
     expired: tuple[str, ...]
-    is_promised: bool
+    is_pinned: bool
 
     @property
     def is_readable(self) -> bool:
@@ -30,7 +30,7 @@ class CutState:
 
 
 def tag_name(number: int) -> str:
-    """Return the tag of a promised cut, by which other engines can read its tables, too."""
+    """Return the tag of a pinned cut, by which other engines can read its tables, too."""
     return f"cut_{number}"
 
 
@@ -53,8 +53,8 @@ def _state(cut: Cut, tables: "dict[str, Table | None]") -> CutState:
         for name, table in found.items()
         if table is None or table.metadata.snapshot_by_id(cut.tables[name]) is None
     )
-    promised = all(table is not None and is_tagged(table, cut, name) for name, table in found.items())
-    return CutState(cut, expired, bool(found) and promised)
+    pinned = all(table is not None and is_tagged(table, cut, name) for name, table in found.items())
+    return CutState(cut, expired, bool(found) and pinned)
 
 
 def is_tagged(table: Table, cut: Cut, name: str) -> bool:
@@ -74,5 +74,5 @@ def require_readable(state: CutState) -> CutState:
     raise CutNotFound(
         f"Cut {state.cut.cut} cannot be read any more, since snapshots have expired of: "
         f"{', '.join(state.expired)}. Choose a newer one; `cdc-platform cuts DEFS.yaml` lists them, "
-        "and with --promise N a cut stays."
+        "and with --pin N a cut stays."
     )

@@ -15,11 +15,11 @@ from cdc_platform.model.stream.records import RecordKind
 class Marker:
     """A message of the source's log; ``cycle`` is the one that has read it, with all that came before it.
 
-    ``order_key`` has its place among the changes: those with a smaller one were committed before it.
+    ``ordering_key`` has its place among the changes: those with a smaller one were committed before it.
     """
 
     cycle: int
-    order_key: str
+    ordering_key: str
     prefix: str
     content: str
     lsn: int | None

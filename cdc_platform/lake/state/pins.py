@@ -1,4 +1,4 @@
-"""Promising cuts: tags on every table of a cut, which outlast compaction and expiry."""
+"""Pins of cuts: tags on every table of a cut, which outlast compaction and expiry."""
 
 from pyspark.sql import SparkSession
 
@@ -9,8 +9,8 @@ from cdc_platform.lake.state.cuts import find_cut
 from cdc_platform.model.base.names import quote_spark
 
 
-def promise_cut(lake: Lake, spark: SparkSession, number: int) -> CutState:
-    """Tag a cut's tables, so that it stays readable until it is released; again, it changes nothing.
+def pin_cut(lake: Lake, spark: SparkSession, number: int) -> CutState:
+    """Tag a cut's tables, so that it stays readable until it is unpinned; pinning it again changes nothing.
 
     Raises:
         CutNotFound: there is no such cut, or a snapshot of it has expired; nothing was tagged.
@@ -30,7 +30,7 @@ def promise_cut(lake: Lake, spark: SparkSession, number: int) -> CutState:
     return require_readable(cut_state(lake, cut))
 
 
-def release_cut(lake: Lake, spark: SparkSession, number: int) -> CutState:
+def unpin_cut(lake: Lake, spark: SparkSession, number: int) -> CutState:
     """Take a cut's tags away, so that it expires like any other; again, it changes nothing.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The ledger: which files, in which version, or which partitions, up to which offset, have been read.
+"""The read progress: which files, in which version, or which partitions, up to which offset, have been read.
 
 It is derived from what the committed cycles report, on from where the stored one ends. A file that is to be
 replayed counts as unread until a later cycle has read it. A file that could not be read has an entry under a
@@ -27,15 +27,15 @@ from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import UNREAD, FailedRead, failed_reads, unread_path
 
 REPLAY: Final = "quarantine@"
-"""Begins the path under which the ledger has a replay of texts that a cycle has taken."""
+"""Begins the path under which the read progress has a replay of texts that a cycle has taken."""
 
 
-def read_ledger(lake: Lake) -> Mapping[str, str]:
+def load_read_progress(lake: Lake) -> Mapping[str, str]:
     """Return what has been read, with its version, and store what is new of it; needs no Spark.
 
     The version of what is to be read again is `READ_AGAIN`.
     """
-    stored = _store_ledger(lake)
+    stored = _store_read_progress(lake)
     asked = load_replays(lake).files
     again = {path for path, cycle in asked.items() if stored.cycles.get(path, cycle + 1) <= cycle}
     if not again:
@@ -56,7 +56,7 @@ class ReadFile:
 
 def last_reads(lake: Lake, paths: Iterable[str]) -> Mapping[str, ReadFile]:
     """Return the newest read of each of these files that has been read; needs no Spark."""
-    stored = _store_ledger(lake)
+    stored = _store_read_progress(lake)
     return {
         path: ReadFile(stored.cycles[path], stored.versions[path]) for path in paths if path in stored.cycles
     }
@@ -67,7 +67,7 @@ def waiting_texts(lake: Lake) -> tuple[int, Sequence[HeldRecord]] | None:
     asked = load_replays(lake).texts
     if not asked:
         return None
-    taken = _store_ledger(lake).versions
+    taken = _store_read_progress(lake).versions
     waiting = [micros for micros in sorted(asked) if replay_path(micros) not in taken]
     return (waiting[0], asked[waiting[0]]) if waiting else None
 
@@ -86,7 +86,7 @@ def list_failed(lake: Lake) -> Mapping[str, FailedRead]:
 
 
 @dataclass(frozen=True)
-class _Ledger:
+class _ReadProgress:
     """Each path with the version that was read last, and the cycle that did; and what has failed since.
 
     ``failed_cycles`` has the cycle of each file's failed read, by the file's own path.
@@ -97,13 +97,13 @@ class _Ledger:
     failed_cycles: Mapping[str, int] = field(default_factory=dict)
 
 
-def _store_ledger(lake: Lake) -> _Ledger:
+def _store_read_progress(lake: Lake) -> _ReadProgress:
     committed = read_mark(lake.system_table(RAW)).cycle
     while True:
         stored = lake.system_table(READ)
         mark = read_mark(stored)
         if mark.cycle >= committed:
-            return _stored_ledger(stored)
+            return _stored_read_progress(stored)
         new = _reported_after(lake, mark.cycle, committed)
         try:
             stored.append(new, snapshot_properties={CYCLE: str(committed)})
@@ -114,32 +114,32 @@ def _store_ledger(lake: Lake) -> _Ledger:
 
 @dataclass(frozen=True)
 class _Version:
-    """A snapshot of the stored ledger; what it holds never changes."""
+    """A snapshot of the stored read_progress; what it holds never changes."""
 
     location: str
     snapshot_id: int
     table: Table = field(compare=False)
 
 
-def _stored_ledger(table: Table) -> _Ledger:
+def _stored_read_progress(table: Table) -> _ReadProgress:
     snapshot = head(table)
     if snapshot is None:
-        return _Ledger({}, {})
+        return _ReadProgress({}, {})
     return _read(_Version(table.location(), snapshot.snapshot_id, table))
 
 
 # A cycle asks for it twice; the newest of a few pipelines are kept.
 @lru_cache(maxsize=4)
-def _read(version: _Version) -> _Ledger:
+def _read(version: _Version) -> _ReadProgress:
     return _derive(version.table.scan(snapshot_id=version.snapshot_id).to_arrow())
 
 
 @understanding(READ)
-def _derive(rows: pa.Table) -> _Ledger:
+def _derive(rows: pa.Table) -> _ReadProgress:
     rows = rows.sort_by("cycle")
     is_failure = pc.starts_with(rows["path"], UNREAD)
     paths, versions, cycles = _columns(rows.filter(pc.invert(is_failure)))
-    read = _Ledger(dict(zip(paths, versions, strict=True)), dict(zip(paths, cycles, strict=True)))
+    read = _ReadProgress(dict(zip(paths, versions, strict=True)), dict(zip(paths, cycles, strict=True)))
     failed: dict[str, FailedRead] = {}
     failed_cycles: dict[str, int] = {}
     for path, text, cycle in zip(*_columns(rows.filter(is_failure)), strict=True):
@@ -147,7 +147,7 @@ def _derive(rows: pa.Table) -> _Ledger:
             failed[path] = FailedRead.from_text(text).after(failed.get(path))
             failed_cycles[path.removeprefix(UNREAD)] = cycle
     told = {path: found.to_text() for path, found in failed.items()}
-    return _Ledger({**read.versions, **told}, read.cycles, failed_cycles) if told else read
+    return _ReadProgress({**read.versions, **told}, read.cycles, failed_cycles) if told else read
 
 
 def _columns(rows: pa.Table) -> tuple[list[Any], ...]:
@@ -167,7 +167,7 @@ def _reported_after(lake: Lake, after_exclusive: int, until_inclusive: int) -> p
 
 
 def _entry(path: str, told: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the path and the version that a report leaves in the ledger, None where it leaves none."""
+    """Return the path and version that a report adds to the read progress, None where it adds none."""
     if told["is_read"]:
         return path, told["version"]
     failure = FailedRead.of_report(told)

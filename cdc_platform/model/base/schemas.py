@@ -15,7 +15,7 @@ MOD: Final = pa.struct(
 CHILD_PARTITION: Final = pa.struct(
     [("token", pa.string()), ("parent_partition_tokens", pa.list_(pa.string()))],
 )
-SLICE: Final = pa.struct(
+READ_WINDOW: Final = pa.struct(
     [
         ("start_exclusive", TIMESTAMP),
         ("end_inclusive", TIMESTAMP),
@@ -30,11 +30,11 @@ SLICE: Final = pa.struct(
 RAW_CHANGE_RECORDS: Final = pa.schema(
     [
         ("cycle", pa.int64()),
-        # data_change, heartbeat, child_partitions, file, message or slice: see RecordKind
+        # data_change, heartbeat, child_partitions, file, message or window: see RecordKind
         ("kind", pa.string()),
         # "" is the query without a token that a stream begins with
         ("partition_token", pa.string()),
-        # commit_timestamp, heartbeat timestamp, start_timestamp of the children, or end of the slice
+        # commit_timestamp, heartbeat timestamp, start_timestamp of the children, or end of the window
         ("record_timestamp", TIMESTAMP),
         ("record_sequence", pa.string()),
         # record_sequence in a form whose text order is its order: model/stream/ordering_key.py
@@ -52,7 +52,7 @@ RAW_CHANGE_RECORDS: Final = pa.schema(
         ("transaction_tag", pa.string()),
         ("is_system_transaction", pa.bool_()),
         ("child_partitions", pa.list_(CHILD_PARTITION)),
-        ("slice", SLICE),
+        ("read_window", READ_WINDOW),
     ],
 )
 
@@ -79,7 +79,7 @@ EVENT: Final = pa.struct(
 
 RAW_EVENT_RECORDS: Final = RAW_CHANGE_RECORDS.append(pa.field("event", EVENT))
 """Raw records of a source that hands out events, in files or topics: `record_timestamp` is the moment of
-the cycle that read them, `record_order` the source's own order key, as text that sorts as the source does."""
+the cycle that read them, `record_order` the source's ordering key, as text that sorts as the source does."""
 
 PARTITION_LINEAGE: Final = pa.schema(
     [
@@ -105,8 +105,8 @@ CHANGE_LOG: Final = pa.schema(
         ("table_name", pa.string()),
         # insert, update, delete, truncate or snapshot: model/rows/changes.py, ChangeKind
         ("change_kind", pa.string()),
-        # the source's own order key, rendered so that text order is its order: model/stream/ordering_key.py
-        ("order_key", pa.string()),
+        # the source's ordering key, rendered so that text order is its order: model/stream/ordering_key.py
+        ("ordering_key", pa.string()),
         ("commit_timestamp", TIMESTAMP),
         ("transaction_id", pa.string()),
         # identity of the source's record, and the position of the change in it
@@ -144,13 +144,13 @@ FILES: Final = pa.schema(
     ],
 )
 
-TOMBSTONES: Final = pa.schema(
+DELETION_MARKER_ROWS: Final = pa.schema(
     [
         ("cycle", pa.int64()),
         ("table_name", pa.string()),
-        # key and order key of the deletion, as in the change log
+        # key and ordering key of the deletion, as in the change log
         ("keys", pa.string()),
-        ("order_key", pa.string()),
+        ("ordering_key", pa.string()),
         ("commit_timestamp", TIMESTAMP),
     ],
 )
@@ -175,9 +175,9 @@ COPIES: Final = pa.schema(
         # the rows are those of this moment; the stream takes over right after it
         ("position", TIMESTAMP),
         ("planned_at", TIMESTAMP),
-        # the columns that are copied, and what each piece of the copy reads: JSON of the source
+        # the columns that are copied, and what each chunk of the copy reads: JSON of the source
         ("columns", pa.string()),
-        ("pieces", pa.list_(pa.string())),
+        ("chunks", pa.list_(pa.string())),
     ],
 )
 

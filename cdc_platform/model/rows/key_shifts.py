@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 AFTER: Final = " ~"
-"""What makes an order key one that follows it, and precedes whatever followed it."""
+"""What makes an ordering key one that follows it, and precedes whatever followed it."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class KeyEvent:
         transaction_id: its transaction.
         keys: JSON of the key.
         address: physical address of the row.
-        order_key: its place in the source's order.
+        ordering_key: its place in the source's order.
         is_removal: whether it removes the row.
-        logged_order: the order key that it has in the log; None where it enters the log now.
+        logged_order: the ordering key that it has in the log; None where it enters the log now.
     """
 
     event_id: str
@@ -38,13 +38,13 @@ class KeyEvent:
     transaction_id: str
     keys: str
     address: str
-    order_key: str
+    ordering_key: str
     is_removal: bool
     logged_order: str | None = None
 
 
 def shifted_orders(events: Iterable[KeyEvent]) -> Mapping[str, str]:
-    """Return the new order keys, by event, of those that must not have the source's to tell who has a key.
+    """Return the new ordering keys, by event, of those that must not have the source's to tell who has a key.
 
     Args:
         events: events that enter the log now, and those of the same transactions that are in it, whose order
@@ -64,7 +64,7 @@ class _Key:
     """The events of one key in one transaction, which get their places one by one."""
 
     def __init__(self, events: Iterable[KeyEvent]) -> None:
-        self._events = sorted(events, key=lambda event: event.order_key)
+        self._events = sorted(events, key=lambda event: event.ordering_key)
         self._writes = [event for event in self._events if not event.is_removal]
         self._removals = [event for event in self._events if event.is_removal]
         self._placed = {
@@ -79,16 +79,16 @@ class _Key:
         return {
             event.event_id: self._placed[event.event_id]
             for event in self._events
-            if event.logged_order is None and self._placed[event.event_id] != event.order_key
+            if event.logged_order is None and self._placed[event.event_id] != event.ordering_key
         }
 
     def _place(self, event: KeyEvent) -> str:
-        """Return the order key of an event, moved only as far as others demand.
+        """Return the ordering key of an event, moved only as far as others demand.
 
         A write that earlier cycles logged behind other events may stand behind a write to which its removal
         gives way. The removal then follows its own write, or the key would keep a row that has left it.
         """
-        order = event.order_key
+        order = event.ordering_key
         after, before = self._orders(self._predecessors(event)), self._orders(self._successors(event))
         if event.is_removal and after:
             before = [one for one in before if one > max(after)]
@@ -102,7 +102,9 @@ class _Key:
 
     def _predecessors(self, event: KeyEvent) -> list[KeyEvent]:
         if event.is_removal:
-            own = [one for one in self._writes if _is_own(one, event) and one.order_key < event.order_key]
+            own = [
+                one for one in self._writes if _is_own(one, event) and one.ordering_key < event.ordering_key
+            ]
             return own[-1:]
         if event is self._last():
             return [one for one in self._events if one is not event]
@@ -123,15 +125,15 @@ class _Key:
         return newest if newest is not None and not self._own_removal(newest) else None
 
     def _own_removal(self, write: KeyEvent) -> list[KeyEvent]:
-        own = [one for one in self._removals if _is_own(one, write) and one.order_key > write.order_key]
+        own = [one for one in self._removals if _is_own(one, write) and one.ordering_key > write.ordering_key]
         return own[:1]
 
     def _makes_room(self, removal: KeyEvent, write: KeyEvent) -> bool:
         """Whether a removal is that of the row which had the key before, although it follows the write."""
-        later = [one for one in self._writes if one.order_key > write.order_key][:1]
-        ends = [one.order_key for one in (*later, *self._own_removal(write))]
-        is_later = write.order_key < removal.order_key
-        return is_later and not _is_own(removal, write) and all(removal.order_key < end for end in ends)
+        later = [one for one in self._writes if one.ordering_key > write.ordering_key][:1]
+        ends = [one.ordering_key for one in (*later, *self._own_removal(write))]
+        is_later = write.ordering_key < removal.ordering_key
+        return is_later and not _is_own(removal, write) and all(removal.ordering_key < end for end in ends)
 
 
 def _is_own(one: KeyEvent, other: KeyEvent) -> bool:

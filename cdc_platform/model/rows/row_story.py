@@ -25,7 +25,7 @@ class LoggedChange:
     ordinal: int
     new_values: Values
     is_whole_row: bool
-    order_key: str = ""
+    ordering_key: str = ""
     source_micros: int | None = None
     previous_keys: str | None = None
     """The key that the row had before, where the change gave it another one."""

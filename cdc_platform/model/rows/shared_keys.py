@@ -14,7 +14,7 @@ from typing import Any, Final
 from cdc_platform.model.stream.records import ModType
 
 BEFORE: Final = " 0 "
-"""What makes an order key, with that of the change behind it, one that comes right after the first."""
+"""What makes an ordering key, with that of the change behind it, one that comes right after the first."""
 
 Values = Mapping[str, Any]
 
@@ -29,8 +29,8 @@ class KeyUse:
         transaction_id: its transaction.
         keys: JSON of the key; a truncate has none.
         mod_type: what it does.
-        order_key: its place in the source's order.
-        follows: order key of the change right before it in its transaction; None for the first.
+        ordering_key: its place in the source's order.
+        follows: ordering key of the change right before it in its transaction; None for the first.
         before: what is known of the row before the change, without the key.
         after: what is known of the row after it.
     """
@@ -40,20 +40,20 @@ class KeyUse:
     transaction_id: str
     keys: str
     mod_type: ModType
-    order_key: str
+    ordering_key: str
     follows: str | None = None
     before: Values = field(default_factory=dict)
     after: Values = field(default_factory=dict)
 
     @property
     def just_before(self) -> str:
-        """What precedes all order keys of changes that come right before this one."""
+        """What precedes all ordering keys of changes that come right before this one."""
         # Without its last character a text comes right before itself.
-        return self.order_key[:-1] if self.follows is None else self.follows
+        return self.ordering_key[:-1] if self.follows is None else self.follows
 
 
 def parted_orders(uses: Iterable[KeyUse]) -> Mapping[str, str]:
-    """Return the new order keys, by event, of changes of rows whose key another row has taken meanwhile.
+    """Return the new ordering keys, by event, of changes of rows whose key another row has taken meanwhile.
 
     Each comes right before the change that took the key. Of rows that do not differ in what is known, the
     one that came last is meant.
@@ -69,13 +69,13 @@ def parted_orders(uses: Iterable[KeyUse]) -> Mapping[str, str]:
 
 def _parted(uses: Iterable[KeyUse]) -> Iterator[tuple[str, str]]:
     keys: defaultdict[str, _Key] = defaultdict(_Key)
-    for use in sorted(uses, key=lambda use: use.order_key):
+    for use in sorted(uses, key=lambda use: use.ordering_key):
         if use.mod_type is ModType.TRUNCATE:
             keys = defaultdict(_Key.emptied)
             continue
         taker = keys[use.keys].take(use)
         if taker is not None:
-            yield use.event_id, f"{taker.just_before}{BEFORE}{use.order_key}"
+            yield use.event_id, f"{taker.just_before}{BEFORE}{use.ordering_key}"
 
 
 @dataclass(slots=True)

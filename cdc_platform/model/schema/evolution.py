@@ -133,7 +133,7 @@ def _place_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     return replace(table, places=json.loads(str(event.value)))
 
 
-def _order_key(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
+def _ordering_key(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
     ordinals = {name: number for number, name in enumerate(json.loads(str(event.value)), start=1)}
     versions = (
         replace(version, ordinal=ordinals[version.name])
@@ -268,7 +268,7 @@ _CHANGES: Final = {
     SchemaChange.COLUMN_REPLACED: _replace_column,
     SchemaChange.COLUMN_BESIDE: _add_beside,
     SchemaChange.COLUMNS_PLACED: _place_columns,
-    SchemaChange.KEY_ORDERED: _order_key,
+    SchemaChange.KEY_ORDERED: _ordering_key,
     SchemaChange.UNWATCHED_COLUMNS: _unwatch_columns,
     SchemaChange.GENERATED_COLUMNS: _list_generated,
 }

@@ -213,7 +213,7 @@ class _Finder:
             if not self.widens:
                 # What stands where now is not where it stood when such a look was taken.
                 self._place(schema if look.is_exact else replace(schema, columns=schema.key_columns))
-                self._order_key(schema, look.micros)
+                self._ordering_key(schema, look.micros)
         if look.is_exact:
             self._drop_tables(look)
             others = look.unwatched.keys() - {*look.keyless, *(schema.name for schema in look.tables)}
@@ -228,8 +228,8 @@ class _Finder:
             is_beginning = self.history.cycle == 0 and known is None
             since = None if is_beginning else micros
             is_new = known is None and table not in self.before.others | self.renamed
-            is_born = self.tells_births and is_new
-            value = CREATED if is_born else UNCOPIED if known is None and table in self.uncopied else None
+            is_inserted = self.tells_births and is_new
+            value = CREATED if is_inserted else UNCOPIED if known is None and table in self.uncopied else None
             change = SchemaChange.TABLE_ADDED
             self._tell(SchemaEvent(self.cycle, change, table, None, value, since_micros=since))
             if known is None:
@@ -317,7 +317,7 @@ class _Finder:
             change = SchemaChange.COLUMNS_PLACED
             self._tell(SchemaEvent(self.cycle, change, schema.name, None, json.dumps(places)))
 
-    def _order_key(self, schema: TableSchema, micros: int) -> None:
+    def _ordering_key(self, schema: TableSchema, micros: int) -> None:
         """Take the order of a key from the source: records number its columns by their places."""
         before = [column.name for column in self.history.tables[schema.name].schema.key_columns]
         now = [column.name for column in schema.key_columns]

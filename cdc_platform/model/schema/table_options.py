@@ -21,7 +21,7 @@ DELETED: Final = "__deleted"
 DELETED_AT: Final = "__deleted_at"
 """Commit timestamp of the transaction that deleted the row; NULL while it lives."""
 
-ORDER_KEY: Final = "__order_key"
+ORDER_KEY: Final = "__ordering_key"
 """Order key of the newest change of a row, where changes may come out of order."""
 
 _HISTORY_TYPES: Final = {
@@ -45,8 +45,8 @@ class TableOptions:
     Args:
         history: keep every version of every row in a table of its own, `TABLE__history`.
         soft_delete: let deleted rows stay in the table, marked in `__deleted` and `__deleted_at`.
-        keeps_order: keep the order key of each row's newest change in `__order_key`, since an older change
-            may still come.
+        keeps_order: keep the ordering key of each row's newest change in `__ordering_key`, since an older
+            change may still come.
     """
 
     history: bool = False
@@ -114,7 +114,7 @@ def keeps_deleted(stored: TableSchema) -> bool:
 
 
 def keeps_order(stored: TableSchema) -> bool:
-    """Whether the rows of a table of the lake tell the order key of their newest change."""
+    """Whether the rows of a table of the lake tell the ordering key of their newest change."""
     return any(column.name == ORDER_KEY for column in stored.columns)
 
 

@@ -7,15 +7,15 @@ ADDRESS_ONLY: Final = "The event deletes a row that it knows by its ROWID only"
 """How the reason of a fault begins that is cured by finding the row's key."""
 ADDRESS: Final = "row_id"
 """In the metadata of events, and of such faults: the physical address of the row."""
-ORDER_KEY: Final = "_order_key"
-"""In the metadata of such a fault: the order key that the event has."""
+ORDER_KEY: Final = "_ordering_key"
+"""In the metadata of such a fault: the ordering key that the event has."""
 
 
 @dataclass(frozen=True)
 class Addressed:
-    """Such a delete: its event, the table and address of its row, and its order key."""
+    """Such a delete: its event, the table and address of its row, and its ordering key."""
 
     event_id: str
     table: str
     address: str
-    order_key: str
+    ordering_key: str

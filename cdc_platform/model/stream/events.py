@@ -16,7 +16,7 @@ class SourceEvent(NamedTuple):
     Args:
         table: name of the source's table, such as `public.orders`.
         mod_type: what happened; TRUNCATE has neither keys nor values.
-        order_key: text whose order is the order of the source's changes.
+        ordering_key: text whose order is the order of the source's changes.
         event_id: duplicates of the event share it.
         transaction_id: changes of one transaction share it; empty where the source does not tell.
         source_micros: when the change committed at the source; None where the source does not tell.
@@ -34,7 +34,7 @@ class SourceEvent(NamedTuple):
 
     table: str
     mod_type: ModType
-    order_key: str
+    ordering_key: str
     event_id: str
     transaction_id: str
     source_micros: int | None
@@ -53,13 +53,13 @@ class SourceEvent(NamedTuple):
 class SourceMessage:
     """A message that somebody wrote into the source's log: a marker at which a cut may be asked for.
 
-    ``order_key`` is that of changes, so that those before it are known. ``content`` is text; where the octets
-    are none it is as the source sends them. ``event_id`` is what its duplicates share.
+    ``ordering_key`` is that of changes, so that those before it are known. ``content`` is text; where the
+    octets are none it is as the source sends them. ``event_id`` is what its duplicates share.
     """
 
     prefix: str
     content: str
-    order_key: str
+    ordering_key: str
     event_id: str
     transaction_id: str
     lsn: int | None
@@ -74,7 +74,7 @@ class FaultyEvent:
     ``position`` is None where a whole file cannot be read; ``transaction_id`` is empty where it is not known.
     ``message_id`` is what it shares with the same message that is sent again, where that is known.
     ``source_micros`` is that of a change which only lacks what the lake may find for it.
-    ``order_key`` is that of the change it would be, empty where it is not known.
+    ``ordering_key`` is that of the change it would be, empty where it is not known.
     """
 
     reason: str
@@ -86,4 +86,4 @@ class FaultyEvent:
     transaction_id: str = ""
     message_id: str | None = None
     source_micros: int | None = None
-    order_key: str = ""
+    ordering_key: str = ""

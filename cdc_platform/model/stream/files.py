@@ -12,7 +12,7 @@ MOST_FILES: Final = 10_000
 """Files of one cycle; a backlog is read in several, so that an interruption costs little."""
 MOST_BYTES: Final = 2 * 1024**3
 READ_AGAIN: Final = ""
-"""Version, in a ledger, of a file that has been read and is to be read once more; no file has it."""
+"""Version, in a read progress, of a file that has been read and is to be read once more; no file has it."""
 FILES_HERE: Final = 64
 BYTES_HERE: Final = 1024**2
 """So few are read where a cycle runs: a task of Spark takes longer to begin than they take to read."""
@@ -29,7 +29,7 @@ class SourceFile:
         folder: the part of the source that it belongs to, such as a Datastream object.
         size_bytes: its size.
         modified_micros: when it was written last.
-        told_version: its version where no listing tells it: of a part of a ledger that is no file, its text.
+        told_version: its version where no listing has it: of read progress that is no file, its text.
     """
 
     path: str
@@ -74,7 +74,7 @@ class FileChoice:
 
 def choose_files(
     listed: Iterable[SourceFile],
-    ledger: Mapping[str, str],
+    read_progress: Mapping[str, str],
     most_files: int = MOST_FILES,
     most_bytes: int = MOST_BYTES,
     clock_micros: int | None = None,
@@ -86,13 +86,13 @@ def choose_files(
 
     Args:
         listed: the files that there are.
-        ledger: path to version of those that have been read, and what is known of those that could not be.
+        read_progress: path to version of those that were read, and what is known of those that could not be.
         most_files: so many at most.
         most_bytes: so much at most, but one file at least.
         clock_micros: the time, which ends pauses; None ends them all.
     """
-    unread = [file for file in listed if ledger.get(file.path) != file.version]
-    failed = {file: failure for file in unread if (failure := _failure_of(file, ledger)) is not None}
+    unread = [file for file in listed if read_progress.get(file.path) != file.version]
+    failed = {file: failure for file in unread if (failure := _failure_of(file, read_progress)) is not None}
     fresh = sorted((file for file in unread if file not in failed), key=_age)
     is_due = {file for file in failed if clock_micros is None or failed[file].due_micros <= clock_micros}
     due = sorted(is_due, key=lambda file: (failed[file].micros, file.path))
@@ -110,8 +110,8 @@ def _age(file: SourceFile) -> tuple[int, str]:
     return file.modified_micros, file.path
 
 
-def _failure_of(file: SourceFile, ledger: Mapping[str, str]) -> FailedRead | None:
-    text = ledger.get(unread_path(file.path))
+def _failure_of(file: SourceFile, read_progress: Mapping[str, str]) -> FailedRead | None:
+    text = read_progress.get(unread_path(file.path))
     failure = FailedRead.from_text(text) if text is not None else None
     return failure if failure is not None and failure.version == file.version else None
 
@@ -128,16 +128,16 @@ def _first(files: Iterable[SourceFile], most_files: int, most_bytes: int) -> lis
     return chosen
 
 
-def find_settled(listed: Iterable[SourceFile], ledger: Mapping[str, str]) -> dict[str, str]:
-    """Return the files whose failed reads matter no more, each with the version that the ledger has of it.
+def find_settled(listed: Iterable[SourceFile], read_progress: Mapping[str, str]) -> dict[str, str]:
+    """Return the files whose failed reads matter no more, each with its version in the read progress.
 
     They are gone, or are again what had been read before.
     """
-    failed = failed_reads(ledger)
+    failed = failed_reads(read_progress)
     if not failed:
         return {}
-    unread = {file.path for file in listed if ledger.get(file.path) != file.version}
-    return {path: ledger.get(path, GONE) for path in sorted(failed.keys() - unread)}
+    unread = {file.path for file in listed if read_progress.get(file.path) != file.version}
+    return {path: read_progress.get(path, GONE) for path in sorted(failed.keys() - unread)}
 
 
 def deal_files(files: Sequence[SourceFile], most_tasks: int) -> list[tuple[SourceFile, ...]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, PartitionState
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 
 MOST_FOLLOWED: Final = 1_000
 """Most children that are read with their parents; others are left to the next read."""
@@ -38,23 +38,23 @@ class Generations:
         self._waiting: dict[str, ChildAnnouncement] = {}
         self._followed: set[str] = set()
 
-    def after(self, end: PartitionEnd) -> list[Slice]:
-        """Return the slices of the children that can be read once a partition has ended."""
+    def after(self, end: PartitionEnd) -> list[ReadWindow]:
+        """Return the windows of the children that can be read once a partition has ended."""
         self._finished.add(end.token)
         for child in end.children:
             if child.start_micros == end.end_inclusive_micros + 1 and child.token not in self._followed:
                 self._waiting[child.token] = child
         ready = [child for child in self._waiting.values() if self._finished.issuperset(child.parent_tokens)]
         return [
-            self._slice_of(child)
+            self._window_of(child)
             for child in ready[: MOST_FOLLOWED - len(self._followed)]
             if child.start_micros <= self._end_micros
         ]
 
-    def _slice_of(self, child: ChildAnnouncement) -> Slice:
+    def _window_of(self, child: ChildAnnouncement) -> ReadWindow:
         del self._waiting[child.token]
         self._followed.add(child.token)
-        return Slice(child.token, child.start_micros - 1, self._end_micros)
+        return ReadWindow(child.token, child.start_micros - 1, self._end_micros)
 
 
 def finished_parents(lineage: Lineage) -> tuple[str, ...]:

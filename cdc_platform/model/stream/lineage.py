@@ -1,4 +1,4 @@
-"""The lineage of change stream partitions: a pure function of what the slices of each cycle reported.
+"""The lineage of change stream partitions: a pure function of what the windows of each cycle reported.
 
 CREATED (announced) > SCHEDULED (may be read) > RUNNING (has been read) > FINISHED (ended, has children)
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 from cdc_platform.errors import PartitionBoundsInvalid
 from cdc_platform.model.base.names import ROOT_TOKEN, partition_key, readable_key
-from cdc_platform.model.stream.read_windows import ReadRequest, Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadRequest, ReadWindow, WindowOutcome, WindowReport
 
 _MICROS_PER_S: Final = 1_000_000
 
@@ -105,16 +105,16 @@ def begin(start_micros: int) -> Lineage:
 def advance(
     lineage: Lineage,
     cycle: int,
-    slices: Sequence[SliceReport],
+    windows: Sequence[WindowReport],
     children: Sequence[ChildAnnouncement],
 ) -> Lineage:
     """Return the lineage after a cycle; a cycle that it contains already changes nothing.
 
-    The order of the slices and of the announcements does not matter, nor do repeated announcements. One cycle
+    The order of windows and announcements does not matter, nor do repeated announcements. One cycle
     may have read several generations, if all but the last one ended in it.
 
     Raises:
-        PartitionBoundsInvalid: A slice was read of a partition that could not be read, or leaves a gap.
+        PartitionBoundsInvalid: A window was read of a partition that could not be read, or leaves a gap.
     """
     if cycle <= lineage.cycle:
         return lineage
@@ -123,13 +123,13 @@ def advance(
         if child.cycle > lineage.cycle and child.token not in partitions:
             partitions[child.token] = _created(child)
     unfinished = {found.token: found for found in _unfinished(partitions)}
-    unread = sorted(slices, key=lambda report: (report.token, report.start_exclusive_micros))
+    unread = sorted(windows, key=lambda report: (report.token, report.start_exclusive_micros))
     while unread:
         generation = [report for report in unread if _is_readable(partitions, report.token)]
         later = [report for report in unread if not _is_readable(partitions, report.token)]
         if not generation:
             raise PartitionBoundsInvalid(
-                "A slice was read of a partition that is unknown, or whose parents had not finished. This is "
+                "A window was read of a partition that is unknown, or whose parents have not ended. This is "
                 f"a bug of the platform; report this partition token: {unread[0].token!r}",
             )
         for report in generation:
@@ -154,22 +154,22 @@ def watermark_micros(lineage: Lineage) -> int | None:
     return min((partition.position_micros for partition in _unfinished(lineage.partitions)), default=None)
 
 
-def plan_slices(
+def plan_windows(
     lineage: Lineage,
     clock_micros: int,
-    max_slice_s: float | None = None,
+    max_window_s: float | None = None,
     keys: Collection[str] | None = None,
     end_limit_micros: int | None = None,
-) -> tuple[Slice, ...]:
-    """Return one slice for each live partition that is behind the common end.
+) -> tuple[ReadWindow, ...]:
+    """Return one window for each live partition that is behind the common end.
 
     It lies just before the source's clock, so that nothing at or before it is still to be committed,
-    and at most `max_slice_s` after the position of the partition that is furthest behind.
+    and at most `max_window_s` after the position of the partition that is furthest behind.
 
     Args:
         lineage: The partitions and their positions.
         clock_micros: The source's own clock.
-        max_slice_s: How much time a cycle may cover.
+        max_window_s: How much time a cycle may cover.
         keys: Partition keys to read; all live partitions when None.
         end_limit_micros: Nothing after it is read.
     """
@@ -177,22 +177,22 @@ def plan_slices(
     if not candidates:
         return ()
     ends = [clock_micros - 1]
-    if max_slice_s is not None:
-        ends.append(candidates[0].position_micros + max(1, round(max_slice_s * _MICROS_PER_S)))
+    if max_window_s is not None:
+        ends.append(candidates[0].position_micros + max(1, round(max_window_s * _MICROS_PER_S)))
     if end_limit_micros is not None:
         ends.append(end_limit_micros)
     end = min(ends)
     return tuple(
-        Slice(partition.token, partition.position_micros, end)
+        ReadWindow(partition.token, partition.position_micros, end)
         for partition in candidates
         if partition.position_micros < end and (keys is None or partition.key in keys)
     )
 
 
-def plan_requested(lineage: Lineage, request: ReadRequest) -> tuple[Slice, ...]:
-    """Return the slices of `plan_slices` for a request."""
-    return plan_slices(
-        lineage, request.clock_micros, request.max_slice_s, request.keys, request.end_limit_micros
+def plan_requested(lineage: Lineage, request: ReadRequest) -> tuple[ReadWindow, ...]:
+    """Return the windows of `plan_windows` for a request."""
+    return plan_windows(
+        lineage, request.clock_micros, request.max_window_s, request.keys, request.end_limit_micros
     )
 
 
@@ -230,11 +230,11 @@ def _is_readable(partitions: Mapping[str, Partition], token: str) -> bool:
     return known is not None and known.state is not PartitionState.CREATED
 
 
-def _without_gap(partition: Partition, report: SliceReport) -> Partition:
+def _without_gap(partition: Partition, report: WindowReport) -> Partition:
     """Return the partition of a report, unless advancing it would step over something unread."""
     if report.start_exclusive_micros > partition.position_micros:
         raise PartitionBoundsInvalid(
-            f"A slice of partition `{partition.key}` begins after the position of the partition, so that "
+            f"A window of partition `{partition.key}` begins after the position of the partition, so that "
             f"the records between would be lost; report this: {report.start_exclusive_micros}",
         )
     return partition
@@ -248,8 +248,8 @@ def _put(partitions: dict[str, Partition], unfinished: dict[str, Partition], fou
         unfinished[found.token] = found
 
 
-def _read(partition: Partition, report: SliceReport, cycle: int) -> Partition:
-    is_finished = partition.is_finished or report.outcome is SliceOutcome.FINISHED
+def _read(partition: Partition, report: WindowReport, cycle: int) -> Partition:
+    is_finished = partition.is_finished or report.outcome is WindowOutcome.FINISHED
     return replace(
         partition,
         state=PartitionState.FINISHED if is_finished else PartitionState.RUNNING,

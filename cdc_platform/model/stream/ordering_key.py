@@ -4,23 +4,23 @@ import re
 from typing import Final
 
 COMMIT_DIGITS: Final = 18
-"""Decimal digits of a commit timestamp in an order key; enough for the year 9999."""
+"""Decimal digits of a commit timestamp in an ordering key; enough for the year 9999."""
 MOD_ORDINAL_DIGITS: Final = 10
 """Decimal digits of a mod's position in its record."""
 SEPARATOR: Final = " "
-"""Between the parts of an order key: sorts before every character of an identifier, so that an
+"""Between the parts of an ordering key: sorts before every character of an identifier, so that an
 identifier sorts before its own extensions."""
 
 PLACE_PARTS: Final = 2
-"""Number of parts of a Debezium event's order key that name the record of the database's log: the commit and
-the position. Both halves of a key change come from one record."""
+"""Number of parts of a Debezium event's ordering key that name the record of the database's log: the
+commit and the position. Both halves of a key change come from one record."""
 
 _HEX_PAIR: Final = re.compile(r"(?:([0-9A-Fa-f]{1,16})-)?([0-9A-Fa-f]{1,16})")
 
 
-def place_of(order_key: str) -> str:
-    """Return the part of a Debezium event's order key that both halves of a key change share."""
-    return SEPARATOR.join(order_key.split(SEPARATOR)[:PLACE_PARTS])
+def place_of(ordering_key: str) -> str:
+    """Return the part of a Debezium event's ordering key that both halves of a key change share."""
+    return SEPARATOR.join(ordering_key.split(SEPARATOR)[:PLACE_PARTS])
 
 
 def record_order(record_sequence: str) -> str:

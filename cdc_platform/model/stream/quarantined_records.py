@@ -70,9 +70,9 @@ class HeldRecord:
 
     @property
     def place(self) -> str:
-        """The part of the order key that both halves of a Debezium key change share; empty if unknown."""
+        """The part of the ordering key that both halves of a Debezium key change share; empty if unknown."""
         record = json.loads(self.record or "{}")
-        return place_of(record.get("record_order") or record.get("order_key") or "")
+        return place_of(record.get("record_order") or record.get("ordering_key") or "")
 
     @property
     def identity(self) -> tuple[int, str]:

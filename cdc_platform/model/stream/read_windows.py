@@ -1,4 +1,4 @@
-"""Slices: the bounded reads that a cycle consists of."""
+"""ReadWindows: the bounded reads that a cycle consists of."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from cdc_platform.errors import PartitionStuck
 
 
 @dataclass(frozen=True)
-class Slice:
+class ReadWindow:
     """One bounded read of one partition, `(start_exclusive, end_inclusive]`."""
 
     token: str
@@ -27,7 +27,7 @@ class ReadRequest:
 
     Args:
         clock_micros: the source's own clock.
-        max_slice_s: how much time a cycle may cover.
+        max_window_s: how much time a cycle may cover.
         keys: partition keys to read; all live partitions when None.
         end_limit_micros: nothing after it is read.
         has_replay: whether records of quarantine are to be judged anew, so that there must be a cycle.
@@ -35,7 +35,7 @@ class ReadRequest:
     """
 
     clock_micros: int
-    max_slice_s: float | None = None
+    max_window_s: float | None = None
     keys: Collection[str] | None = None
     end_limit_micros: int | None = None
     has_replay: bool = False
@@ -44,24 +44,24 @@ class ReadRequest:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """The slices that a cycle reads; ``inputs`` is what the source itself has to know of them, as text.
+    """The windows that a cycle reads; ``inputs`` is what the source itself has to know of them, as text.
 
     ``finished_parents`` lets the read continue with the children of partitions that end in it; see
     `model/stream/generations.py`. With None, children are left to the next read.
     """
 
-    slices: tuple[Slice, ...]
+    windows: tuple[ReadWindow, ...]
     inputs: str = ""
     finished_parents: tuple[str, ...] | None = None
 
     @property
     def end_micros(self) -> int:
-        """Where the last of the slices ends."""
-        return max(planned.end_inclusive_micros for planned in self.slices)
+        """Where the last of the windows ends."""
+        return max(planned.end_inclusive_micros for planned in self.windows)
 
 
-class SliceOutcome(StrEnum):
-    """How the read of a slice ended."""
+class WindowOutcome(StrEnum):
+    """How the read of a window ended."""
 
     COMPLETE = "complete"
     """It was read to its end."""
@@ -72,19 +72,19 @@ class SliceOutcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class SliceReport:
-    """What became of a slice: everything up to `end_inclusive_micros` has been read."""
+class WindowReport:
+    """What became of a window: everything up to `end_inclusive_micros` has been read."""
 
     token: str
     start_exclusive_micros: int
     end_inclusive_micros: int
-    outcome: SliceOutcome
+    outcome: WindowOutcome
     error: str | None = None
 
     @property
     def is_silent(self) -> bool:
         """Whether the partition was silent, also when it was asked anew."""
-        return self.outcome is SliceOutcome.INTERRUPTED and self.error_name == PartitionStuck.__name__
+        return self.outcome is WindowOutcome.INTERRUPTED and self.error_name == PartitionStuck.__name__
 
     @property
     def duration_s(self) -> float:

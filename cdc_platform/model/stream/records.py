@@ -20,8 +20,8 @@ class RecordKind(StrEnum):
     """The platform's own report on one file, or on one partition of a topic: what has been read of it."""
     MESSAGE = "message"
     """A message that somebody wrote into the source's log, as a marker for cuts: no change of a row."""
-    SLICE = "slice"
-    """The platform's own report on one slice: its bounds, its outcome, its counts."""
+    READ_WINDOW = "read_window"
+    """The platform's own report on one window: its bounds, its outcome, its counts."""
 
 
 class ModType(StrEnum):

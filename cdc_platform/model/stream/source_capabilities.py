@@ -6,7 +6,7 @@ from cdc_platform.model.schema.schema_policy import SchemaPolicy
 
 
 @dataclass(frozen=True)
-class SourceTraits:
+class SourceCapabilities:
     """The promises of one kind of source.
 
     Args:
@@ -15,13 +15,13 @@ class SourceTraits:
         keeps_transactions: whether each record tells how many its transaction has, so that the log holds
             transactions whole.
         comes_in_order: whether no change of a row comes after a later change of the row. Where it may, each
-            row of the lake has the order key of its newest change, and deletions leave tombstones.
+            row of the lake has the ordering key of its newest change, and deletions leave deletion markers.
         trusts_inserts: whether a row that the source calls inserted was certainly not there before.
         can_be_compared: whether the source tells its schema and its rows as they were at a cut.
         can_be_copied: whether its tables can be copied as they were at a moment.
         repeats_within_s: for how long an event may come again, in seconds of arrival; None means that what
             comes again comes within one cycle.
-        tombstones_s: for how long deletions leave tombstones.
+        deletion_markers_s: for how long deletions leave deletion markers.
         leaves_values_out: whether changes may lack values that have not changed.
         has_keyless_tables: whether tables may have no key, so that rows get one: see model/rows/keyless.py.
         completes_log: whether the log has these values all the same, found where they were seen last.
@@ -39,7 +39,7 @@ class SourceTraits:
     can_be_compared: bool
     can_be_copied: bool
     repeats_within_s: float | None = None
-    tombstones_s: float | None = None
+    deletion_markers_s: float | None = None
     leaves_values_out: bool = False
     has_keyless_tables: bool = False
     completes_log: bool = False
@@ -57,7 +57,7 @@ class SourceTraits:
         return max(0, micros - int((self.repeats_within_s or 0) * 1_000_000))
 
 
-CHANGE_STREAM = SourceTraits(
+CHANGE_STREAM = SourceCapabilities(
     hands_out_events=False,
     keeps_transactions=True,
     comes_in_order=True,

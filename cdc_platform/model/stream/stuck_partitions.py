@@ -7,7 +7,7 @@ from typing import Final
 from cdc_platform.model.base.names import partition_key
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.lineage import Lineage
-from cdc_platform.model.stream.read_windows import SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 
 _MICROS_PER_S: Final = 1_000_000
 
@@ -41,7 +41,7 @@ class StuckPartition:
 
 
 def find_stuck(
-    lineage: Lineage, reports: Iterable[SliceReport], end_micros: int
+    lineage: Lineage, reports: Iterable[WindowReport], end_micros: int
 ) -> tuple[StuckPartition, ...]:
     """Return the partitions that a cycle could not read further, the one that is furthest behind first.
 
@@ -50,8 +50,8 @@ def find_stuck(
 
     Args:
         lineage: the partitions, before the cycle or after it.
-        reports: what became of the cycle's slices.
-        end_micros: the planned end of the cycle's slices.
+        reports: what became of the cycle's windows.
+        end_micros: the planned end of the cycle's windows.
     """
     found = [
         StuckPartition(
@@ -61,7 +61,7 @@ def find_stuck(
             error=None if report.is_silent else report.error,
         )
         for report in reports
-        if report.outcome is SliceOutcome.INTERRUPTED and report.token in lineage.partitions
+        if report.outcome is WindowOutcome.INTERRUPTED and report.token in lineage.partitions
         if not (report.is_silent and report.has_moved)
     ]
     return tuple(sorted(found, key=lambda stuck: (stuck.position_micros, stuck.key)))

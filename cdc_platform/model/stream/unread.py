@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 UNREAD: Final = "unread@"
-"""Begins the path under which the ledger has a file's failed read; the rest is the file's path."""
+"""Begins the path under which the read progress has a file's failed read; the rest is the file's path."""
 GONE: Final = "gone"
-"""Version, in a ledger, of a file that could not be read and was never read, and is no more."""
+"""Version, in a read progress, of a file that could not be read and was never read, and is no more."""
 FIRST_PAUSE_S: Final = 30
 LONGEST_PAUSE_S: Final = 3600
 """Right after a file could not be read, and after many times. Pauses double in between."""
@@ -67,14 +67,14 @@ class FailedRead:
 
 
 def unread_path(path: str) -> str:
-    """Return under which path the ledger has a file's failed read."""
+    """Return under which path the read progress has a file's failed read."""
     return f"{UNREAD}{path}"
 
 
-def failed_reads(ledger: Mapping[str, str]) -> dict[str, FailedRead]:
+def failed_reads(read_progress: Mapping[str, str]) -> dict[str, FailedRead]:
     """Return the files whose newest read failed, by path."""
     return {
         key.removeprefix(UNREAD): FailedRead.from_text(text)
-        for key, text in ledger.items()
+        for key, text in read_progress.items()
         if key.startswith(UNREAD)
     }

@@ -12,7 +12,7 @@ from cdc_platform.errors import LakeDamaged
 from cdc_platform.lake.catalog.lake import LOG, RAW, Lake
 from cdc_platform.lake.commits.commits import has_at_most, head
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.spark.frames.small import interpreted
 
@@ -23,7 +23,7 @@ Fact = int | float | str
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckResult:
     """What a check found; ``facts`` are numbers and names for the record."""
 
     passed: bool
@@ -42,7 +42,7 @@ class Scope:
 EVERYTHING = Scope()
 
 
-def _always(_traits: SourceTraits) -> bool:
+def _always(_capabilities: SourceCapabilities) -> bool:
     return True
 
 
@@ -70,9 +70,9 @@ class Check:
     asset: str
     description: str
     every_cycle: bool
-    run: Callable[[Pipeline, SparkSession, Scope], Verdict]
+    run: Callable[[Pipeline, SparkSession, Scope], CheckResult]
     severity: Severity = Severity.STOP
-    applies: Callable[[SourceTraits], bool] = _always
+    applies: Callable[[SourceCapabilities], bool] = _always
 
     @property
     def is_warning(self) -> bool:

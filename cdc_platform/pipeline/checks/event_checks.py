@@ -15,7 +15,7 @@ from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.stream.ordering_key import SEPARATOR
 from cdc_platform.model.stream.records import ModType, RecordKind
-from cdc_platform.pipeline.checks.check_result import Scope, Verdict
+from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
 from cdc_platform.spark.log.unresolved import unresolved_values
@@ -35,10 +35,10 @@ PAYS_FROM: Final = 0.5
 PAYS_FROM_UPDATES: Final = 100
 
 
-def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
     """Count values that the source did not send and nobody knows, and what its events leave in doubt."""
     log = read_log(pipeline, spark)
-    comes_in_order = pipeline.traits.comes_in_order
+    comes_in_order = pipeline.capabilities.comes_in_order
     # Where it does not, the types of columns follow no moment.
     since = pipeline.schema_history.told_since if comes_in_order else {}
     unresolved = unresolved_values(log, since, comes_in_order=comes_in_order)
@@ -50,7 +50,7 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verd
         f"{total} values are unresolved" + "".join(f"; `{row[0]}` {row[1]}: {row[2]}" for row in shown),
         *(f"{doubts[name]} {words}" for name, words in FINDINGS.items() if doubts[name]),
     ]
-    if pipeline.traits.comes_in_order:  # Datastream refuses this identity
+    if pipeline.capabilities.comes_in_order:  # Datastream refuses this identity
         lacking = {row["table_name"] for row in unresolved.select("table_name").distinct().collect()}
         lacking |= {name for name, found in by_table.items() if found["lossy_nulls"]}
         parts += _advice(_updates(pipeline, spark), lacking)
@@ -61,7 +61,7 @@ def check_values(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verd
             f"rows missing from the lake: {len(lone)}, whose keys changed and whose events with the new keys "
             f"never arrived: {shown_rows}. Replay the events if quarantine has them, or take a new snapshot"
         )
-    return Verdict(
+    return CheckResult(
         passed=not (total or doubts["lossy_nulls"] or doubts["in_snapshot"] or lone),
         summary=". ".join(parts),
         facts={"unresolved": total, "lone_halves": len(lone), **{name: doubts[name] for name in FINDINGS}},
@@ -74,7 +74,7 @@ def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
     With transaction metadata the log always takes both halves. Not counted are halves of the newest cycle,
     whose other half may follow, and rows that a later change or snapshot has brought back.
     """
-    if pipeline.traits.keeps_transactions or not pipeline.traits.comes_in_order:
+    if pipeline.capabilities.keeps_transactions or not pipeline.capabilities.comes_in_order:
         return []
     events = _events(pipeline, spark).withColumn("keys", F.expr("mods[0].keys"))
     newest = read_mark(pipeline.lake.system_table(RAW)).cycle
@@ -88,8 +88,8 @@ def _lone_halves(pipeline: Pipeline, spark: SparkSession) -> list[Row]:
     log = read_log(pipeline, spark)
     is_delete = F.col("change_kind") == ChangeKind.DELETE.value
     deleted = log.where(is_delete).withColumnRenamed("transaction_id", "server_transaction_id")
-    written = log.where(~is_delete).selectExpr("table_name as named", "keys as known", "order_key")
-    is_back = "named = table_name and known = new_keys and order_key > record_order"
+    written = log.where(~is_delete).selectExpr("table_name as named", "keys as known", "ordering_key")
+    is_back = "named = table_name and known = new_keys and ordering_key > record_order"
     gone = lone.join(deleted.select(*halves), halves, "left_semi").join(written, F.expr(is_back), "left_anti")
     return gone.select("table_name", "keys", "new_keys").distinct().collect()
 
@@ -152,11 +152,11 @@ def _advice(updates: Mapping[str, _Updates], lacking: Collection[str]) -> list[s
     return told
 
 
-def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for transactions that hold back what comes after them, since more of them is to come."""
     now = pipeline.source.clock_micros()
     waiting = [one for one in _waiting(pipeline) if _is_late(one, now)]
-    return Verdict(
+    return CheckResult(
         not waiting,
         "; ".join(_told(one) for one in waiting[:SHOWN]) or "no transaction waits for the rest of it",
         {"waiting": len(waiting)},
@@ -187,7 +187,7 @@ def _told(waiting: Mapping[str, Any]) -> str:
     )
 
 
-def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
     """Count rows that a repeated snapshot of their table does not have, and that nobody has changed since."""
     found = _snapshots(pipeline, spark)
     repeated = {one.table: one.newest for one in found if one.newest not in ("", one.oldest)}
@@ -204,7 +204,7 @@ def check_snapshots(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> V
         for name, keys in doubtful.items()
     ]
     advice = [". With `snapshots: replace` they go"] if told else []
-    return Verdict(
+    return CheckResult(
         not stale and not sure & doubtful.keys(),
         "; ".join(told) + "".join(advice) or "every row is in the snapshot or changed since",
         {"rows": sum(map(len, stale.values())), "repeated_snapshots": len(repeated)},
@@ -227,7 +227,7 @@ class _Snapshots:
 
 def _snapshots(pipeline: Pipeline, spark: SparkSession) -> list[_Snapshots]:
     """Return what snapshots the events of each table tell of."""
-    # All rows of a snapshot share its position, the first part of their order keys.
+    # All rows of a snapshot share its position, the first part of their ordering keys.
     is_row = "mod_type = 'SNAPSHOT' and get_json_object(event.metadata, '$.snapshot') <> 'incremental'"
     events = _events(pipeline, spark).selectExpr(
         "table_name",
@@ -280,7 +280,7 @@ def _unseen(log: DataFrame, begun: Mapping[str, str]) -> Mapping[str, list[str]]
     newest = rows.agg(
         F.max_by("change_kind", "ordinal").alias("kind"),
         F.max("ordinal").alias("changed_at"),
-        F.max("order_key").alias("newest"),
+        F.max("ordering_key").alias("newest"),
     )
     starts = F.create_map(*(F.lit(part) for pair in begun.items() for part in pair))
     is_living = f"kind <> '{ChangeKind.DELETE.value}' and changed_at > coalesce(emptied_at, -1)"

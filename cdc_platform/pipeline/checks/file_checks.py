@@ -4,7 +4,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.pipeline.checks.check_result import Scope, Verdict
+from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.reading.unread_files import list_unread
 
@@ -12,12 +12,12 @@ NAMED_FILES: Final = 5
 """How many files a warning names."""
 
 
-def check_files(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+def check_files(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for files that could not be read."""
     unread = list_unread(pipeline)
     named = "; ".join(found.describe() for found in unread[:NAMED_FILES])
     more = f"; and {len(unread) - NAMED_FILES} more" if len(unread) > NAMED_FILES else ""
-    return Verdict(
+    return CheckResult(
         not unread,
         f"{named}{more}" if unread else "every file that is there was read",
         {"unread_files": len(unread)},

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.checks.check_result import Check, Severity
 from cdc_platform.pipeline.checks.event_checks import check_arrival, check_snapshots, check_values
 from cdc_platform.pipeline.checks.file_checks import check_files
@@ -16,14 +16,14 @@ from cdc_platform.pipeline.checks.table_checks import check_fold, check_historie
 QUARANTINE_EMPTY: Final = "quarantine_empty"
 
 
-def checks_of(traits: SourceTraits, *, fail_on_quarantine: bool = False) -> tuple[Check, ...]:
+def checks_of(capabilities: SourceCapabilities, *, fail_on_quarantine: bool = False) -> tuple[Check, ...]:
     """Return the checks that make sense for a source.
 
     Args:
-        traits: what the source promises.
+        capabilities: what the source promises.
         fail_on_quarantine: whether records in quarantine fail a check instead of only causing a warning.
     """
-    checks = tuple(check for check in CHECKS if check.applies(traits))
+    checks = tuple(check for check in CHECKS if check.applies(capabilities))
     if not fail_on_quarantine:
         return checks
     return tuple(
@@ -62,7 +62,7 @@ CHECKS: tuple[Check, ...] = (
         "Every transaction is in the log whole, in commit order.",
         every_cycle=True,
         run=check_transactions,
-        applies=lambda traits: traits.keeps_transactions and not traits.hands_out_events,
+        applies=lambda capabilities: capabilities.keeps_transactions and not capabilities.hands_out_events,
     ),
     Check(
         "transactions_arrive",
@@ -71,7 +71,7 @@ CHECKS: tuple[Check, ...] = (
         "how much of it has come.",
         every_cycle=True,
         run=check_arrival,
-        applies=lambda traits: traits.keeps_transactions and traits.hands_out_events,
+        applies=lambda capabilities: capabilities.keeps_transactions and capabilities.hands_out_events,
         severity=Severity.WARNING,
     ),
     Check(
@@ -81,7 +81,7 @@ CHECKS: tuple[Check, ...] = (
         "what else events leave in doubt.",
         every_cycle=False,
         run=check_values,
-        applies=lambda traits: traits.leaves_values_out,
+        applies=lambda capabilities: capabilities.leaves_values_out,
         severity=Severity.WARNING,
     ),
     Check(
@@ -91,7 +91,7 @@ CHECKS: tuple[Check, ...] = (
         "that a repeated snapshot does not have.",
         every_cycle=False,
         run=check_snapshots,
-        applies=lambda traits: traits.leaves_values_out and traits.comes_in_order,
+        applies=lambda capabilities: capabilities.leaves_values_out and capabilities.comes_in_order,
         severity=Severity.WARNING,
     ),
     Check(
@@ -108,7 +108,7 @@ CHECKS: tuple[Check, ...] = (
         "are tried again; the others are read all the same.",
         every_cycle=True,
         run=check_files,
-        applies=lambda traits: traits.hands_out_events,
+        applies=lambda capabilities: capabilities.hands_out_events,
         severity=Severity.WARNING,
     ),
     Check(
@@ -119,7 +119,7 @@ CHECKS: tuple[Check, ...] = (
         "every cycle.",
         every_cycle=True,
         run=check_alive,
-        applies=lambda traits: not traits.hands_out_events,
+        applies=lambda capabilities: not capabilities.hands_out_events,
         severity=Severity.WARNING,
     ),
     Check(
@@ -156,7 +156,7 @@ CHECKS: tuple[Check, ...] = (
         "Every table at the newest cut equals a strong read of the source at its position.",
         every_cycle=False,
         run=check_source,
-        applies=lambda traits: traits.can_be_compared,
+        applies=lambda capabilities: capabilities.can_be_compared,
     ),
     Check(
         "schema_changes",

@@ -10,26 +10,26 @@ from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.lineage import watermark_micros
 from cdc_platform.model.stream.lineage_rules import violations
-from cdc_platform.pipeline.checks.check_result import Scope, Verdict
+from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
 
-def check_lineage(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+def check_lineage(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for partitions that finished without children, or started before their parents finished."""
     lineage = load_lineage(pipeline.lake)
     found = violations(lineage) if lineage is not None else []
     partitions = len(lineage.partitions) if lineage is not None else 0
-    return Verdict(
+    return CheckResult(
         not found,
         "; ".join(found[:5]) or f"{partitions} partitions, each started once, after all its parents",
         {"partitions": partitions, "violations": len(found)},
     )
 
 
-def check_alive(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+def check_alive(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for partitions that the newest cycle could not read to its end: silent ones, and failing ones."""
     stuck = load_stuck(pipeline.lake)
-    return Verdict(
+    return CheckResult(
         not stuck,
         "; ".join(found.describe() for found in stuck)
         or "every partition that was read has answered to the end of the cycle",
@@ -37,7 +37,7 @@ def check_alive(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verd
     )
 
 
-def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Look for a watermark that went back, or that passed a partition which has not been read so far."""
     log = pipeline.lake.system_table(LOG)
     history = [
@@ -51,7 +51,7 @@ def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> 
     lineage = load_lineage(pipeline.lake)
     held = watermark_micros(lineage) if lineage is not None else None
     passed_it = bool(held is not None and history and history[0] > held)
-    return Verdict(
+    return CheckResult(
         back == 0 and not passed_it,
         f"{len(history)} watermarks and {len(positions)} cuts, {back} went back"
         + (", and the log is ahead of an unread partition" if passed_it else ""),

@@ -13,7 +13,7 @@ from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import has_replays, replayed_records
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.checks.check_result import EVERYTHING, Scope, Verdict
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, CheckResult, Scope
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.reading.read_reports import remembered_from, repeated_from
 from cdc_platform.pipeline.schema.evolve import between_positions
@@ -25,7 +25,7 @@ _IDENTITY: Final = ("record_id", "mod_ordinal")
 """What tells a change of the log from every other one."""
 
 
-def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
+def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
     """Compare the records read with those in the log and in quarantine."""
     until = read_mark(pipeline.lake.system_table(LOG)).position_micros or 0
     raw = read_own(pipeline, spark, RAW).where(
@@ -36,7 +36,7 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         raw = raw.where(F.col("record_timestamp") > F.lit(to_datetime(scope.after_micros)))
     read = raw.select(F.expr(RECORD_ID).alias("record_id"))
     # What comes again was logged before, and what is replayed is logged later.
-    repeats_within_s, has_late = pipeline.traits.repeats_within_s, has_replays(pipeline.lake)
+    repeats_within_s, has_late = pipeline.capabilities.repeats_within_s, has_replays(pipeline.lake)
     around = EVERYTHING if repeats_within_s is not None or has_late else scope
     held = _quarantine(pipeline, spark, around)
     logged = _log(pipeline, spark, around)
@@ -55,9 +55,9 @@ def check_nothing_lost(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         places |= {
             name: places[name].join(asked, "record_id", "left_semi") for name in places if name != "read"
         }
-    comes_mended = pipeline.traits.hands_out_events
+    comes_mended = pipeline.capabilities.hands_out_events
     total, distinct, in_log, in_quarantine, lost = _count_places(places, comes_mended=comes_mended)
-    return Verdict(
+    return CheckResult(
         passed=lost == 0 and distinct == in_log + in_quarantine,
         summary=f"{total} records read = {in_log} in the log + {total - distinct} duplicates "
         f"+ {in_quarantine} in quarantine, {lost} lost",
@@ -101,15 +101,15 @@ def _first(frame: DataFrame) -> tuple[int, ...]:
     return tuple(int(number or 0) for number in frame.collect()[0])
 
 
-def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
+def check_exactly_once(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
     """Count changes that the log holds more than once."""
     changes = _log(pipeline, spark, scope)
     times = changes.groupBy(*_IDENTITY).count()
     total, repeated = _first(times.agg(F.sum("count"), F.count_if(F.col("count") > 1)))
-    within_s = pipeline.traits.repeats_within_s
+    within_s = pipeline.capabilities.repeats_within_s
     if repeated and within_s is not None:
         repeated = _count_soon(changes.join(times.where("count > 1"), list(_IDENTITY), "left_semi"), within_s)
-    return Verdict(
+    return CheckResult(
         repeated == 0,
         f"{total} changes, {repeated} of them repeated",
         {"changes": total, "repeated": repeated},
@@ -124,7 +124,7 @@ def _count_soon(changes: DataFrame, within_s: float) -> int:
     return soon.select(*_IDENTITY).distinct().count()
 
 
-def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> Verdict:
+def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) -> CheckResult:
     """Look for transactions that are cut, spread, or out of commit order."""
     changes = _log(pipeline, spark, scope)
     by_transaction = changes.groupBy("commit_timestamp", "transaction_id").agg(
@@ -136,8 +136,8 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
     total, cut_up = _first(by_transaction.agg(F.count("*"), F.count_if(is_cut_up)))
     in_cycle = Window.partitionBy("cycle").orderBy("ordinal")
     displaced = (
-        changes.select("order_key", F.lag("order_key").over(in_cycle).alias("before"))
-        .where(F.col("order_key") <= F.col("before"))
+        changes.select("ordering_key", F.lag("ordering_key").over(in_cycle).alias("before"))
+        .where(F.col("ordering_key") <= F.col("before"))
         .count()
     )
     if has_replays(pipeline.lake):
@@ -145,7 +145,7 @@ def check_transactions(pipeline: Pipeline, spark: SparkSession, scope: Scope) ->
         replayed = spark.createDataFrame(replayed_records(pipeline.lake)).distinct()
         changes = changes.join(replayed, "record_id", "left_anti")
     overlapping = _count_overlaps(changes)
-    return Verdict(
+    return CheckResult(
         cut_up == 0 and displaced == 0 and overlapping == 0,
         f"{total} transactions, {cut_up} not whole, {displaced + overlapping} changes out of order",
         {"transactions": total, "not_whole": cut_up, "out_of_order": displaced + overlapping},

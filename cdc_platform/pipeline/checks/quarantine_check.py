@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.state.quarantine import count_by_reason
-from cdc_platform.pipeline.checks.check_result import Fact, Scope, Verdict
+from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
 SHOWN_REASONS: Final = 3
@@ -14,12 +14,12 @@ SHOWN_TABLES: Final = 10
 REASON_LENGTH: Final = 100
 
 
-def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Count the open records in quarantine, from all cycles."""
     counts = count_by_reason(pipeline.lake)
     facts: dict[str, Fact] = {"quarantined": counts.total()}
     if not counts:
-        return Verdict(passed=True, summary="no record is in quarantine", facts=facts)
+        return CheckResult(passed=True, summary="no record is in quarantine", facts=facts)
     tables, reasons = Counter[str](), Counter[str]()
     for (table, reason), number in counts.items():
         tables[table or "unknown table"] += number
@@ -29,7 +29,7 @@ def check_quarantine(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) ->
         *(f"{number} with the reason: {reason}" for reason, number in reasons.most_common(SHOWN_REASONS)),
         "`cdc-platform quarantine list` shows them",
     ]
-    return Verdict(passed=False, summary="; ".join(parts), facts=facts)
+    return CheckResult(passed=False, summary="; ".join(parts), facts=facts)
 
 
 def _listed(counts: Counter[str], most: int) -> str:

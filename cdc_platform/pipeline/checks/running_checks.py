@@ -9,11 +9,11 @@ from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import Mark, read_mark
 from cdc_platform.lake.state.cuts import cuts_since_moment, newest_cut
-from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope, Verdict, checking
+from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckResult, Scope, checking
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
-Heard = Callable[[Check, Verdict, int], None]
+Heard = Callable[[Check, CheckResult, int], None]
 """Told of each check that was made, what it found, and through which cycle."""
 
 
@@ -29,7 +29,7 @@ class Guard:
         self._pipeline, self._spark, self._heard = pipeline, spark, heard
         self._every_s = pipeline.settings.check_every_s
         fails = pipeline.settings.fail_on_quarantine
-        found = checks_of(pipeline.traits, fail_on_quarantine=fails)
+        found = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
         checks = tuple(check for check in found if check.every_cycle)
         before = EVERYTHING if self._every_s is None else _passed_before(pipeline, self._every_s)
         self._passed = dict.fromkeys(checks, before)
@@ -47,7 +47,7 @@ class Guard:
         mark = read_mark(self._pipeline.lake.system_table(LOG))
         with checking(self._pipeline, self._spark):
             found = {check: self._make(check, mark.cycle) for check in due if self._has_news(check, mark)}
-        failed = [check for check, verdict in found.items() if check.is_blocking and not verdict.passed]
+        failed = [check for check, result in found.items() if check.is_blocking and not result.passed]
         if failed:
             raise CheckFailed({check.name: found[check].summary for check in failed})
         for turn, check in enumerate(due, 1):
@@ -57,11 +57,11 @@ class Guard:
     def _has_news(self, check: Check, mark: Mark) -> bool:
         return check.asset != LOG or mark.cycle > self._passed[check].after_cycle
 
-    def _make(self, check: Check, cycle: int) -> Verdict:
-        verdict = check.run(self._pipeline, self._spark, self._passed[check])
+    def _make(self, check: Check, cycle: int) -> CheckResult:
+        result = check.run(self._pipeline, self._spark, self._passed[check])
         if self._heard is not None:
-            self._heard(check, verdict, cycle)
-        return verdict
+            self._heard(check, result, cycle)
+        return result
 
 
 def _passed_before(pipeline: Pipeline, every_s: float) -> Scope:

@@ -9,12 +9,12 @@ from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.quarantine import count_quarantined, describe_next_step
 from cdc_platform.lake.state.schema_history import list_schema_events
 from cdc_platform.model.schema.schema_events import describe_event
-from cdc_platform.pipeline.checks.check_result import Fact, Scope, Verdict
+from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope
 from cdc_platform.pipeline.checks.reconciliation import Proof, prove_tables
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
 
-def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Verdict:
+def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> CheckResult:
     """Compare every table at the newest cut with a strong read of the source at its position."""
     cut = newest_cut(pipeline.lake)
     if cut is None:
@@ -38,16 +38,16 @@ def check_source(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ver
     told += [f"`{name}` is not watched there, so its last state was not compared" for name in unwatched]
     if facts["quarantined"] and len(equal) < len(proofs):
         told.append(f"{facts['quarantined']} records in quarantine are missing from the tables")
-    return Verdict(all(proof.holds for proof in proofs), "; ".join(told), facts)
+    return CheckResult(all(proof.holds for proof in proofs), "; ".join(told), facts)
 
 
-def without_cut(pipeline: Pipeline) -> Verdict:
-    """Return the verdict before the first cut: it passes while tables are copied, and fails otherwise."""
+def without_cut(pipeline: Pipeline) -> CheckResult:
+    """Return the result before the first cut: it passes while tables are copied, and fails otherwise."""
     copying = len(load_plans(pipeline.lake))
     if copying:
-        return Verdict(True, f"nothing is published yet, {copying} tables are being copied", {})
+        return CheckResult(True, f"nothing is published yet, {copying} tables are being copied", {})
     summary = f"there is no cut yet to compare: {describe_next_step(pipeline.lake)}"
-    return Verdict(passed=False, summary=summary, facts={})
+    return CheckResult(passed=False, summary=summary, facts={})
 
 
 def describe_proof(proof: Proof) -> str:
@@ -60,7 +60,7 @@ def describe_proof(proof: Proof) -> str:
     return f"`{proof.table}` differs at {', '.join(found.keys)}: {counts}"
 
 
-def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Verdict:
+def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> CheckResult:
     """Tell what has changed in the source's schema, and what keeps tables from equalling the source."""
     events = [
         event
@@ -71,4 +71,4 @@ def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Verd
     told = [describe_event(event) for event in events] + list(findings)
     counts = Counter(event.change.value for event in events)
     facts: dict[str, Fact] = {"changes": len(events), "findings": len(findings), **counts}
-    return Verdict(not told, "; ".join(told) or "no change of the schema, nothing is left out", facts)
+    return CheckResult(not told, "; ".join(told) or "no change of the schema, nothing is left out", facts)

@@ -15,7 +15,7 @@ from cdc_platform.model.schema.table_options import (
     stored_schema,
 )
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.pipeline.checks.check_result import Fact, Scope, Verdict
+from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope
 from cdc_platform.pipeline.checks.history_check import find_faults
 from cdc_platform.pipeline.checks.reconciliation import schema_history_at
 from cdc_platform.pipeline.checks.source_checks import without_cut
@@ -29,7 +29,7 @@ from cdc_platform.spark.tables.soft_delete import fold_softly
 from cdc_platform.spark.tables.typed import unfit_values
 
 
-def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
     """Compare every table at the newest cut with the fold of the whole log up to it."""
     cut = newest_cut(pipeline.lake)
     if cut is None:
@@ -49,7 +49,7 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
         if table.name in cut.tables
     }
     total = sum(differing.values())
-    return Verdict(
+    return CheckResult(
         total == 0,
         f"cut {cut.cut}: {total} rows differ from the fold of the log upon the initial copies",
         dict(differing),
@@ -71,7 +71,7 @@ def _count_differences(
     changes = read_changes(pipeline, spark, source, rows, has_origin=is_soft)
     schema = stored_schema(source.schema, replace(pipeline.options(table.name), soft_delete=is_soft))
     if is_soft:
-        patch = fold_softly(changes, schema, drops_unseen=drops_unseen(pipeline.traits))
+        patch = fold_softly(changes, schema, drops_unseen=drops_unseen(pipeline.capabilities))
     else:
         patch = fold_changes(changes, schema, has_patches=True)
     names = [F.col(quote_spark(column.name)) for column in schema.columns]
@@ -87,7 +87,7 @@ def _version(pipeline: Pipeline, spark: SparkSession, table: TableSchema, snapsh
     return read_table(pipeline, spark, table.name, snapshot_id)
 
 
-def check_keys(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+def check_keys(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
     """Count the keys that a table holds more than once at the newest cut.
 
     Keys that the log calls new are appended without a look at the table, so this is what a source brings
@@ -108,7 +108,9 @@ def check_keys(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdic
         if keys
     )
     facts = {name: len(keys) for name, keys in found.items()}
-    return Verdict(not told, told or f"cut {cut.cut}: every key of {len(found)} tables is there once", facts)
+    return CheckResult(
+        not told, told or f"cut {cut.cut}: every key of {len(found)} tables is there once", facts
+    )
 
 
 def _repeated_keys(rows: DataFrame, table: TableSchema) -> DataFrame:
@@ -117,14 +119,14 @@ def _repeated_keys(rows: DataFrame, table: TableSchema) -> DataFrame:
     return rows.groupBy(*names).count().where(F.col("count") > 1).select(F.to_json(F.struct(*names)))
 
 
-def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> Verdict:
+def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckResult:
     """Compare every history at the newest cut with its own rules, with its table and with the whole log."""
     cut = newest_cut(pipeline.lake)
     kept = [
         table for table in pipeline.histories if cut is not None and history_name(table.name) in cut.tables
     ]
     if cut is None or not kept:
-        return Verdict(passed=True, summary="no table of a cut keeps a history", facts={"histories": 0})
+        return CheckResult(passed=True, summary="no table of a cut keeps a history", facts={"histories": 0})
     log = read_log(pipeline, spark).where(F.col("cycle") <= cut.cycle)
     known = schema_history_at(pipeline, cut.cycle).tables
     with unfit_values():
@@ -140,7 +142,7 @@ def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> V
         facts[f"{name}_misdated"] = found.misdated
     total = sum(found.total for found in faults.values())
     versions = sum(found.versions for found in faults.values())
-    return Verdict(
+    return CheckResult(
         total == 0,
         f"cut {cut.cut}: {versions} versions in {len(kept)} histories, {total} of them wrong",
         facts,

@@ -16,7 +16,7 @@ from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.sources.json_codec import read_members
 from cdc_platform.spark.frames.some_rows import changes_of, ids_frame
 
-TAKEN: Final = (*TOLD, "order_key")
+TAKEN: Final = (*TOLD, "ordering_key")
 """Columns of ordered changes, and of the log, that identify a change and its place in the order."""
 _FOUND: Final = ("new_values", "is_whole_row", "unavailable_columns")
 
@@ -30,7 +30,7 @@ class _Row:
 
     ordinal: int
     logged: LoggedChange
-    order_key: str
+    ordering_key: str
 
     @property
     def change(self) -> RowChange:
@@ -88,7 +88,7 @@ def _as_rows(rows: pa.Table, ids: Collection[RowId]) -> list[_Row]:
     """Return the changes of some rows, and the truncates of their tables, in the order of the log."""
     wanted, tables = set(ids), {table for table, _ in ids}
     found = [
-        _Row(line["ordinal"], LoggedChange.of(line), line["order_key"] or "")
+        _Row(line["ordinal"], LoggedChange.of(line), line["ordering_key"] or "")
         for line in rows.select(TAKEN).to_pylist()
         if (line["table_name"], line["keys"]) in wanted
         or (line["change_kind"] == ChangeKind.TRUNCATE and line["table_name"] in tables)
@@ -143,11 +143,11 @@ def _departed(lookup: Lookup, rows: Sequence[_Row], stored: StoredRows) -> Mappi
     log = changes_of(read_log(lookup.pipeline, lookup.spark), ids, tables)
     former = _as_rows(log.select(*TAKEN).toArrow(), movers)
     found: dict[RowId, Values] = {}
-    for row_id, order_key in movers.items():
+    for row_id, ordering_key in movers.items():
         told = [
             replace(row.change, may_move=True)
             for row in former
-            if row.order_key < order_key
+            if row.ordering_key < ordering_key
             and row.change.table == row_id[0]
             and row.change.key in ("", row_id[1])
         ]
@@ -165,6 +165,6 @@ def _movers(rows: Sequence[_Row], stored: StoredRows) -> Mapping[RowId, str]:
         previous = row.change.previous_id
         is_known = previous is None or previous in known or stored.get(previous) is not None
         if previous is not None and row.change.unavailable and not is_known:
-            found.setdefault(previous, row.order_key)
+            found.setdefault(previous, row.ordering_key)
         known.add(row.change.row_id)
     return found

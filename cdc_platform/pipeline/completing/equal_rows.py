@@ -17,7 +17,7 @@ from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.completing.stored_rows import version_at
 from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.merging.local_merge import find_near, is_much
+from cdc_platform.pipeline.merging.local_merge import find_local, is_much
 from cdc_platform.pipeline.versions.lake_frames import read_table
 from cdc_platform.spark.log.keyless import count_in_log, count_in_table
 from cdc_platform.spark.log.ordered_rows import RowCopies
@@ -105,15 +105,15 @@ class EqualRows:
 
     def _count_here(self, stored: _Stored, wanted: Collection[str]) -> dict[str, int] | None:
         """Count without Spark; None where the table is too large for that."""
-        near = find_near(self.pipeline, stored.schema, stored.version)
-        if near is None:
+        local = find_local(self.pipeline, stored.schema, stored.version)
+        if local is None:
             return None
         keys, needed = pa.table({stored.row: sorted(wanted)}), [stored.copy, *stored.deleted]
-        within = files_in_reach(near.table, near.files.data, keys)
-        if is_much(near.table, within, keys, needed):
+        within = files_in_reach(local.table, local.files.data, keys)
+        if is_much(local.table, within, keys, needed):
             return None
-        found = find_rows(near.table, near.files, within, keys)
-        rows = read_rows(near.table, found, [stored.row, *needed])
+        found = find_rows(local.table, local.files, within, keys)
+        rows = read_rows(local.table, found, [stored.row, *needed])
         for column in stored.deleted:
             rows = rows.filter(pc.invert(rows[column]))
         counted = rows.group_by(stored.row).aggregate([(stored.copy, "max")])

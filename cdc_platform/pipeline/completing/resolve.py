@@ -68,7 +68,7 @@ def complete_changes(
         CommitConflict: another run worked on the tables at the same time.
     """
     wanted = f"NOT {UNSOUND} AND {LACKS_VALUES}"
-    if not pipeline.traits.completes_log:
+    if not pipeline.capabilities.completes_log:
         wanted += " AND (previous_keys IS NOT NULL OR change_kind = 'insert')"
     found = measure_lacking(ordered, wanted)
     if not found.lacking:
@@ -95,7 +95,7 @@ def complete_few(pipeline: Pipeline, spark: SparkSession, ordered: pa.Table, cyc
     Raises:
         CommitConflict: another run worked on the tables at the same time.
     """
-    wanted = lacking_rows(ordered, completes_log=pipeline.traits.completes_log)
+    wanted = lacking_rows(ordered, completes_log=pipeline.capabilities.completes_log)
     if not wanted.num_rows:
         return ordered
     found = measure_lacking_rows(ordered, wanted)
@@ -140,7 +140,7 @@ def _complete(batch: _Batch, ordered: DataFrame) -> DataFrame:
         return spark.createDataFrame(_complete_few(lookup, rows, wanted))
     links = _links(ordered)
     asked = ordered.where(batch.wanted).select(*ROW_ID).dropna().distinct()
-    completes_log = pipeline.traits.completes_log
+    completes_log = pipeline.capabilities.completes_log
     if completes_log and links:
         moving = ids_frame(spark, {row_id for link in links for row_id in link})
         asked = asked.join(moving, list(ROW_ID), "left_semi")

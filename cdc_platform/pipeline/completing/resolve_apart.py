@@ -128,7 +128,9 @@ def _former(changes: DataFrame, stored: DataFrame | None, apart: Apart) -> list[
     if apart.moved is None:
         return []
     moves = changes.where(f"previous_keys IS NOT NULL AND {LACKS_VALUES}")
-    movers = moves.selectExpr("table_name", "previous_keys as keys", "ordinal as at", "order_key as placed")
+    movers = moves.selectExpr(
+        "table_name", "previous_keys as keys", "ordinal as at", "ordering_key as placed"
+    )
     if stored is not None:
         movers = movers.join(stored.select(*ROW_ID), list(ROW_ID), "left_anti")
     told = changes.selectExpr("table_name", "keys", "ordinal as told_at")
@@ -140,7 +142,7 @@ def _former(changes: DataFrame, stored: DataFrame | None, apart: Apart) -> list[
     lookup = apart.lookup
     log = read_log(lookup.pipeline, lookup.spark)
     emptied = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("ordinal").alias("emptied_at"))
-    former = log.join(movers, list(ROW_ID)).where("order_key < placed")
+    former = log.join(movers, list(ROW_ID)).where("ordering_key < placed")
     living = former.join(emptied, "table_name", "left").where("ordinal > coalesce(emptied_at, -1)")
     return [living.select(*TOLD).drop("previous_keys")]
 

@@ -20,7 +20,7 @@ from cdc_platform.pipeline.schema.retyped_columns import NOTHING
 from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.spark.frames.some_rows import IS_TRUNCATE, ROW_ID, changes_of, ids_frame
 
-_TAKEN: Final = (*TOLD, "order_key", "commit_timestamp")
+_TAKEN: Final = (*TOLD, "ordering_key", "commit_timestamp")
 
 
 def late_rows(lookup: Lookup, ordered: DataFrame) -> frozenset[RowId]:
@@ -32,17 +32,17 @@ def late_rows(lookup: Lookup, ordered: DataFrame) -> frozenset[RowId]:
     """
     log = read_log(lookup.pipeline, lookup.spark)
     own, former = (
-        ordered.selectExpr("table_name", f"{key} as keys", "order_key as placed")
+        ordered.selectExpr("table_name", f"{key} as keys", "ordering_key as placed")
         for key in ("keys", "previous_keys")
     )
     coming = own.union(former).dropna()
-    told = log.select(*ROW_ID, "order_key")
-    emptied = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("order_key").alias("order_key"))
+    told = log.select(*ROW_ID, "ordering_key")
+    emptied = log.where(IS_TRUNCATE).groupBy("table_name").agg(F.max("ordering_key").alias("ordering_key"))
     later = coming.join(told, list(ROW_ID)).unionByName(
         coming.join(emptied, "table_name"), allowMissingColumns=True
     )
     late = {
-        (row[0], row[1]) for row in later.where("placed < order_key").select(*ROW_ID).distinct().collect()
+        (row[0], row[1]) for row in later.where("placed < ordering_key").select(*ROW_ID).distinct().collect()
     }
     return connected(late, [*_links(log, late), *_links(ordered, late)]) if late else frozenset()
 
@@ -56,7 +56,7 @@ def resolve_late(lookup: Lookup, ordered: DataFrame, ids: Collection[RowId]) -> 
     since = known_through(lookup.pipeline, lookup.cycle).told_since
     known = [(line["ordinal"], line, _known(lookup, since, line)) for line in _lines(log, ids)]
     coming = [(line["ordinal"], line, LoggedChange.of(line)) for line in _lines(ordered, ids)]
-    told = sorted([*known, *coming], key=lambda one: (one[1]["order_key"] or "", one[0]))
+    told = sorted([*known, *coming], key=lambda one: (one[1]["ordering_key"] or "", one[0]))
     done = resolve([logged.change for _, _, logged in told], {}).changes
     asked = {ordinal for ordinal, _, logged in coming if logged.change.unavailable}
     return [

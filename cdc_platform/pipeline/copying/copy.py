@@ -1,4 +1,4 @@
-"""Copying tables that hold data already: in waves at the beginning of cycles, until the stream takes over."""
+"""Copying tables that hold data already: in chunk batches that begin cycles, until the stream takes over."""
 
 import re
 import time
@@ -25,11 +25,11 @@ from cdc_platform.lake.commits.commits import head, read_mark
 from cdc_platform.lake.state.copies import (
     COPY,
     COPY_BRANCH,
+    ChunkBatch,
     CopyPlan,
     CopyProgress,
-    Wave,
+    load_copy_progress,
     load_plans,
-    read_progress,
     save_plans,
 )
 from cdc_platform.lake.state.cuts import newest_cut
@@ -46,7 +46,7 @@ from cdc_platform.spark.frames.table_frames import read_current
 
 SHORT_BATCH_S: Final = 10.0
 LONG_BATCH_S: Final = 40.0
-"""After a short batch of pieces the next one is twice as large, after a long one half as large."""
+"""After a short batch of chunks the next one is twice as large, after a long one half as large."""
 PARALLEL_RATIO: Final = 1.5
 """A larger batch that takes less than this many times as long as the one before was copied in parallel."""
 
@@ -60,9 +60,9 @@ _TOLD_ERROR: Final = re.compile(r"cdc_platform\.errors\.(\w+): (.*)")
 class CopyOutcome:
     """What one step has copied, and where the copies stand that it found unfinished.
 
-    ``unplanned`` are tables that the source could not tell how to cut. ``failure`` is what a wave or a plan
-    has met: the other tables go on, and the next step tries again. ``notes`` tell of copies that began anew
-    or were removed.
+    ``unplanned`` are tables that the source could not divide into chunks. ``failure`` is what stopped a chunk
+    batch or a plan: the other tables go on, and the next step tries again. ``notes`` report copies that began
+    again or were removed.
     """
 
     copies: tuple[CopyProgress, ...] = ()
@@ -83,13 +83,13 @@ NOTHING_COPIED: Final = CopyOutcome()
 def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     """Copy what is missing of the tables that no cut has named yet, for about as long as the settings say.
 
-    Whatever is interrupted, a piece is copied once: its rows and the note that it is done are one commit.
+    Whatever is interrupted, a chunk is copied once: its rows and the note that it is done are one commit.
 
     Raises:
         CommitConflict: another run has planned the same copies.
     """
     end_s = time.monotonic() + pipeline.settings.copy_s
-    if not pipeline.traits.can_be_copied:
+    if not pipeline.capabilities.can_be_copied:
         return NOTHING_COPIED
     removed = remove_orphans(pipeline, spark)
     fresh = _find_fresh(pipeline)
@@ -99,8 +99,8 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
     found = [_open_copy(pipeline, spark, plan) for plan in planned.plans]
     unfinished = [progress for progress in found if not progress.is_complete]
     run = _Run(pipeline, spark, unfinished)
-    while (wave := run.next_tables()) and run.failure is None:
-        run.copy(wave)
+    while (chunk_batch := run.next_tables()) and run.failure is None:
+        run.copy(chunk_batch)
         if time.monotonic() >= end_s:
             break
     copies = tuple(run.copies.values())
@@ -113,7 +113,7 @@ def copy_tables(pipeline: Pipeline, spark: SparkSession) -> CopyOutcome:
 
 
 class _Run:
-    """One step's work: waves over several tables, those with the least left first."""
+    """One step's work: chunk_batches over several tables, those with the least left first."""
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession, copies: Sequence[CopyProgress]) -> None:
         self.pipeline, self.spark = pipeline, spark
@@ -125,14 +125,14 @@ class _Run:
             spark.dataSource.register(pipeline.copy_source.copy_format())
 
     def next_tables(self) -> list[CopyProgress]:
-        """Return the copies that the next wave goes on with."""
+        """Return the copies that the next chunk_batch goes on with."""
         unfinished = [progress for progress in self.copies.values() if not progress.is_complete]
         return sorted(unfinished, key=lambda progress: len(progress.missing))[:PARALLEL_TABLES]
 
-    def copy(self, wave: Sequence[CopyProgress]) -> None:
-        """Copy the next pieces of some tables, each by a Spark job of its own."""
+    def copy(self, chunk_batch: Sequence[CopyProgress]) -> None:
+        """Copy the next chunks of some tables, each by a Spark job of its own."""
         with ThreadPoolExecutor(max_workers=PARALLEL_TABLES) as pool:
-            results = list(pool.map(self._try_copy, wave))
+            results = list(pool.map(self._try_copy, chunk_batch))
         for result in results:
             if isinstance(result, CopyProgress):
                 self.copies[result.plan.table] = result
@@ -142,7 +142,7 @@ class _Run:
     def _try_copy(self, progress: CopyProgress) -> CopyProgress | CdcError:
         try:
             try:
-                return copy_pieces(self.pipeline, self.spark, progress)
+                return copy_chunks(self.pipeline, self.spark, progress)
             except CopyExpired as error:
                 if progress.plan.table in self._began_anew:
                     raise
@@ -159,7 +159,7 @@ class _Run:
             raise planned.failure or error
         self.notes.append(
             f"The copy of `{table}` begins anew after {len(progress.done)} of "
-            f"{len(progress.plan.pieces)} pieces. {error}"
+            f"{len(progress.plan.chunks)} chunks. {error}"
         )
         return _open_copy(self.pipeline, self.spark, planned.plans[0])
 
@@ -210,12 +210,12 @@ def _make_plans(pipeline: Pipeline, names: Sequence[str], before: Mapping[str, C
 
     def plan(table: TableSchema) -> CopyPlan | SourceError:
         try:
-            pieces = planner.pieces(table, pipeline.settings.copy_piece_rows)
+            chunks = planner.chunks(table, pipeline.settings.copy_chunk_rows)
         except SourceError as error:
             return error
         number = before[table.name].number + 1 if table.name in before else 1
         columns = pipeline.copy_source.copy_columns(table)
-        return CopyPlan(table.name, number, position_micros, time.time_ns() // 1000, columns, pieces)
+        return CopyPlan(table.name, number, position_micros, time.time_ns() // 1000, columns, chunks)
 
     with ThreadPoolExecutor(max_workers=PLANNERS) as pool:
         made = list(pool.map(plan, tables))
@@ -239,34 +239,34 @@ def _refuse_passed(pipeline: Pipeline, position_micros: int) -> None:
 
 def _open_copy(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> CopyProgress:
     """Return where a copy stands, whose table is ready to take it."""
-    progress = read_progress(pipeline.lake.table(plan.table), plan)
+    progress = load_copy_progress(pipeline.lake.table(plan.table), plan)
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
     if progress.is_complete and reached is not None and reached >= plan.position_micros:
         # The stream may have taken over, and the table be on its way with the log's columns.
         return progress
-    return read_progress(prepare_target(pipeline, spark, plan), plan)
+    return load_copy_progress(prepare_target(pipeline, spark, plan), plan)
 
 
-def copy_pieces(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> CopyProgress:
-    """Copy the next pieces of a table in one commit on its branch `copy`, and return where it stands then.
+def copy_chunks(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> CopyProgress:
+    """Copy the next chunks of a table in one commit on its branch `copy`, and return where it stands then.
 
     Raises:
         CopyExpired: the source no longer keeps the version that the copy reads.
-        SourceError: some piece could not be read; nothing was committed.
+        SourceError: some chunk could not be read; nothing was committed.
     """
     plan, begun_micros = progress.plan, time.time_ns() // 1000
     base = _level_branch(pipeline, spark, progress)
-    own = progress.missing[: batch_pieces(progress, pipeline.opened_micros)]
-    wave = Wave(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
+    own = progress.missing[: batch_chunks(progress, pipeline.opened_micros)]
+    chunk_batch = ChunkBatch(plan.number, base, progress.done | frozenset(own), len(own), begun_micros)
     options = pipeline.copy_source.copy_options(
-        plan.columns, plan.position_micros, [plan.pieces[piece] for piece in own]
+        plan.columns, plan.position_micros, [plan.chunks[chunk] for chunk in own]
     )
     rows = spark.read.format(pipeline.copy_source.copy_format().name()).options(**options).load()
     target = pipeline.lake.spark_table(plan.table, COPY_BRANCH)
     fitted = rows.select(*_fitted(rows, read_current(spark, target).schema))
     with _source_errors():
-        fitted.writeTo(target).option(f"snapshot-property.{COPY}", wave.to_text()).append()
-    return read_progress(load_table(pipeline, plan.table), plan)
+        fitted.writeTo(target).option(f"snapshot-property.{COPY}", chunk_batch.to_text()).append()
+    return load_copy_progress(load_table(pipeline, plan.table), plan)
 
 
 def _level_branch(pipeline: Pipeline, spark: SparkSession, progress: CopyProgress) -> int:
@@ -286,10 +286,10 @@ def _level_branch(pipeline: Pipeline, spark: SparkSession, progress: CopyProgres
     return base.snapshot_id
 
 
-def batch_pieces(progress: CopyProgress, opened_micros: int) -> int:
-    """Return how many pieces the next batch has: one at first, then a number that takes a moderate time.
+def batch_chunks(progress: CopyProgress, opened_micros: int) -> int:
+    """Return how many chunks the next batch has: one at first, then a number that takes a moderate time.
 
-    Batches grow while they are short, and while more pieces take hardly longer than fewer did. Commits of an
+    Batches grow while they are short, and while more chunks take hardly longer than fewer did. Commits of an
     earlier process do not count: it may have died of a batch that was too long for it to finish.
 
     Args:
@@ -301,11 +301,11 @@ def batch_pieces(progress: CopyProgress, opened_micros: int) -> int:
         return 1
     last, before = own[0], own[1] if len(own) > 1 else None
     if last.seconds > LONG_BATCH_S:
-        return max(1, last.pieces // 2)
+        return max(1, last.chunks // 2)
     is_parallel = before is None or (
-        last.pieces > before.pieces and last.seconds < PARALLEL_RATIO * before.seconds
+        last.chunks > before.chunks and last.seconds < PARALLEL_RATIO * before.seconds
     )
-    return 2 * last.pieces if last.seconds < SHORT_BATCH_S or is_parallel else last.pieces
+    return 2 * last.chunks if last.seconds < SHORT_BATCH_S or is_parallel else last.chunks
 
 
 def _fitted(rows: DataFrame, target: StructType) -> Iterator[Column]:

@@ -15,7 +15,7 @@ from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.schema.table_ddl import make_table
 from cdc_platform.pipeline.versions.handover import is_published
-from cdc_platform.sources.spanner.copying.copy_pieces import columns_from_text
+from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text
 from cdc_platform.spark.frames.table_frames import read_current
 
 
@@ -23,7 +23,7 @@ def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> T
     """Return the table that a copy is written into, with the columns that the source had at its moment.
 
     One that has others is of an earlier plan. No cut has named it, so it is made anew, and what it holds of
-    a copy is copied again: pieces with other columns would not go with the rest.
+    a copy is copied again: chunks with other columns would not go with the rest.
 
     Raises:
         LakeError: the table has rows that no copy has brought.

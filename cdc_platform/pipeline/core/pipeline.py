@@ -25,7 +25,7 @@ from cdc_platform.model.schema.table_options import (
     without_histories,
 )
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.core.lake_places import refused_tables
 from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.core.source import ComparedSource, CopySource, EventSource, Source
@@ -43,9 +43,9 @@ class Pipeline:
     """When this process opened it, by this machine's clock."""
 
     @property
-    def traits(self) -> SourceTraits:
+    def capabilities(self) -> SourceCapabilities:
         """What the source promises of its changes."""
-        return self.settings.traits
+        return self.settings.capabilities
 
     @property
     def copy_source(self) -> CopySource:
@@ -93,7 +93,7 @@ class Pipeline:
         order, the source does not tell: what its newest events have may not be what the table begins with.
         """
         known = self.schema_history.tables.values()
-        if not known and self.traits.comes_in_order:
+        if not known and self.capabilities.comes_in_order:
             return self.watched
         return tuple(found.schema for found in known if found.is_watched)
 
@@ -119,7 +119,7 @@ class Pipeline:
         }
         if not watched or not set(named) <= watched.keys():
             watched = {table.name: table for table in self.watched} | watched
-        if not self.traits.can_be_compared:
+        if not self.capabilities.can_be_compared:
             # A table comes up with its first event.
             named = {name: setting for name, setting in named.items() if name in watched}
         for name, setting in named.items():
@@ -132,7 +132,7 @@ class Pipeline:
         if chosen is not None:
             _check_places(self._refused(self.schema_history, watched))
         names = self.materialised(watched)
-        if self.traits.can_be_compared:
+        if self.capabilities.can_be_compared:
             _check_keys(watched[name] for name in names)
         # A column that is gone at the source is still there in the lake.
         whole = {name: found.whole_schema for name, found in self.schema_history.tables.items()}
@@ -177,7 +177,7 @@ class Pipeline:
         """Return the options of a source table."""
         given = self.settings.table_options.get(table, PLAIN)
         has_history = given.history and LakeTable(table, is_history=True) not in self.refused
-        return replace(given, history=has_history, keeps_order=not self.traits.comes_in_order)
+        return replace(given, history=has_history, keeps_order=not self.capabilities.comes_in_order)
 
     @property
     def histories(self) -> tuple[TableSchema, ...]:
@@ -275,6 +275,6 @@ def open_pipeline(settings: PipelineSettings) -> Pipeline:
     """Return the pipeline of these settings; its part of the lake is made when it is first used."""
     return Pipeline(
         settings=settings,
-        lake=Lake(settings.lake, settings.name, hands_out_events=settings.traits.hands_out_events),
+        lake=Lake(settings.lake, settings.name, hands_out_events=settings.capabilities.hands_out_events),
         source=open_source(settings.source),
     )

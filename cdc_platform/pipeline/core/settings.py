@@ -9,7 +9,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.base.names import check_identifier
 from cdc_platform.model.schema.table_options import TableOptions
-from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.core.source import SourceSettings
 from cdc_platform.spark.session.settings import SparkSettings
 
@@ -66,11 +66,11 @@ class PipelineSettings:
         tables: source tables to materialise; None means all that the change stream watches.
         initial_copy: whether tables that hold data already are copied before the stream takes over; None
             means that they are where `source.start_timestamp` is not given.
-        copy_piece_rows: about how many rows one task copies of a table that Spanner does not cut itself.
+        copy_chunk_rows: about how many rows one task copies of a table that Spanner does not cut itself.
         copy_s: about how long a cycle copies before it goes on with the other tables.
         table_options: what is kept of some of them beyond their current rows, by source table.
         read_tasks: most Spark tasks that share the partitions of a read; each reads several at a time.
-        max_slice_s: most source time that one cycle reads; bounds a cycle's size when catching up.
+        max_window_s: most source time that one cycle reads; bounds a cycle's size when catching up.
         read_here_s: a cycle that covers no more source time is read by the process that runs it, which is
             quicker for a few thousand records; 0 leaves all reading to Spark's tasks.
         merge_here_bytes: whole rows that take no more, once a cycle's changes are folded, are merged by the
@@ -88,11 +88,11 @@ class PipelineSettings:
     spark: SparkSettings = field(default_factory=SparkSettings)
     tables: tuple[str, ...] | None = None
     initial_copy: bool | None = None
-    copy_piece_rows: int = 25_000
+    copy_chunk_rows: int = 25_000
     copy_s: float = 20.0
     table_options: Mapping[str, TableOptions] = field(default_factory=dict)
     read_tasks: int = 8
-    max_slice_s: float | None = 3600
+    max_window_s: float | None = 3600
     read_here_s: float = 15.0
     merge_here_bytes: int = 64 * 1024 * 1024
     idle_interval_s: float = 1.0
@@ -117,15 +117,15 @@ class PipelineSettings:
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        for name in ("max_slice_s", "copy_s", "read_here_s", "idle_interval_s", "check_every_s"):
+        for name in ("max_window_s", "copy_s", "read_here_s", "idle_interval_s", "check_every_s"):
             if not math.isfinite(getattr(self, name) or 0):
                 raise SettingError(name, f"must be a finite number: {getattr(self, name)}")
-        if self.max_slice_s is not None and self.max_slice_s <= 0:
-            raise SettingError("max_slice_s", f"must be positive: {self.max_slice_s}")
+        if self.max_window_s is not None and self.max_window_s <= 0:
+            raise SettingError("max_window_s", f"must be positive: {self.max_window_s}")
         if self.read_tasks < 1:
             raise SettingError("read_tasks", f"must be at least 1: {self.read_tasks}")
-        if self.copy_piece_rows < 1:
-            raise SettingError("copy_piece_rows", f"must be at least 1: {self.copy_piece_rows}")
+        if self.copy_chunk_rows < 1:
+            raise SettingError("copy_chunk_rows", f"must be at least 1: {self.copy_chunk_rows}")
         for name in ("copy_s", "read_here_s", "merge_here_bytes", "idle_interval_s", "check_every_s"):
             if (getattr(self, name) or 0) < 0:
                 raise SettingError(name, f"must not be negative: {getattr(self, name)}")
@@ -134,10 +134,10 @@ class PipelineSettings:
     def copies_first(self) -> bool:
         """Whether a table that no cut has named yet begins with a copy."""
         if self.initial_copy is None:
-            return self.traits.can_be_copied and self.source.begins_at_present
+            return self.capabilities.can_be_copied and self.source.begins_at_present
         return self.initial_copy
 
     @property
-    def traits(self) -> SourceTraits:
+    def capabilities(self) -> SourceCapabilities:
         """What the source promises of its changes."""
-        return self.source.traits
+        return self.source.capabilities

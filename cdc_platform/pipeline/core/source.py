@@ -10,7 +10,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.lineage import Lineage
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
-from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ class SourceSettings(Protocol):
     """Where a source is, and how it is read."""
 
     @property
-    def traits(self) -> SourceTraits:
+    def capabilities(self) -> SourceCapabilities:
         """What the source promises of its changes."""
         ...
 
@@ -41,7 +41,7 @@ class SourceSettings(Protocol):
         ...
 
 
-Ledger = Callable[[], Mapping[str, str]]
+ReadProgress = Callable[[], Mapping[str, str]]
 """What has been read of a source that hands out events: path or partition, and which version or offset.
 
 The version of a file that is to be read once more is `READ_AGAIN`.
@@ -84,8 +84,8 @@ class Source(Protocol):
         """Return where a pipeline without a lake begins."""
         ...
 
-    def plan(self, lineage: Lineage, request: ReadRequest, ledger: Ledger) -> ReadPlan:
-        """Return the slices that a cycle reads, of the partitions that a lineage tells to be live."""
+    def plan(self, lineage: Lineage, request: ReadRequest, read_progress: ReadProgress) -> ReadPlan:
+        """Return the windows that a cycle reads, of the partitions that a lineage tells to be live."""
         ...
 
     def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
@@ -93,7 +93,7 @@ class Source(Protocol):
         ...
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
-        """Return the raw records of the slices of a plan, read in at most so many tasks."""
+        """Return the raw records of the windows of a plan, read in at most so many tasks."""
         ...
 
     def reading(self) -> AbstractContextManager[None]:
@@ -149,7 +149,7 @@ class CopySource(Source, Protocol):
     """A source whose tables can be copied as they were at a moment."""
 
     def plan_copies(self, at_micros: int) -> "CopyPlanner":
-        """Return what cuts tables, as they are at the moment, into pieces to copy."""
+        """Return what cuts tables, as they are at the moment, into chunks to copy."""
         ...
 
     def copy_columns(self, table: TableSchema) -> str:
@@ -160,14 +160,14 @@ class CopySource(Source, Protocol):
         """Return the data source of copies, to register with a Spark session."""
         ...
 
-    def copy_options(self, columns: str, at_micros: int, pieces: Sequence[str]) -> dict[str, str]:
-        """Return the options with which Spark reads these pieces of a copy."""
+    def copy_options(self, columns: str, at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
+        """Return the options with which Spark reads these chunks of a copy."""
         ...
 
 
 class CopyPlanner(Protocol):
-    """Cuts tables into pieces."""
+    """Cuts tables into chunks."""
 
-    def pieces(self, table: TableSchema, piece_rows: int) -> tuple[str, ...]:
-        """Return what each piece of a table reads, as text for `copy_options`."""
+    def chunks(self, table: TableSchema, chunk_rows: int) -> tuple[str, ...]:
+        """Return what each chunk of a table reads, as text for `copy_options`."""
         ...

@@ -122,7 +122,7 @@ def _extend(
     """Append and close as the log says; None when the history lacks a key that existed."""
     if build.begins:
         return _begin_history(pipeline, spark, attempt, build)
-    if not pipeline.traits.comes_in_order:
+    if not pipeline.capabilities.comes_in_order:
         return _remake(pipeline, spark, attempt, build)
     if not build.trusts_inserts:
         return None
@@ -156,7 +156,9 @@ def _extend_anyway(
 ) -> MergeOutcome:
     """Append, and close whatever is current of the touched keys: the source broke its word about them."""
     with _prepared(pipeline, spark, build) as extension:
-        if pipeline.traits.hands_out_events and _reaches_back(pipeline, spark, attempt, build, extension):
+        if pipeline.capabilities.hands_out_events and _reaches_back(
+            pipeline, spark, attempt, build, extension
+        ):
             return _remake(pipeline, spark, attempt, build)
         built = _build(pipeline, spark, attempt, build, extension, closes=True)
     return _as_outcome(pipeline, attempt, built)
@@ -180,11 +182,11 @@ def _build(
     closes: bool,
 ) -> Snapshot:
     """Append versions, then end those that they supersede, where the log says so or on suspicion."""
-    schema, believes = build.source.schema, not attempt.fell_back
+    schema, trusts_inserts = build.source.schema, not attempt.fell_back
     target = pipeline.lake.spark_table(attempt.table, BRANCH)
     reset_branch(pipeline, spark, attempt)
     commits = convert_stored(pipeline, spark, attempt.table, build.conversions) + 1 + int(closes)
-    matched = extension.stats.existing if closes and believes else None
+    matched = extension.stats.existing if closes and trusts_inserts else None
     completion = attempt.completion(commits, matched=matched)
     changes = extension.changes
     if build.source.span.has_patches:
@@ -197,7 +199,9 @@ def _build(
     _append(pipeline, spark, _make_versions(changes, build), attempt, {} if closes else completion)
     if closes:
         with marked_commits(spark, completion):
-            close_versions(spark, extension.view, target, schema, extension.stats, believes=believes)
+            close_versions(
+                spark, extension.view, target, schema, extension.stats, trusts_inserts=trusts_inserts
+            )
     return verify_attempt(pipeline, attempt, commits)
 
 

@@ -14,15 +14,15 @@ from cdc_platform.model.schema.table_options import keeps_deleted, source_schema
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.local_merge import (
-    NearMerge,
-    NearTable,
+    LocalMerge,
+    LocalTable,
     commit_merge,
     count_actions,
-    find_near,
+    find_local,
     is_at_hand,
     plan_merge,
 )
-from cdc_platform.pipeline.merging.local_rows import NearPatch
+from cdc_platform.pipeline.merging.local_rows import LocalNetChanges
 from cdc_platform.pipeline.merging.soft_delete import fold_with_deleted
 from cdc_platform.pipeline.schema.table_ddl import convert_stored, mark_living
 from cdc_platform.pipeline.versions.branch import (
@@ -43,7 +43,7 @@ from cdc_platform.pipeline.versions.change_source import (
 )
 from cdc_platform.pipeline.versions.log_span import LogSpan
 from cdc_platform.spark.frames.table_frames import hold, hold_view
-from cdc_platform.spark.tables.merge import append_born, merge_everything, merge_existing
+from cdc_platform.spark.tables.merge import append_inserted, merge_everything, merge_existing
 from cdc_platform.spark.tables.net_changes import PatchStats, fold_changes, fold_rows, measure_patch
 
 
@@ -111,8 +111,8 @@ def split_build(
     """
     if not build.trusts_inserts:
         return None
-    with _folded(pipeline, spark, build, believes=True) as patch:
-        if isinstance(patch, NearMerge):
+    with _folded(pipeline, spark, build, trusts_inserts=True) as patch:
+        if isinstance(patch, LocalMerge):
             return _build_here(pipeline, spark, attempt, patch) if not patch.lacks_keys else None
         return _build_apart(pipeline, spark, attempt, build, patch)
 
@@ -123,30 +123,30 @@ def full_build(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build:
     Raises:
         CommitConflict: another run has worked on the branch at the same time.
     """
-    with _folded(pipeline, spark, build, believes=False) as patch:
-        if isinstance(patch, NearMerge):
+    with _folded(pipeline, spark, build, trusts_inserts=False) as patch:
+        if isinstance(patch, LocalMerge):
             return _build_here(pipeline, spark, attempt, patch)
         return _build_together(pipeline, spark, attempt, build, patch)
 
 
 @contextmanager
 def _folded(
-    pipeline: Pipeline, spark: SparkSession, build: Build, *, believes: bool
-) -> "Iterator[Patch | NearMerge]":
+    pipeline: Pipeline, spark: SparkSession, build: Build, *, trusts_inserts: bool
+) -> "Iterator[Patch | LocalMerge]":
     """Fold a span of the log into a patch, for this process to bring in if it is small, else for Spark."""
-    near, frame = _find_near(pipeline, build), _fold(pipeline, spark, build)
+    local, frame = _find_local(pipeline, build), _fold(pipeline, spark, build)
     # With what changes belong to that came before, a patch may be larger than they are.
-    if near is not None and not build.takes_former and is_at_hand(pipeline, build.span):
-        merge = _plan_here(near, build, frame, believes=believes)
+    if local is not None and not build.takes_former and is_at_hand(pipeline, build.span):
+        merge = _plan_here(local, build, frame, trusts_inserts=trusts_inserts)
         if merge is not None:
             yield merge
             return
-        near = None
+        local = None
     with ExitStack() as held:
         patch = hold(held, frame)
-        stats = measure_patch(patch, build.schema, has_size=near is not None)
-        if near is not None and stats.size_bytes <= pipeline.settings.merge_here_bytes:
-            merge = _plan_here(near, build, patch, believes=believes)
+        stats = measure_patch(patch, build.schema, has_size=local is not None)
+        if local is not None and stats.size_bytes <= pipeline.settings.merge_here_bytes:
+            merge = _plan_here(local, build, patch, trusts_inserts=trusts_inserts)
             if merge is not None:
                 yield merge
                 return
@@ -154,17 +154,21 @@ def _folded(
         yield Patch(view, patch, stats, build.schema, build.has_patches)
 
 
-def _find_near(pipeline: Pipeline, build: Build) -> NearTable | None:
+def _find_local(pipeline: Pipeline, build: Build) -> LocalTable | None:
     """Return what this process needs to merge by itself, None where the base is to be changed before."""
     is_base = not build.conversions and not build.marks_living
-    return find_near(pipeline, build.schema, build.base) if is_base else None
+    return find_local(pipeline, build.schema, build.base) if is_base else None
 
 
-def _plan_here(near: NearTable, build: Build, patch: DataFrame, *, believes: bool) -> NearMerge | None:
-    return plan_merge(near, NearPatch(patch.toArrow(), build.schema, build.has_patches, believes))
+def _plan_here(
+    local: LocalTable, build: Build, patch: DataFrame, *, trusts_inserts: bool
+) -> LocalMerge | None:
+    return plan_merge(
+        local, LocalNetChanges(patch.toArrow(), build.schema, build.has_patches, trusts_inserts)
+    )
 
 
-def _build_here(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, merge: NearMerge) -> MergeOutcome:
+def _build_here(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, merge: LocalMerge) -> MergeOutcome:
     reset_branch(pipeline, spark, attempt)
     if merge.patch.has_null_keys:
         allow_null_keys(load_table(pipeline, attempt.table))
@@ -181,7 +185,7 @@ def _build_apart(
     commits = _begin(pipeline, spark, attempt, build, stats) + int(appends) + int(merges)
     if appends:
         completion = {} if merges else attempt.completion(commits)
-        append_born(patch.frame, target, patch.schema, attempt.properties() | completion)
+        append_inserted(patch.frame, target, patch.schema, attempt.properties() | completion)
     if merges:
         with marked_commits(spark, attempt.completion(commits, matched=stats.existing)):
             merge_existing(spark, patch.view, target, patch.schema, stats, has_patches=patch.has_patches)

@@ -30,8 +30,8 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.local_rows import (
     Chosen,
-    NearPatch,
-    born_rows,
+    LocalNetChanges,
+    inserted_rows,
     is_newer,
     matching,
     new_rows,
@@ -56,7 +56,7 @@ NO_KEYS: Final[Codes] = np.array([], dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class NearTable:
+class LocalTable:
     """A table that this process can merge into: the snapshot that is built upon, and its files."""
 
     table: Table
@@ -65,11 +65,11 @@ class NearTable:
 
 
 @dataclass(frozen=True)
-class NearMerge:
+class LocalMerge:
     """A patch, and the rows that the table has of its keys."""
 
-    near: NearTable
-    patch: NearPatch
+    local: LocalTable
+    patch: LocalNetChanges
     found: Sequence[FoundRows]
 
     @cached_property
@@ -83,7 +83,7 @@ class NearMerge:
         return not len(self.keys) == len(np.unique(self.keys)) == self.patch.touched.num_rows
 
 
-def find_near(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> NearTable | None:
+def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> LocalTable | None:
     """Return what this process needs to merge into a table, None where only Spark can.
 
     So it is where keys are floating-point numbers, whose equality is Spark's, where columns are called as
@@ -101,7 +101,7 @@ def find_near(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> NearTa
     if any(isinstance(kind, (FloatType, DoubleType)) for kind in kinds):
         return None
     files = read_files(table, base)
-    return NearTable(table, base, files) if files is not None else None
+    return LocalTable(table, base, files) if files is not None else None
 
 
 def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
@@ -115,21 +115,21 @@ def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
     return len(told) == len(held) and sum(told) <= min(MOST_BYTES, pipeline.settings.merge_here_bytes)
 
 
-def plan_merge(near: NearTable, patch: NearPatch) -> NearMerge | None:
+def plan_merge(local: LocalTable, patch: LocalNetChanges) -> LocalMerge | None:
     """Return a patch with the rows that it touches, None where they are Spark's.
 
     So they are where too much would have to be read for them, and where they have columns that the patch
     knows nothing of, which Spark leaves as they are.
     """
-    table, touched = near.table, patch.touched
-    within = files_in_reach(table, near.files.data, touched) if touched.num_rows else []
+    table, touched = local.table, patch.touched
+    within = files_in_reach(table, local.files.data, touched) if touched.num_rows else []
     if is_much(table, within, touched, patch.needed):
         return None
-    found = find_rows(table, near.files, within, touched)
+    found = find_rows(table, local.files, within, touched)
     unknown = {field.name for field in table.schema().fields} - {
         column.name for column in patch.schema.columns
     }
-    return NearMerge(near, patch, found) if not (unknown and found) else None
+    return LocalMerge(local, patch, found) if not (unknown and found) else None
 
 
 def is_much(table: Table, within: Sequence[DataFile], keys: pa.Table, needed: Sequence[str]) -> bool:
@@ -152,7 +152,7 @@ def _size(file: DataFile, ids: Sequence[int]) -> int:
     return sum(told[one] for one in ids) if told.keys() >= set(ids) else file.file_size_in_bytes
 
 
-def commit_merge(table: Table, merge: NearMerge, properties: Mapping[str, str]) -> None:
+def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str]) -> None:
     """Bring a patch into a table by one commit to its branch.
 
     Args:
@@ -163,17 +163,17 @@ def commit_merge(table: Table, merge: NearMerge, properties: Mapping[str, str]) 
     Raises:
         CommitConflict: another run has changed the branch; nothing was committed.
     """
-    near, patch, found = merge.near, merge.patch, merge.found
+    local, patch, found = merge.local, merge.patch, merge.found
     matched = matching(patch, merge.keys)
     old = read_rows(table, found, patch.needed)
     newer = is_newer(patch, matched, old)
     chosen = pa.array(newer)
     # A row that is updated stays the row that it was.
     became = new_rows(patch, matched.filter(chosen), old.filter(chosen), kept=[ROW_ID.name])
-    parts = [became, born_rows(patch, merge.keys)]
+    parts = [became, inserted_rows(patch, merge.keys)]
     rows = _as_stored(table, pa.concat_tables(parts, promote_options="permissive"))
     gone = [rows.where(part) for rows, part in zip(found, _split(newer, found), strict=True)]
-    delta = RowDelta(near.base, near.files, [rows for rows in gone if len(rows)], rows, properties)
+    delta = RowDelta(local.base, local.files, [rows for rows in gone if len(rows)], rows, properties)
     commit_row_delta(table, delta, BRANCH)
 
 
@@ -182,7 +182,7 @@ def _split(chosen: Chosen, found: Sequence[FoundRows]) -> list[Chosen]:
     return np.split(chosen, np.cumsum([len(rows) for rows in found])[:-1]) if found else []
 
 
-def count_actions(patch: NearPatch) -> PatchStats:
+def count_actions(patch: LocalNetChanges) -> PatchStats:
     """Return how many keys a patch has for each action."""
     counted = {row["values"]: row["counts"] for row in pc.value_counts(patch.rows[ACTION]).to_pylist()}
     return PatchStats(*(counted.get(action, 0) for action in (APPEND, UPDATE, REMOVE)))

@@ -18,25 +18,25 @@ Chosen = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class NearPatch:
+class LocalNetChanges:
     """A folded patch at hand.
 
     Args:
         rows: what `fold_changes` or `fold_rows` returns.
         schema: the table's columns.
         has_patches: whether `rows` has the flags of the columns that changes named.
-        believes: whether what is called born is certainly not in the table, and what is not born is.
+        trusts_inserts: whether what is called born is certainly not in the table, and what is not born is.
     """
 
     rows: pa.Table
     schema: TableSchema
     has_patches: bool
-    believes: bool
+    trusts_inserts: bool
 
     @cached_property
     def asked(self) -> pa.Table:
         """The rows whose keys are looked for: those that must be there, where the source is believed."""
-        return self.rows.filter(_acts(self.rows, UPDATE, REMOVE)) if self.believes else self.rows
+        return self.rows.filter(_acts(self.rows, UPDATE, REMOVE)) if self.trusts_inserts else self.rows
 
     @property
     def touched(self) -> pa.Table:
@@ -56,12 +56,12 @@ class NearPatch:
         return [ORDER_KEY] if keeps_order(self.schema) else []
 
 
-def matching(patch: NearPatch, keys: npt.NDArray[np.int64]) -> pa.Table:
+def matching(patch: LocalNetChanges, keys: npt.NDArray[np.int64]) -> pa.Table:
     """Return the row of a patch for each key, which are numbered as in `touched`."""
     return patch.asked.take(pa.array(keys))
 
 
-def is_newer(patch: NearPatch, matched: pa.Table, old: pa.Table) -> Chosen:
+def is_newer(patch: LocalNetChanges, matched: pa.Table, old: pa.Table) -> Chosen:
     """Return which of the table's rows a patch changes: what comes late, or again, changes nothing.
 
     Args:
@@ -77,7 +77,7 @@ def is_newer(patch: NearPatch, matched: pa.Table, old: pa.Table) -> Chosen:
     return _chosen(newer)
 
 
-def new_rows(patch: NearPatch, matched: pa.Table, old: pa.Table, kept: Sequence[str] = ()) -> pa.Table:
+def new_rows(patch: LocalNetChanges, matched: pa.Table, old: pa.Table, kept: Sequence[str] = ()) -> pa.Table:
     """Return what the table's rows become that are not deleted.
 
     Args:
@@ -96,14 +96,14 @@ def new_rows(patch: NearPatch, matched: pa.Table, old: pa.Table, kept: Sequence[
     return pa.table(columns | {name: old[name] for name in kept})
 
 
-def born_rows(patch: NearPatch, found: npt.NDArray[np.int64]) -> pa.Table:
+def inserted_rows(patch: LocalNetChanges, found: npt.NDArray[np.int64]) -> pa.Table:
     """Return the rows that the table did not have.
 
     Args:
         patch: the patch.
         found: the numbers of the touched keys that it had.
     """
-    if patch.believes:
+    if patch.trusts_inserts:
         born = patch.rows.filter(_acts(patch.rows, APPEND))
     else:
         lacks = np.ones(patch.rows.num_rows, dtype=np.bool_)

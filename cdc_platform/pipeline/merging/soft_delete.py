@@ -18,7 +18,7 @@ from cdc_platform.model.schema.table_options import (
     stored_schema,
 )
 from cdc_platform.model.schema.table_schema import TableSchema
-from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.pipeline.versions.lake_frames import read_table
@@ -46,19 +46,19 @@ def fold_with_deleted(
         base: the version of the table before these changes; None when it has no deleted row.
         is_small: whether there are so few changes that all tasks may be sent their keys.
     """
-    folded = fold_softly(changes, stored, drops_unseen=drops_unseen(pipeline.traits))
+    folded = fold_softly(changes, stored, drops_unseen=drops_unseen(pipeline.capabilities))
     if base is None or count_rows(base) == 0:
         return folded
     before_table = read_table(pipeline, spark, stored.name, base.snapshot_id)
     return find_returning(folded, before_table, stored, is_small=is_small)
 
 
-def drops_unseen(traits: SourceTraits) -> bool:
+def drops_unseen(capabilities: SourceCapabilities) -> bool:
     """Whether rows that were born and gone within one transaction are left out.
 
     Where a cycle may end within a transaction they may have been seen, and would be gone without a trace.
     """
-    return traits.keeps_transactions or not traits.comes_in_order
+    return capabilities.keeps_transactions or not capabilities.comes_in_order
 
 
 def lacks_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:

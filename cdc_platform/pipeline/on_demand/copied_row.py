@@ -13,7 +13,7 @@ from pyiceberg.expressions.literals import FloatLiteral
 from pyiceberg.schema import Schema
 
 from cdc_platform.lake.commits.filters import all_of, equals
-from cdc_platform.lake.state.copies import load_plans, read_progress
+from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_datetime, to_rfc3339
 from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, RowKey
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT
@@ -41,7 +41,7 @@ def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> C
     plan, found = load_plans(pipeline.lake).get(table), pipeline.lake.table(table)
     if plan is None or found is None:
         return None
-    progress = read_progress(found, plan)
+    progress = load_copy_progress(found, plan)
     if progress.head is None or progress.head.schema_id is None or not progress.is_complete:
         return None
     copied = found.schemas()[progress.head.schema_id]

@@ -135,8 +135,8 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
 
 def _in_order(pipeline: Pipeline, changes: list[LoggedChange]) -> list[LoggedChange]:
     """Return changes in the order of the source, without truncates of before the first one."""
-    if not pipeline.traits.comes_in_order:
-        return sorted(changes, key=lambda change: change.order_key)
+    if not pipeline.capabilities.comes_in_order:
+        return sorted(changes, key=lambda change: change.ordering_key)
     begins = (n for n, change in enumerate(changes) if change.kind is not ChangeKind.TRUNCATE)
     return changes[next(begins, len(changes)) :]
 
@@ -201,8 +201,8 @@ def _find_spelled(log: Table, table: str, key: RowKey) -> set[int]:
 
 def _order(pipeline: Pipeline, table: str) -> str:
     """Return the column of the log that has the order of a table's changes."""
-    is_late = not pipeline.traits.comes_in_order or has_replays(pipeline.lake, table)
-    return "order_key" if is_late else "ordinal"
+    is_late = not pipeline.capabilities.comes_in_order or has_replays(pipeline.lake, table)
+    return "ordering_key" if is_late else "ordinal"
 
 
 def _read_changes(log: Table, table: str, ordinals: Collection[int], order: str) -> list[LoggedChange]:
@@ -235,7 +235,7 @@ def _as_change(row: Mapping[str, Any]) -> LoggedChange:
         ordinal=row["ordinal"],
         new_values={name: value for name, value in values.items() if name not in left_out},
         is_whole_row=row["is_whole_row"],
-        order_key=row["order_key"],
+        ordering_key=row["ordering_key"],
         previous_keys=row["previous_keys"],
         source_micros=from_datetime(row["source_timestamp"]) if row.get("source_timestamp") else None,
     )

@@ -1,7 +1,7 @@
 """Replaying what lies in quarantine: asking for it is one commit, and the next cycle does it.
 
-What a replay brings into a log that is in order has the order key that it would have had, and a later
-ordinal: the tables that it touches are built anew, by order keys.
+What a replay brings into a log that is in order has the ordering key that it would have had, and a later
+ordinal: the tables that it touches are built anew, by ordering keys.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, Final
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_held, mark_replayed
-from cdc_platform.lake.state.read_progress import read_ledger
+from cdc_platform.lake.state.read_progress import load_read_progress
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import HeldFilter, HeldRecord, ReplaySource, with_company
 from cdc_platform.pipeline.core.pipeline import Pipeline
@@ -53,17 +53,17 @@ def replay_records(pipeline: Pipeline, wanted: HeldFilter) -> ReplayOutcome:
     """
     cycle = read_mark(pipeline.lake.system_table(RAW)).cycle
     held = _undone(pipeline)
-    traits = pipeline.traits
-    keeps_transactions = traits.keeps_transactions
+    capabilities = pipeline.capabilities
+    keeps_transactions = capabilities.keeps_transactions
     meant = [one for one in held if wanted.matches(one)]
-    if not traits.hands_out_events:
+    if not capabilities.hands_out_events:
         chosen = with_company(meant, held, keeps_transactions=keeps_transactions)
         mark = ReplayMark(_now_micros(), cycle, ReplaySource.RECORDS)
         mark_replayed(pipeline.lake, {one.identity: mark for one in chosen})
         return ReplayOutcome(from_records=tuple(chosen))
     readable = pipeline.event_source.readable({one.origin for one in held if one.origin is not None})
     chosen = with_company(
-        meant, held, readable, keeps_transactions=keeps_transactions, pairs_halves=traits.comes_in_order
+        meant, held, readable, keeps_transactions=keeps_transactions, pairs_halves=capabilities.comes_in_order
     )
     from_files = [one for one in chosen if one.origin in readable]
     texts, lost = _divide(one for one in chosen if one.origin not in readable)
@@ -74,17 +74,17 @@ def replay_records(pipeline: Pipeline, wanted: HeldFilter) -> ReplayOutcome:
 
 def _undone(pipeline: Pipeline) -> list[HeldRecord]:
     """Return what is open, and what waits for files; files may be gone since that was asked for."""
-    ledger = read_ledger(pipeline.lake) if pipeline.traits.hands_out_events else {}
+    read_progress = load_read_progress(pipeline.lake) if pipeline.capabilities.hands_out_events else {}
     ordered = read_mark(pipeline.lake.system_table(LOG)).cycle
     return [
         held
         for held in load_held(pipeline.lake, with_replayed=True)
-        if held.cycle <= ordered and (held.is_open or _awaits_file(held, ledger))
+        if held.cycle <= ordered and (held.is_open or _awaits_file(held, read_progress))
     ]
 
 
-def _awaits_file(held: HeldRecord, ledger: Mapping[str, str]) -> bool:
-    return held.replayed_from is ReplaySource.FILE and ledger.get(held.origin or "") == READ_AGAIN
+def _awaits_file(held: HeldRecord, read_progress: Mapping[str, str]) -> bool:
+    return held.replayed_from is ReplaySource.FILE and read_progress.get(held.origin or "") == READ_AGAIN
 
 
 def _divide(records: Iterable[HeldRecord]) -> tuple[list[HeldRecord], list[HeldRecord]]:

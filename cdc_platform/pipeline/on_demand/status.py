@@ -8,7 +8,7 @@ from typing import Any
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import count_rows, head, read_mark
 from cdc_platform.lake.state.control import load_lineage, load_stuck
-from cdc_platform.lake.state.copies import load_plans, read_progress
+from cdc_platform.lake.state.copies import load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.lake.state.quarantine import count_quarantined
 from cdc_platform.model.base.timestamps import to_rfc3339
@@ -32,8 +32,8 @@ class CopyStatus:
 
     number: int
     position_micros: int
-    pieces: int
-    copied_pieces: int
+    chunks: int
+    copied_chunks: int
     copied_rows: int
 
 
@@ -103,8 +103,8 @@ class Status:
                 name: {
                     "number": copy.number,
                     "position": _moment(copy.position_micros),
-                    "pieces": copy.pieces,
-                    "copied_pieces": copy.copied_pieces,
+                    "chunks": copy.chunks,
+                    "copied_chunks": copy.copied_chunks,
                     "copied_rows": copy.copied_rows,
                 }
                 for name, copy in self.copies.items()
@@ -125,7 +125,7 @@ def read_status(pipeline: Pipeline) -> Status:
         cycle=read_mark(lake.system_table(RAW)).cycle,
         watermark_micros=watermark,
         lag_s=round(time.time() - watermark / 1e6, 3) if watermark is not None else None,
-        is_silence=pipeline.traits.hands_out_events,
+        is_silence=pipeline.capabilities.hands_out_events,
         live_partitions=tuple(partition.key for partition in partitions if partition.is_live),
         waiting_partitions=tuple(
             partition.key for partition in partitions if not partition.is_live and not partition.is_finished
@@ -146,9 +146,9 @@ def _copies(pipeline: Pipeline, cut: Cut | None) -> dict[str, CopyStatus]:
     gone = {name for name, known in pipeline.schema_history.tables.items() if known.is_dropped}
     for name, plan in load_plans(pipeline.lake).items():
         if name not in gone and (cut is None or name not in cut.tables):
-            progress = read_progress(pipeline.lake.table(name), plan)
+            progress = load_copy_progress(pipeline.lake.table(name), plan)
             found[name] = CopyStatus(
-                plan.number, plan.position_micros, len(plan.pieces), len(progress.done), progress.rows
+                plan.number, plan.position_micros, len(plan.chunks), len(progress.done), progress.rows
             )
     return found
 

@@ -26,7 +26,9 @@ _SELECTED: Final = (
 _FOUND: Final = pa.schema(
     [("found_event", pa.string()), ("found_keys", pa.string()), ("found_order", pa.string())]
 )
-_ASKED: Final = pa.schema([(name, pa.string()) for name in ("event_id", "of_table", "address", "order_key")])
+_ASKED: Final = pa.schema(
+    [(name, pa.string()) for name in ("event_id", "of_table", "address", "ordering_key")]
+)
 
 
 def tells_addresses(pipeline: Pipeline, window: str) -> bool:
@@ -52,7 +54,7 @@ def with_found_keys(pipeline: Pipeline, records: DataFrame, raw: DataFrame, wind
     found = _find_keys(raw, asked) if asked else {}
     if not found:
         return records
-    rows = [(one.event_id, found[one.event_id], one.order_key) for one in asked if one.event_id in found]
+    rows = [(one.event_id, found[one.event_id], one.ordering_key) for one in asked if one.event_id in found]
     columns = [list(column) for column in zip(*rows, strict=True)]
     known = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_FOUND)))
     is_same = (F.col("record_sequence") == F.col("found_event")) & F.col("event.fault").startswith(
@@ -77,10 +79,10 @@ def _asked(pipeline: Pipeline, window: str) -> list[Addressed]:
 def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
     """Return the delete that a raw record is, None where it does not tell enough."""
     told = json.loads(row["event"]["metadata"])
-    address, order_key, table = told.get(ADDRESS), told.get(ORDER_KEY), row.get("table_name")
-    if not (address and order_key and table):
+    address, ordering_key, table = told.get(ADDRESS), told.get(ORDER_KEY), row.get("table_name")
+    if not (address and ordering_key and table):
         return None
-    return Addressed(row["record_sequence"], table, str(address), order_key)
+    return Addressed(row["record_sequence"], table, str(address), ordering_key)
 
 
 def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
@@ -126,7 +128,7 @@ def _faulty(batch: pa.Table) -> list[dict[str, Any]]:
 
 def _find_keys(raw: DataFrame, asked: Sequence[Addressed]) -> dict[str, str]:
     """Return the keys that are found, by the event that asks for them."""
-    rows = [(one.event_id, one.table, one.address, one.order_key) for one in asked]
+    rows = [(one.event_id, one.table, one.address, one.ordering_key) for one in asked]
     columns = [list(column) for column in zip(*rows, strict=True)]
     wanted = F.broadcast(raw.sparkSession.createDataFrame(pa.table(columns, schema=_ASKED)))
     events = raw.where(
@@ -143,7 +145,7 @@ def _find_keys(raw: DataFrame, asked: Sequence[Addressed]) -> dict[str, str]:
     is_before = (
         (F.col("table_name") == F.col("of_table"))
         & (F.col("at") == F.col("address"))
-        & (F.col("record_order") < F.col("order_key"))
+        & (F.col("record_order") < F.col("ordering_key"))
     )
     newest = (
         events.join(wanted, is_before)

@@ -25,7 +25,7 @@ _SELECTED: Final = (
     *("kind", "record_timestamp", "record_sequence", "record_order", "server_transaction_id"),
     *("table_name", "mod_type", "mods", "event.fault", "event.metadata"),
 )
-_LOGGED: Final = ("transaction_id", "record_id", "order_key", "commit_timestamp")
+_LOGGED: Final = ("transaction_id", "record_id", "ordering_key", "commit_timestamp")
 _MOVED: Final = pa.schema([("moved_event", pa.string()), ("moved_order", pa.string())])
 
 
@@ -39,7 +39,7 @@ class _Changes:
 
 
 def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> DataFrame:
-    """Return raw records with the order keys of those that move keys of several rows in one transaction.
+    """Return raw records with the ordering keys of those that move keys of several rows in one transaction.
 
     Args:
         pipeline: the pipeline.
@@ -49,7 +49,7 @@ def with_shifted_keys(pipeline: Pipeline, records: DataFrame, window: str) -> Da
     changes = _key_changes(pipeline, window)
     if not changes.transactions:
         return records
-    # What came already keeps the order key that the log has.
+    # What came already keeps the ordering key that the log has.
     events = {event.event_id: event for event in _events(pipeline, window, changes)}
     events |= {event.event_id: event for event in _earlier(pipeline, changes)}
     moved = shifted_orders(events.values())
@@ -76,7 +76,7 @@ def _key_changes(pipeline: Pipeline, window: str) -> _Changes:
 def _earlier(pipeline: Pipeline, changes: _Changes) -> Iterator[KeyEvent]:
     """Yield what the log has of transactions for as long as events may come again."""
     before_micros = (changes.begin_micros or 0) - 1
-    bounds = (pipeline.traits.repeats_since_micros(before_micros), before_micros)
+    bounds = (pipeline.capabilities.repeats_since_micros(before_micros), before_micros)
     moments = [to_datetime(micros).isoformat() for micros in bounds]
     condition = all_of(
         equals("kind", RecordKind.DATA_CHANGE.value),
@@ -88,7 +88,7 @@ def _earlier(pipeline: Pipeline, changes: _Changes) -> Iterator[KeyEvent]:
         return
     of_them = all_of(between("commit_timestamp", *moments), is_any("transaction_id", changes.transactions))
     log = pipeline.lake.system_table(LOG).scan(row_filter=of_them, selected_fields=_LOGGED).to_arrow()
-    orders = dict(zip(*(log[name].to_pylist() for name in ("record_id", "order_key")), strict=True))
+    orders = dict(zip(*(log[name].to_pylist() for name in ("record_id", "ordering_key")), strict=True))
     for event in events:
         order = orders.get(f"{event.transaction_id}/{event.event_id}")
         if order is not None:
@@ -141,6 +141,6 @@ def _as_event(row: dict[str, Any]) -> KeyEvent | None:
         transaction_id=row["server_transaction_id"],
         keys=row["mods"][0]["keys"],
         address=str(address),
-        order_key=row["record_order"],
+        ordering_key=row["record_order"],
         is_removal=row["mod_type"] == ModType.DELETE.value,
     )

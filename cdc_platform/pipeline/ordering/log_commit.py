@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.errors import TransactionIncomplete
-from cdc_platform.lake.catalog.lake import BURIED, LOG, QUARANTINED
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, LOG, QUARANTINED
 from cdc_platform.lake.commits.commits import (
     CYCLE,
     LATE,
@@ -34,14 +34,14 @@ from cdc_platform.spark.log.event_order import measure_events, with_whole_key_ch
 from cdc_platform.spark.log.keyless import IS_UNNUMBERED, number_copies, unnumbered_rows
 from cdc_platform.spark.log.order import UNSOUND, LogStats, measure, sound_changes, unsound_records
 from cdc_platform.spark.log.ordered_rows import (
+    deletion_marker_rows,
     measure_event_rows,
     measure_rows,
     number_few,
     sound_rows,
-    tombstone_rows,
     unnumbered_few,
 )
-from cdc_platform.spark.tables.deletion_markers import tombstones
+from cdc_platform.spark.tables.deletion_markers import deletion_markers
 
 
 def commit_nothing(window: Window) -> LogStats:
@@ -57,16 +57,22 @@ def commit_by_tasks(pipeline: Pipeline, spark: SparkSession, in_order: DataFrame
     lake, step = pipeline.lake, window.step
     with ExitStack() as held:
         ordered = _settled(pipeline, spark, hold(held, in_order), window, held)
-        if pipeline.traits.leaves_values_out:
+        if pipeline.capabilities.leaves_values_out:
             ordered = complete_changes(pipeline, spark, ordered, window.mark.cycle, held)
         stats = _never_back(_measured(pipeline, ordered), window.mark)
         _require_whole(stats)
         if stats.quarantined:
             unsound = unsound_records(ordered, window.cycle)
             commit_cycle(unsound, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
-        if not pipeline.traits.comes_in_order:
-            graves = tombstones(ordered, window.cycle)
-            commit_cycle(graves, lake.spark_system_table(BURIED), lake.system_table(BURIED), step, {})
+        if not pipeline.capabilities.comes_in_order:
+            graves = deletion_markers(ordered, window.cycle)
+            commit_cycle(
+                graves,
+                lake.spark_system_table(DELETION_MARKERS),
+                lake.system_table(DELETION_MARKERS),
+                step,
+                {},
+            )
         changes = sound_changes(ordered, window.cycle, [field.name for field in window.log.schema().fields])
         properties = _properties(window, stats, late_tables(pipeline, window, stats))
         commit_cycle(changes, lake.spark_system_table(LOG), window.log, step, properties)
@@ -83,7 +89,7 @@ def fits_here(window: Window) -> bool:
 
 def commit_here(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, window: Window) -> LogStats:
     """Commit a small batch of ordered changes without a Spark task that writes or a cached frame."""
-    if pipeline.traits.hands_out_events:
+    if pipeline.capabilities.hands_out_events:
         rows = _completed_few(pipeline, spark, rows, window)
         measured = measure_event_rows(rows)
     else:
@@ -104,9 +110,9 @@ def _set_aside(
     if stats.quarantined:
         unsound = unsound_records(spark.createDataFrame(rows), window.cycle).toArrow()
         replace_cycle(unsound, window.quarantine, window.step)
-    if not pipeline.traits.comes_in_order:
-        buried = pipeline.lake.system_table(BURIED)
-        replace_cycle(tombstone_rows(rows, window.cycle), buried, window.step)
+    if not pipeline.capabilities.comes_in_order:
+        buried = pipeline.lake.system_table(DELETION_MARKERS)
+        replace_cycle(deletion_marker_rows(rows, window.cycle), buried, window.step)
 
 
 def _require_whole(stats: LogStats) -> None:
@@ -122,7 +128,7 @@ def _completed_few(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, wind
     few = unnumbered_few(rows)
     if few:
         rows = number_few(rows, _equal_rows(pipeline, spark, window).count_few(few))
-    if pipeline.traits.leaves_values_out:
+    if pipeline.capabilities.leaves_values_out:
         rows = complete_few(pipeline, spark, rows, window.mark.cycle)
     return rows
 
@@ -132,7 +138,7 @@ def _settled(
 ) -> DataFrame:
     """Return ordered changes, settled by the other changes of their transactions and of equal rows."""
     ordered = _whole(pipeline, persisted)
-    if pipeline.traits.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
+    if pipeline.capabilities.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
         known = _equal_rows(pipeline, spark, window).count(unnumbered_rows(ordered))
         ordered = hold(held, number_copies(ordered, known))
     return ordered
@@ -140,10 +146,10 @@ def _settled(
 
 def _whole(pipeline: Pipeline, ordered: DataFrame) -> DataFrame:
     """Return ordered changes, of which none is sound whose transaction or other half is not."""
-    traits = pipeline.traits
-    if traits.hands_out_events and traits.keeps_transactions:
+    capabilities = pipeline.capabilities
+    if capabilities.hands_out_events and capabilities.keeps_transactions:
         return with_whole_transactions(ordered)
-    if traits.hands_out_events and traits.comes_in_order:
+    if capabilities.hands_out_events and capabilities.comes_in_order:
         return with_whole_key_changes(ordered)
     return ordered
 
@@ -154,16 +160,16 @@ def _equal_rows(pipeline: Pipeline, spark: SparkSession, window: Window) -> Equa
 
 def late_tables(pipeline: Pipeline, window: Window, stats: LogStats) -> tuple[str, ...]:
     """Return the tables of which a cycle has changes that belong before those of former cycles."""
-    if not pipeline.traits.comes_in_order:
+    if not pipeline.capabilities.comes_in_order:
         return ()
-    if pipeline.traits.hands_out_events:
+    if pipeline.capabilities.hands_out_events:
         return tuple(stats.tables) if has_texts(pipeline, window.reports) else ()
     position = window.mark.position_micros or 0
     return tuple(name for name, table in stats.tables.items() if table.first_micros <= position)
 
 
 def _measured(pipeline: Pipeline, ordered: DataFrame) -> LogStats:
-    return measure_events(ordered) if pipeline.traits.hands_out_events else measure(ordered)
+    return measure_events(ordered) if pipeline.capabilities.hands_out_events else measure(ordered)
 
 
 def _never_back(stats: LogStats, mark: Mark) -> LogStats:

@@ -86,14 +86,18 @@ def _extend_log(pipeline: Pipeline, spark: SparkSession) -> OrderOutcome:
     watermark = watermark_micros(lineage)
     if watermark is None or lineage.cycle <= mark.cycle or watermark <= (mark.position_micros or 0):
         return OrderOutcome(mark.cycle, mark.position_micros, 0, 0, 0)
-    late = () if pipeline.traits.hands_out_events else untaken_records(pipeline.lake, quarantine, _taken(log))
+    late = (
+        ()
+        if pipeline.capabilities.hands_out_events
+        else untaken_records(pipeline.lake, quarantine, _taken(log))
+    )
     window = Window(pipeline.lake.system_table(RAW), quarantine, log, mark, lineage.cycle, watermark, late)
     expected = _count_records(window) + len(late)
     if expected == 0:
         stats = commit_nothing(window)
     else:
         # What may come again, or late, is looked for in the log, however long that is.
-        asks_log = pipeline.traits.hands_out_events
+        asks_log = pipeline.capabilities.hands_out_events
         with interpreted(spark, when=expected <= SINGLE_TASK_RECORDS, in_one_task=not asks_log):
             stats = _commit_records(pipeline, spark, window, expected)
     return OrderOutcome(lineage.cycle, watermark, stats.changes, stats.transactions, stats.quarantined)
@@ -118,13 +122,13 @@ def _count_records(window: Window) -> int:
 def _commit_records(pipeline: Pipeline, spark: SparkSession, window: Window, expected: int) -> LogStats:
     raw = read_own(pipeline, spark, RAW, window.raw)
     condition = data_changes_between(window.mark.position_micros, window.watermark_micros)
-    has_addresses = pipeline.traits.knows_addresses and tells_addresses(pipeline, condition)
+    has_addresses = pipeline.capabilities.knows_addresses and tells_addresses(pipeline, condition)
     records = _read_records(pipeline, spark, window, raw, expected)
     if has_addresses:
         records = with_shifted_keys(pipeline, records, condition)
         records = with_found_keys(pipeline, records, raw, condition)
     fitting: list[Shape] = []
-    if not pipeline.traits.comes_in_order:
+    if not pipeline.capabilities.comes_in_order:
         shapes, known = shapes_in(pipeline, condition), known_through(pipeline, window.mark.cycle)
         records = with_refusals(pipeline, records, condition, known, shapes)
         # What is replayed as it was read may have been read by a former version.
@@ -147,21 +151,21 @@ def _read_records(
     records = _between(raw, window)
     if window.late:
         records = records.unionByName(_judged_anew(raw, window.late))
-    if pipeline.traits.repeats_within_s is None or not window.mark.next_ordinal:
+    if pipeline.capabilities.repeats_within_s is None or not window.mark.next_ordinal:
         return records
     replayed = replayed_origins(pipeline, window.reports)
     repeated = repeated_from(pipeline, window.reports)
     log = _remembered(pipeline, spark, window, repeated, everything=bool(replayed))
     is_small = expected <= SINGLE_TASK_RECORDS
-    return without_repeated(records, log, pipeline.traits, replayed, repeated, is_small=is_small)
+    return without_repeated(records, log, pipeline.capabilities, replayed, repeated, is_small=is_small)
 
 
 def _order(
     pipeline: Pipeline, records: DataFrame, window: Window, expected: int, fitting: Sequence[Shape]
 ) -> DataFrame:
     first, tables = window.mark.next_ordinal, pipeline.known_tables
-    if pipeline.traits.hands_out_events:
-        return order_events(records, first, expected, tables, pipeline.traits, fitting)
+    if pipeline.capabilities.hands_out_events:
+        return order_events(records, first, expected, tables, pipeline.capabilities, fitting)
     return order_records(records, first, expected, tables)
 
 

@@ -26,7 +26,7 @@ def settle_rewritten(pipeline: Pipeline) -> int:
     Raises:
         CommitConflict: other runs were in the way; nothing was changed.
     """
-    if not pipeline.traits.hands_out_events or pipeline.traits.comes_in_order:
+    if not pipeline.capabilities.hands_out_events or pipeline.capabilities.comes_in_order:
         return 0  # these sources read a file on from where they ended
     held = open_places(pipeline.lake)
     reads = last_reads(pipeline.lake, {one.origin for one in held}) if held else {}

@@ -1,4 +1,4 @@
-"""What a lake forgets: old snapshots that no kept cut names, and tombstones nothing older comes for."""
+"""What a lake forgets: old snapshots that no kept cut names, and deletion markers nothing older comes for."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake.catalog.lake import BURIED, CUT, LINEAGE
+from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE
 from cdc_platform.lake.commits.maintenance import expire_snapshots, find_expendable
 from cdc_platform.lake.state.cuts import Cut, cuts_since_moment, cycle_published_by
 from cdc_platform.model.stream.retention import kept_moments, most_kept
@@ -106,15 +106,15 @@ def kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
     return (*(cut for cut, end in zip(cuts, ends, strict=False) if end in kept), *cuts[-1:])
 
 
-def forget_tombstones(pipeline: Pipeline, spark: SparkSession, now_micros: int) -> None:
-    """Take away the tombstones of which no older event can come any more.
+def forget_deletion_markers(pipeline: Pipeline, spark: SparkSession, now_micros: int) -> None:
+    """Take away the deletion markers of which no older event can come any more.
 
     What counts is when a deletion was read, not when it was made: of a backlog that is older than their
     retention, files with older events may still lie ahead.
     """
-    if pipeline.traits.tombstones_s is None:
+    if pipeline.capabilities.deletion_markers_s is None:
         return
-    before_micros = now_micros - int(pipeline.traits.tombstones_s * 1_000_000)
+    before_micros = now_micros - int(pipeline.capabilities.deletion_markers_s * 1_000_000)
     cycle = cycle_published_by(pipeline.lake, before_micros)
     if cycle is not None:
-        spark.sql(f"DELETE FROM {pipeline.lake.spark_system_table(BURIED)} WHERE cycle <= {cycle}")
+        spark.sql(f"DELETE FROM {pipeline.lake.spark_system_table(DELETION_MARKERS)} WHERE cycle <= {cycle}")

@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
-from cdc_platform.lake.catalog.lake import BURIED, CUT, LINEAGE, LOG, RAW, READ
+from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, RAW, READ
 from cdc_platform.lake.commits.commits import BRANCH, CYCLE, ancestors_of, count_rows, fact, head, read_mark
 from cdc_platform.lake.commits.maintenance import compact_all_files, compact_small_files
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
@@ -26,7 +26,7 @@ from cdc_platform.pipeline.publishing.expire import (
     age_of_own,
     expire_merged,
     expire_own,
-    forget_tombstones,
+    forget_deletion_markers,
     kept_cuts,
     worth_expiring,
 )
@@ -35,7 +35,7 @@ from cdc_platform.pipeline.versions.branch import load_table
 ROLLING_TABLES: Final = (RAW, LOG, CUT)
 """The platform's own tables that grow by a few files each cycle."""
 
-EVENT_ROLLING_TABLES: Final = (READ, BURIED)
+EVENT_ROLLING_TABLES: Final = (READ, DELETION_MARKERS)
 """The same of a source that hands out events."""
 
 ROLLING_PATIENCE: Final = 4
@@ -142,7 +142,7 @@ def _list_chores(upkeep: Upkeep) -> list[Chore]:
 
 
 def _rolling_tables(pipeline: Pipeline) -> tuple[str, ...]:
-    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.traits.hands_out_events else ()))
+    return (*ROLLING_TABLES, *(EVENT_ROLLING_TABLES if pipeline.capabilities.hands_out_events else ()))
 
 
 def _urgency_of_merged(upkeep: Upkeep, table: Table) -> float:
@@ -198,8 +198,8 @@ def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
 
 def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
     pipeline, spark = upkeep.pipeline, upkeep.spark
-    if name == BURIED:
-        forget_tombstones(pipeline, spark, upkeep.now_micros)
+    if name == DELETION_MARKERS:
+        forget_deletion_markers(pipeline, spark, upkeep.now_micros)
     minor = 0
     is_fragmented = _fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
     # The lineage is written anew each time, so it has one file.

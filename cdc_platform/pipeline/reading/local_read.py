@@ -19,7 +19,7 @@ MOST_RECORDS: Final = 20_000
 """After a cycle of more records the next one is not tried here."""
 
 
-def commit_near(
+def commit_local(
     pipeline: Pipeline,
     raw: Table,
     step: CycleStep,
@@ -46,7 +46,7 @@ def commit_near(
     if batches is None:
         return False
     with closing(batches):
-        rows = _collect(batches, own_tables(hands_out_events=pipeline.traits.hands_out_events)[RAW])
+        rows = _collect(batches, own_tables(hands_out_events=pipeline.capabilities.hands_out_events)[RAW])
     if rows is None:
         return False
     if replayed is not None:

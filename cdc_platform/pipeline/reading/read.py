@@ -1,4 +1,4 @@
-"""The first step of a cycle: plan slices, read them, and commit what they hold in one commit."""
+"""The first step of a cycle: plan windows, read them, and commit what they hold in one commit."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -14,13 +14,13 @@ from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import POSITION, read_mark
 from cdc_platform.lake.commits.writes import CycleStep, commit_cycle
 from cdc_platform.lake.state.control import read_control
-from cdc_platform.lake.state.read_progress import read_ledger, waiting_texts
+from cdc_platform.lake.state.read_progress import load_read_progress, waiting_texts
 from cdc_platform.model.stream.lineage import live, watermark_micros
-from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.stuck_partitions import find_stuck
 from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.reading.local_read import commit_near
+from cdc_platform.pipeline.reading.local_read import commit_local
 from cdc_platform.pipeline.reading.replayed_texts import replayed_records
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.spark.session.cores import local_cores
@@ -36,8 +36,8 @@ NEAR_ROUND_WORTH_S: Final = 0.5
 """The same where this process reads."""
 
 
-SLICES_PER_TASK: Final = 8
-"""Slices that a task reads at a time; fewer tasks can follow more partitions that split and merge."""
+WINDOWS_PER_TASK: Final = 8
+"""ReadWindows that a task reads at a time; fewer tasks can follow more partitions that split and merge."""
 RECORDS_PER_TASK: Final = 500_000
 """Above this, reading in parallel saves more time than following partitions does."""
 
@@ -46,31 +46,31 @@ RECORDS_PER_TASK: Final = 500_000
 class ReadOutcome:
     """What a cycle has read; ``committed`` is False when there was nothing to read.
 
-    ``planned_end_micros`` is where its slices were to end; those of partitions that finished end before.
-    ``is_near`` tells that this process has read them, not a task of Spark.
+    ``planned_end_micros`` is where its windows were to end; those of partitions that finished end before.
+    ``is_local`` tells that this process has read them, not a task of Spark.
     """
 
     cycle: int
-    slices: tuple[SliceReport, ...]
+    windows: tuple[WindowReport, ...]
     records: Mapping[RecordKind, int]
     committed: bool
     clock_micros: int
     planned_end_micros: int
-    is_near: bool = False
+    is_local: bool = False
 
     @property
     def another_is_worth_micros(self) -> int:
         """How far the watermark must be held back for another round of reading."""
-        return round((NEAR_ROUND_WORTH_S if self.is_near else ROUND_WORTH_S) * 1_000_000)
+        return round((NEAR_ROUND_WORTH_S if self.is_local else ROUND_WORTH_S) * 1_000_000)
 
     @property
-    def interrupted(self) -> tuple[SliceReport, ...]:
-        """Slices whose read failed; what they have read is kept, and they are read on by the next cycle."""
-        return tuple(report for report in self.slices if report.outcome is SliceOutcome.INTERRUPTED)
+    def interrupted(self) -> tuple[WindowReport, ...]:
+        """Windows whose read failed; what they have read is kept, and the next cycle reads them on."""
+        return tuple(report for report in self.windows if report.outcome is WindowOutcome.INTERRUPTED)
 
     @property
     def failures(self) -> tuple[SourceError, ...]:
-        """Why reads of slices failed."""
+        """Why reads of windows failed."""
         return tuple(
             told_source_error(report.error_name, report.error_message) for report in self.interrupted
         )
@@ -80,7 +80,7 @@ class ReadOutcome:
         kinds = self.records.keys() | later.records.keys()
         return replace(
             later,
-            slices=self.slices + later.slices,
+            windows=self.windows + later.windows,
             records={kind: self.records.get(kind, 0) + later.records.get(kind, 0) for kind in kinds},
         )
 
@@ -92,7 +92,7 @@ def newest_known_micros(pipeline: Pipeline) -> int:
     since a source that has nothing to read is nothing to be behind of.
     """
     mark = read_mark(pipeline.lake.system_table(RAW))
-    if pipeline.traits.hands_out_events and mark.position_micros is not None:
+    if pipeline.capabilities.hands_out_events and mark.position_micros is not None:
         return mark.position_micros
     return pipeline.source.clock_micros()
 
@@ -110,16 +110,16 @@ def read_generations(pipeline: Pipeline, spark: SparkSession, *, ends_pauses: bo
 
     Raises:
         CommitConflict: another run has committed the same cycle; nothing was changed.
-        SourceError: no slice could be read.
+        SourceError: no window could be read.
     """
-    outcome = read_slices(pipeline, spark, ends_pauses=ends_pauses)
+    outcome = read_windows(pipeline, spark, ends_pauses=ends_pauses)
     for _ in range(MAX_ROUNDS - 1):
         watermark = watermark_micros(trace_lineage(pipeline))
         if not outcome.committed or watermark is None or outcome.interrupted:
             break
         if outcome.planned_end_micros - watermark < outcome.another_is_worth_micros:
             break
-        later = read_slices(pipeline, spark, end_limit_micros=outcome.planned_end_micros)
+        later = read_windows(pipeline, spark, end_limit_micros=outcome.planned_end_micros)
         if not later.committed:
             break
         outcome = outcome.followed_by(later)
@@ -137,14 +137,14 @@ def read_partitions(
 
     Raises:
         CommitConflict: another run has committed the same cycle; nothing was changed.
-        SourceError: no slice could be read.
+        SourceError: no window could be read.
     """
     if partition_keys is None or {found.key for found in live(trace_lineage(pipeline))} <= {*partition_keys}:
         return read_generations(pipeline, spark, ends_pauses=ends_pauses)
-    return read_slices(pipeline, spark, partition_keys, ends_pauses=ends_pauses)
+    return read_windows(pipeline, spark, partition_keys, ends_pauses=ends_pauses)
 
 
-def read_slices(
+def read_windows(
     pipeline: Pipeline,
     spark: SparkSession,
     partition_keys: Collection[str] | None = None,
@@ -165,32 +165,32 @@ def read_slices(
 
     Raises:
         CommitConflict: another run has committed the same cycle; nothing was changed.
-        SourceError: nothing could be read, or a slice failed for good; what was read is committed.
+        SourceError: nothing could be read, or a window failed for good; what was read is committed.
     """
     raw = pipeline.lake.system_table(RAW)
     mark = read_mark(raw)
     lineage = trace_lineage(pipeline)
     clock_micros = pipeline.source.clock_micros()
     waiting = waiting_texts(pipeline.lake)
-    limits = (pipeline.settings.max_slice_s, partition_keys, end_limit_micros)
+    limits = (pipeline.settings.max_window_s, partition_keys, end_limit_micros)
     request = ReadRequest(clock_micros, *limits, has_replay=waiting is not None, ends_pauses=ends_pauses)
-    plan = pipeline.source.plan(lineage, request, lambda: read_ledger(pipeline.lake))
-    if not plan.slices:
+    plan = pipeline.source.plan(lineage, request, lambda: load_read_progress(pipeline.lake))
+    if not plan.windows:
         known_micros = newest_known_micros(pipeline)
         return ReadOutcome(mark.cycle, (), {}, False, known_micros, known_micros)
     step = CycleStep(mark.cycle, mark.cycle + 1)
     replayed = replayed_records(pipeline, step.committed, plan, *waiting) if waiting is not None else None
-    is_near = _commit_plan(pipeline, spark, raw, step, plan, replayed)
+    is_local = _commit_plan(pipeline, spark, raw, step, plan, replayed)
     control = read_control(pipeline.lake, step.committed)
-    read = (step.committed, control.slices, control.records)
-    outcome = ReadOutcome(*read, True, clock_micros, plan.end_micros, is_near)
+    read = (step.committed, control.windows, control.records)
+    outcome = ReadOutcome(*read, True, clock_micros, plan.end_micros, is_local)
     if outcome.interrupted:
         # The current lineage: a child that was read with its parent may be stuck, too.
-        for stuck in find_stuck(trace_lineage(pipeline), control.slices, plan.end_micros):
+        for stuck in find_stuck(trace_lineage(pipeline), control.windows, plan.end_micros):
             LOGGER.warning("Pipeline %s: %s", pipeline.name, stuck.describe())
     failures = outcome.failures
     lasting = tuple(error for error in failures if not error.retryable)
-    is_in_vain = len(failures) == len(control.slices) and not any(one.has_moved for one in control.slices)
+    is_in_vain = len(failures) == len(control.windows) and not any(one.has_moved for one in control.windows)
     if failures and (lasting or is_in_vain):
         raise (lasting or failures)[0]
     return outcome
@@ -206,7 +206,7 @@ def _commit_plan(
 ) -> bool:
     """Read and commit a plan, and tell whether this process has read it."""
     properties = {POSITION: str(plan.end_micros)}
-    if commit_near(pipeline, raw, step, plan, properties, replayed):
+    if commit_local(pipeline, raw, step, plan, properties, replayed):
         return True
     with pipeline.source.reading():
         tasks = most_tasks(pipeline, spark, step.before, plan)
@@ -224,10 +224,10 @@ def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadP
         pipeline: the pipeline.
         spark: session that does the reading.
         before: the newest committed cycle; its records are the estimate for the plan.
-        plan: the slices to read.
+        plan: the windows to read.
     """
     most = pipeline.settings.read_tasks
-    if pipeline.traits.hands_out_events:
+    if pipeline.capabilities.hands_out_events:
         # Files are read one by one, so many small tasks share them better.
         return most
     # A task reads several partitions at a time: more tasks than run at once read no faster, and each has
@@ -236,14 +236,14 @@ def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadP
     if plan.finished_parents is None or _expected_records(pipeline, before, plan) > RECORDS_PER_TASK:
         return most
     # If partitions of different tasks merge, neither task can continue with the child.
-    return min(most, -(-len(plan.slices) // SLICES_PER_TASK))
+    return min(most, -(-len(plan.windows) // WINDOWS_PER_TASK))
 
 
 def _expected_records(pipeline: Pipeline, before: int, plan: ReadPlan) -> float:
     """Return how many records a plan has at the rate of the cycle before; 0 if there is none."""
     control = read_control(pipeline.lake, before)
-    known_s = max((report.duration_s for report in control.slices), default=0.0)
+    known_s = max((report.duration_s for report in control.windows), default=0.0)
     if not known_s:
         return 0.0
-    planned_s = max(piece.duration_s for piece in plan.slices)
+    planned_s = max(chunk.duration_s for chunk in plan.windows)
     return control.records.get(RecordKind.DATA_CHANGE, 0) * planned_s / known_s

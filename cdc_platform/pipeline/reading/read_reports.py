@@ -31,19 +31,19 @@ def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
 
     Cycles report when a transaction was committed that had passed before, by its position, however long ago.
     """
-    if not pipeline.traits.hands_out_events or not pipeline.traits.keeps_transactions:
+    if not pipeline.capabilities.hands_out_events or not pipeline.capabilities.keeps_transactions:
         return None
     told = [json.loads(event["metadata"] or "{}") for event in _events(pipeline, reports)]
     since = min((one[AGAIN_SINCE] for one in told if AGAIN_SINCE in one), default=None)
     if since is None:
         return None
     # The log has moments of cycles, by another clock than the source's.
-    return pipeline.traits.repeats_since_micros(since)
+    return pipeline.capabilities.repeats_since_micros(since)
 
 
 def remembered_from(pipeline: Pipeline, after_micros: int, repeated: int | None) -> int:
     """Return from when on the log may have what comes again after a position; see `repeated_from`."""
-    oldest = pipeline.traits.repeats_since_micros(after_micros)
+    oldest = pipeline.capabilities.repeats_since_micros(after_micros)
     return oldest if repeated is None else min(oldest, repeated)
 
 

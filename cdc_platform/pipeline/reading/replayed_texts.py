@@ -15,7 +15,7 @@ from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.model.stream.quarantined_records import HeldRecord
-from cdc_platform.model.stream.read_windows import ReadPlan, Slice
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.sources.event_batches import EventBatches, FileCounts, Released
@@ -26,7 +26,7 @@ def replayed_records(
 ) -> pa.Table:
     """Return raw records of a replay that was asked for at a moment, and that no cycle has taken yet.
 
-    The cycle's commit takes them and notes in the ledger that it has, so they are taken once.
+    The cycle's commit takes them and notes in the read progress that it has, so they are taken once.
     """
     return _Replay(pipeline, cycle, plan).records(micros, asked)
 
@@ -39,7 +39,7 @@ class _Replay:
         self._batches, self._counts = EventBatches(cycle), FileCounts()
 
     def records(self, micros: int, asked: Sequence[HeldRecord]) -> pa.Table:
-        """Return the records, and the report that lets the ledger know of them."""
+        """Return the records, and the report that lets the read progress know of them."""
         judged_by_log = []
         for held, raw in self._as_read(asked):
             event = raw["event"] if raw is not None else None
@@ -52,10 +52,10 @@ class _Replay:
                 judged_by_log.append(self._again(raw))
             else:
                 self._decode(held, raw)
-        piece = self._plan.slices[0]
-        report = SourceFile(replay_path(micros), piece.token, 0, micros)
-        piece = replace(piece, end_inclusive_micros=self._plan.end_micros)
-        self._batches.report_file(piece, report, self._counts, None)
+        chunk = self._plan.windows[0]
+        report = SourceFile(replay_path(micros), chunk.token, 0, micros)
+        chunk = replace(chunk, end_inclusive_micros=self._plan.end_micros)
+        self._batches.report_file(chunk, report, self._counts, None)
         decoded = pa.Table.from_batches(self._batches.take(), RAW_EVENT_RECORDS)
         return pa.concat_tables([decoded, pa.Table.from_pylist(judged_by_log, RAW_EVENT_RECORDS)])
 
@@ -79,15 +79,15 @@ class _Replay:
 
     def _decode(self, held: HeldRecord, raw: Mapping[str, Any]) -> None:
         origin, position = raw["event"]["origin"], raw["event"]["position"]
-        piece = Slice(held.partition_token, 0, self._plan.end_micros)
+        chunk = ReadWindow(held.partition_token, 0, self._plan.end_micros)
         file = SourceFile(origin, held.partition_token, 0, 0)
         # A transaction stays the one that it was counted with.
-        transaction = raw["server_transaction_id"] if self._pipeline.traits.keeps_transactions else ""
+        transaction = raw["server_transaction_id"] if self._pipeline.capabilities.keeps_transactions else ""
         for event in self._pipeline.event_source.decode_again(origin, raw["event"]["text"], position):
             told = Released(
                 _placed(event, held, position), transaction, raw["number_of_records_in_transaction"]
             )
-            self._batches.add_whole(told, piece, file)
+            self._batches.add_whole(told, chunk, file)
 
 
 def _placed(event: SourceEvent | FaultyEvent, held: HeldRecord, position: int) -> SourceEvent | FaultyEvent:

@@ -20,7 +20,7 @@ def trace_lineage(pipeline: Pipeline) -> Lineage:
     committed = read_mark(pipeline.lake.system_table(RAW)).cycle
     for cycle in range(lineage.cycle + 1, committed + 1):
         control = read_control(pipeline.lake, cycle)
-        lineage = advance(lineage, cycle, control.slices, control.children)
+        lineage = advance(lineage, cycle, control.windows, control.children)
     if lineage is not stored:
         return save_lineage(pipeline.lake, _pruned(lineage))
     return lineage

@@ -42,7 +42,7 @@ class UnreadFile:
 
 def list_unread(pipeline: Pipeline) -> tuple[UnreadFile, ...]:
     """Return what could not be read and has not been since, by path; needs no Spark, and writes nothing."""
-    if not pipeline.traits.hands_out_events:
+    if not pipeline.capabilities.hands_out_events:
         return ()
     found = {path: UnreadFile(path, error) for path, error in _newest_failures(pipeline)}
     for path, failure in list_failed(pipeline.lake).items():

@@ -32,7 +32,7 @@ from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
 from cdc_platform.pipeline.schema.schema_policies import first_columns, kept_shapes
 from cdc_platform.pipeline.schema.uncopied import with_uncopied
-from cdc_platform.sources.spanner.copying.copy_pieces import columns_from_text
+from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text
 
 SAVE_EVERY_CYCLES: Final = 20
 """After so many cycles without a change that is committed, too, so that a new process need not look there."""
@@ -91,7 +91,7 @@ def _has_records(pipeline: Pipeline, log: Table, after_exclusive: int, until_inc
 
 def _has_changed_unseen(pipeline: Pipeline, history: SchemaHistory, mark: Mark) -> bool:
     """Whether the source tells of a change in a cycle without records: a suspended stream has none."""
-    if not pipeline.traits.can_be_compared or mark.position_micros is None:
+    if not pipeline.capabilities.can_be_compared or mark.position_micros is None:
         return False
     look = pipeline.look(mark.position_micros)
     return bool(find_events(history, mark.cycle, {}, look, look_back=PastLooks(pipeline.look)))
@@ -135,7 +135,7 @@ def _find(
 ) -> tuple[SchemaEvent, ...]:
     assert mark.position_micros is not None
     window = data_changes_between(history.position_micros, mark.position_micros)
-    widens = not pipeline.traits.comes_in_order
+    widens = not pipeline.capabilities.comes_in_order
     shapes = {shape for batch in _batches(pipeline, window) for shape in _shapes(batch)}
     # Events of another key are in quarantine.
     foreign = find_foreign(pipeline, window, history, map(_named, shapes))
@@ -150,7 +150,9 @@ def _find(
     look = with_uncopied(pipeline, history, pipeline.look(mark.position_micros))
     if not widens:
         tables |= {name for name, _ in find_renewed(history, look)}
-    kept = {name for name in tables if pipeline.traits.schema_policy_of(name) is not SchemaPolicy.EVOLVE}
+    kept = {
+        name for name in tables if pipeline.capabilities.schema_policy_of(name) is not SchemaPolicy.EVOLVE
+    }
     sightings = _sightings(pipeline, window, tables - kept, foreign) if tables - kept else {}
     if kept:
         begun = first_columns(kept_shapes(pipeline, window), history)
@@ -200,7 +202,7 @@ def _parse(pipeline: Pipeline, key: ShapeKey) -> _Shape | None:
     columns = parse_column_types(text)
     if table is None or columns is None:
         return None
-    is_record = not pipeline.traits.hands_out_events
+    is_record = not pipeline.capabilities.hands_out_events
     if is_record and not any(seen.is_primary_key for seen in columns.values()):
         # The lake has no table of a key without columns.
         return None

@@ -19,7 +19,7 @@ def fitting_shapes(pipeline: Pipeline, shapes: Iterable[Shape]) -> list[Shape]:
         pipeline: the pipeline.
         shapes: those of the events at hand.
     """
-    if not pipeline.traits.values_fit:
+    if not pipeline.capabilities.values_fit:
         return []
     tables = {table.name: table for table in pipeline.known_tables}
     fitting = (shape for shape in sorted(shapes) if declares_types_of(tables.get(shape[0]), shape[1]))

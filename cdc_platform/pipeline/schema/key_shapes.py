@@ -33,7 +33,7 @@ def find_foreign(
         history: what is known of the tables before them.
         shapes: those of the window.
     """
-    if pipeline.traits.comes_in_order:
+    if pipeline.capabilities.comes_in_order:
         return {}
     keys: defaultdict[str, dict[str, Key]] = defaultdict(dict)
     for table, text in shapes:

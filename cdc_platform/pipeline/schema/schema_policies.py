@@ -25,12 +25,12 @@ _NO_DELETE: Final = f" AND mod_type <> '{ModType.DELETE.value}'"
 
 @dataclass(frozen=True)
 class KeptShape:
-    """The columns that some events of a table have; ``order_key`` is the first one's."""
+    """The columns that some events of a table have; ``ordering_key`` is the first one's."""
 
     table: str
     text: str
     columns: Columns
-    order_key: str
+    ordering_key: str
 
 
 def kept_shapes(pipeline: Pipeline, window: str) -> list[KeptShape]:
@@ -42,7 +42,7 @@ def kept_shapes(pipeline: Pipeline, window: str) -> list[KeptShape]:
         pipeline: the pipeline.
         window: filter of raw records.
     """
-    if not pipeline.traits.schema_policies:
+    if not pipeline.capabilities.schema_policies:
         return []
     scan = pipeline.lake.system_table(RAW).scan(row_filter=window, selected_fields=_SELECTED)
     written = scan.to_arrow().filter(pc.field("mod_type") != ModType.DELETE.value)
@@ -50,10 +50,10 @@ def kept_shapes(pipeline: Pipeline, window: str) -> list[KeptShape]:
     found: list[KeptShape] = []
     for row in rows.to_pylist():
         table, columns = row["table_name"], parse_column_types(row["column_types"])
-        is_kept = pipeline.traits.schema_policy_of(table or "") is not SchemaPolicy.EVOLVE
+        is_kept = pipeline.capabilities.schema_policy_of(table or "") is not SchemaPolicy.EVOLVE
         if table is not None and columns and is_kept:
             found.append(KeptShape(table, row["column_types"], columns, row["record_order_min"]))
-    return sorted(found, key=lambda shape: (shape.table, shape.order_key, shape.text))
+    return sorted(found, key=lambda shape: (shape.table, shape.ordering_key, shape.text))
 
 
 def first_columns(shapes: Iterable[KeptShape], history: SchemaHistory) -> Mapping[str, Columns]:
@@ -100,7 +100,7 @@ def _refused(pipeline: Pipeline, window: str, history: SchemaHistory) -> Iterato
     begun = first_columns(shapes, history)
     for shape in shapes:
         known = _known(shape.table, begun, history)
-        policy = pipeline.traits.schema_policy_of(shape.table)
+        policy = pipeline.capabilities.schema_policy_of(shape.table)
         reason = find_refusal(shape.table, known, shape.columns, policy)
         if reason is not None:
             yield (shape.table, shape.text), reason

@@ -16,7 +16,7 @@ def with_uncopied(pipeline: Pipeline, history: SchemaHistory, look: Look) -> Loo
     Raises:
         SourceError: the source does not tell.
     """
-    if pipeline.settings.copies_first or not pipeline.traits.can_be_compared:
+    if pipeline.settings.copies_first or not pipeline.capabilities.can_be_compared:
         return look
     chosen = pipeline.settings.tables
     fresh = {table.name for table in look.tables} - history.tables.keys()

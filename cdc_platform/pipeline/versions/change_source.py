@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import BURIED
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS
 from cdc_platform.lake.state.copies import COPY_BRANCH, CopyProgress
 from cdc_platform.lake.state.quarantine import may_lack_changes
 from cdc_platform.model.base.names import quote_spark
@@ -24,7 +24,7 @@ from cdc_platform.pipeline.versions.lake_frames import read_log, read_own
 from cdc_platform.pipeline.versions.log_span import LogSpan, pending_span, span_after
 from cdc_platform.spark.frames.table_frames import read_current
 from cdc_platform.spark.log.faults import HAS_KEYS
-from cdc_platform.spark.tables.deletion_markers import with_tombstones
+from cdc_platform.spark.tables.deletion_markers import with_deletion_markers
 from cdc_platform.spark.tables.history import called_as_in_history
 from cdc_platform.spark.tables.late import with_former
 from cdc_platform.spark.tables.truncates import after_truncates, with_truncated_rows
@@ -46,7 +46,7 @@ SINGLE_TASK_CHANGES: Final = 50_000
 COPIED: Final = -2
 """Ordinal of what an initial copy has: it comes before all changes."""
 COPIED_KEY: Final = ""
-"""The same where the order is that of order keys."""
+"""The same where the order is that of ordering keys."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def trusts_inserts(pipeline: Pipeline, table: str, history: SchemaHistory) -> bo
     It may be where its deletion was left out of the change stream, or lies in quarantine.
     """
     known = history.tables.get(table)
-    if not pipeline.traits.trusts_inserts:
+    if not pipeline.capabilities.trusts_inserts:
         return False
     is_left_out = known is not None and may_lack_rows(history, known)
     return not is_left_out and not may_lack_changes(pipeline.lake, table)
@@ -147,7 +147,7 @@ def select_changes(
     pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame
 ) -> DataFrame:
     """Return the rows of the log that count of what `read_span` returns for a source."""
-    if not pipeline.traits.hands_out_events:
+    if not pipeline.capabilities.hands_out_events:
         # Those of another table, of the same name, whose key has no column, which is not in the lake.
         log = log.where(HAS_KEYS)
     if source.since_micros is not None:
@@ -157,12 +157,12 @@ def select_changes(
     if source.span.has_truncates:
         without = with_truncated_rows if source.keeps_truncated else after_truncates
         log = without(log, words_of(pipeline, source).position)
-    return log if pipeline.traits.comes_in_order else _with_older(pipeline, spark, source, log)
+    return log if pipeline.capabilities.comes_in_order else _with_older(pipeline, spark, source, log)
 
 
 def words_of(pipeline: Pipeline, source: ChangeSource) -> LogWords:
     """Return what the order of the changes of a source is taken from."""
-    return LogWords.of(pipeline.traits, is_late=source.span.is_late)
+    return LogWords.of(pipeline.capabilities, is_late=source.span.is_late)
 
 
 def read_changes(
@@ -205,12 +205,12 @@ def takes_former(pipeline: Pipeline, stored: TableSchema) -> bool:
 
     So it is where changes leave values as they are, be it those of a patch or of a delete that stays.
     """
-    traits = pipeline.traits
-    if traits.comes_in_order:
+    capabilities = pipeline.capabilities
+    if capabilities.comes_in_order:
         return False
     if keeps_deleted(stored):
         return True
-    return traits.leaves_values_out and pending_span(pipeline, stored.name, 0).has_patches
+    return capabilities.leaves_values_out and pending_span(pipeline, stored.name, 0).has_patches
 
 
 def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, log: DataFrame) -> DataFrame:
@@ -219,14 +219,14 @@ def _with_older(pipeline: Pipeline, spark: SparkSession, source: ChangeSource, l
     if span.after_exclusive == 0:
         return log
     if not source.takes_former:
-        return with_tombstones(log, _buried(pipeline, spark, source), source.schema)
+        return with_deletion_markers(log, _buried(pipeline, spark, source), source.schema)
     before = replace(span, after_exclusive=0, until_inclusive=span.after_exclusive)
     former = read_span(pipeline, spark, source.schema.name, before)
     return with_former(log, former, source.schema, is_small=span.changes <= SINGLE_TASK_CHANGES)
 
 
 def _buried(pipeline: Pipeline, spark: SparkSession, source: ChangeSource) -> DataFrame:
-    graves = read_own(pipeline, spark, BURIED)
+    graves = read_own(pipeline, spark, DELETION_MARKERS)
     is_older = F.col("cycle") <= source.span.after_exclusive
     return graves.where((F.col("table_name") == source.schema.name) & is_older)
 

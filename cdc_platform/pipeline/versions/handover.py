@@ -9,7 +9,7 @@ from pyiceberg.table.snapshots import Snapshot
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import head, read_mark
-from cdc_platform.lake.state.copies import CopyPlan, CopyProgress, load_plans, read_progress
+from cdc_platform.lake.state.copies import CopyPlan, CopyProgress, load_copy_progress, load_plans
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
@@ -42,7 +42,7 @@ def find_handover(pipeline: Pipeline, found: Table | None, name: str, cut: Cut |
     if plan is None:
         waits = pipeline.settings.copies_first and not is_made_by_log(pipeline, name)
         return Handover(is_ready=False) if waits else None
-    progress = read_progress(found, plan)
+    progress = load_copy_progress(found, plan)
     reached = read_mark(pipeline.lake.system_table(LOG)).position_micros
     is_whole = progress.is_complete and not progress.is_mixed
     is_ready = is_whole and reached is not None and reached >= plan.position_micros
@@ -79,11 +79,11 @@ def find_copy(pipeline: Pipeline, found: Table, name: str) -> CopyProgress | Non
     plan = current_plans(pipeline).get(name)
     if plan is None:
         return None
-    progress = read_progress(found, plan)
+    progress = load_copy_progress(found, plan)
     if not progress.is_complete:
         raise LakeError(
             f"The initial copy of table `{name}` is not whole: {len(progress.missing)} of "
-            f"{len(plan.pieces)} pieces are missing on its branch `copy`. Go on with the cycles until it is; "
+            f"{len(plan.chunks)} chunks are missing on its branch `copy`. Go on with the cycles until it is; "
             "if the branch was dropped, begin a new pipeline name: log and copy together make the table."
         )
     return progress

@@ -31,7 +31,7 @@ class LogSpan:
     ``changes`` is `UNKNOWN_CHANGES`, and ``has_patches`` and ``has_truncates`` are True, where the log no
     longer tells. What was committed until ``after_micros`` is left out; ``changes`` may count it. With
     ``is_late`` it holds replayed changes that belong before those of former cycles, so that `ordinal` is not
-    their order and `order_key` is.
+    their order and `ordering_key` is.
     """
 
     after_exclusive: int
@@ -59,8 +59,8 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
         return LogSpan(after_exclusive, until, 0, has_patches=False)
     told = _told_stats(log, table, after_exclusive)
     if told is None:
-        events = pipeline.traits.hands_out_events
-        is_late = pipeline.traits.comes_in_order and has_replays(pipeline.lake, table)
+        events = pipeline.capabilities.hands_out_events
+        is_late = pipeline.capabilities.comes_in_order and has_replays(pipeline.lake, table)
         return LogSpan(
             after_exclusive, until, UNKNOWN_CHANGES, has_patches=True, has_truncates=events, is_late=is_late
         )

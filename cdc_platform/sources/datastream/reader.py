@@ -17,7 +17,7 @@ from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile, deal_files, files_from_json
-from cdc_platform.model.stream.read_windows import ReadPlan, Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.unread import FailedRead
 from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.files.files import SUFFIXES
@@ -36,7 +36,7 @@ TASKS_OPTION: Final = "tasks"
 
 def plan_to_json(plan: ReadPlan) -> str:
     """Return a plan as the text of the `plan` option."""
-    return json.dumps({"slices": [asdict(piece) for piece in plan.slices], **json.loads(plan.inputs)})
+    return json.dumps({"windows": [asdict(chunk) for chunk in plan.windows], **json.loads(plan.inputs)})
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Task(InputPartition):
     """The input of one task: files, and what it reports besides."""
 
     files: tuple[SourceFile, ...]
-    slices: tuple[Slice, ...]
+    windows: tuple[ReadWindow, ...]
     announced: tuple[str, ...] = ()
     settled: tuple[tuple[str, str], ...] = ()
     offers: Offers = field(default_factory=dict)
@@ -68,10 +68,10 @@ class DatastreamDataSource(DataSource):
         """Return the reader of the files that the options name."""
         prepare_worker()
         plan = json.loads(self.options[PLAN_OPTION])
-        slices = tuple(Slice(**fields) for fields in plan["slices"])
+        windows = tuple(ReadWindow(**fields) for fields in plan["windows"])
         files = deal_files(files_from_json(plan["files"]), int(self.options[TASKS_OPTION]))
         offers = {key: files_from_json(found) for key, found in plan["schemas"].items()}
-        tasks = [Task(task, slices, offers=offers) for task in files]
+        tasks = [Task(task, windows, offers=offers) for task in files]
         settled = tuple(plan["settled"].items())
         tasks[0] = replace(tasks[0], announced=tuple(plan["announced"]), settled=settled, is_first=True)
         return DatastreamReader(self.options[SETTINGS_OPTION], int(self.options[CYCLE_OPTION]), tasks)
@@ -93,34 +93,34 @@ class DatastreamReader(DataSourceReader):
         assert isinstance(partition, Task)
         settings = DatastreamSettings.from_options(self._settings_json)
         batches = EventBatches(self._cycle)
-        pieces = {piece.token: piece for piece in partition.slices}
+        chunks = {chunk.token: chunk for chunk in partition.windows}
         store = FileStore(settings.path, SUFFIXES, settings.deadline_s)
         records: Counter[str] = Counter()
         for file in partition.files:
-            piece, counts = pieces[file.folder], FileCounts()
+            chunk, counts = chunks[file.folder], FileCounts()
             try:
                 data = store.read(file.path)
                 schemas = borrowed_schemas(settings.path, file, partition.offers, data, settings.bounds)
             except SourceError as error:
                 failure = FailedRead(file.version, time.time_ns() // 1000, f"{type(error).__name__}: {error}")
-                batches.report_file(piece, file, counts, failure.error, failure.reported_version)
+                batches.report_file(chunk, file, counts, failure.error, failure.reported_version)
                 continue
-            yield from _take_events(decode_file(settings, data, schemas), file, piece, batches, counts)
-            batches.report_file(piece, file, counts)
+            yield from _take_events(decode_file(settings, data, schemas), file, chunk, batches, counts)
+            batches.report_file(chunk, file, counts)
             records[file.folder] += counts.events + counts.faults
-        _report(partition, batches, pieces, records)
+        _report(partition, batches, chunks, records)
         yield from batches.take()
 
 
 def _take_events(
     events: Iterator[SourceEvent | FaultyEvent],
     file: SourceFile,
-    piece: Slice,
+    chunk: ReadWindow,
     batches: EventBatches,
     counts: FileCounts,
 ) -> Iterator[pa.RecordBatch]:
     for event in events:
-        batches.add(event, piece, file)
+        batches.add(event, chunk, file)
         if isinstance(event, FaultyEvent):
             counts.faults += 1
         else:
@@ -129,15 +129,15 @@ def _take_events(
             yield from batches.take()
 
 
-def _report(task: Task, batches: EventBatches, pieces: dict[str, Slice], records: Counter[str]) -> None:
-    for token, piece in pieces.items():
+def _report(task: Task, batches: EventBatches, chunks: dict[str, ReadWindow], records: Counter[str]) -> None:
+    for token, chunk in chunks.items():
         if task.is_first or records[token]:
-            report = SliceReport(
-                token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
+            report = WindowReport(
+                token, chunk.start_exclusive_micros, chunk.end_inclusive_micros, WindowOutcome.COMPLETE
             )
             announced = len(task.announced) if token == ROOT_TOKEN else 0
-            batches.report_slice(report, records[token], announced)
+            batches.report_window(report, records[token], announced)
     for path, version in task.settled:
-        batches.report_file(pieces[ROOT_TOKEN], SourceFile(path, ROOT_TOKEN, 0, 0, version), FileCounts())
+        batches.report_file(chunks[ROOT_TOKEN], SourceFile(path, ROOT_TOKEN, 0, 0, version), FileCounts())
     for token in task.announced:
-        batches.announce(token, pieces[ROOT_TOKEN])
+        batches.announce(token, chunks[ROOT_TOKEN])

@@ -17,7 +17,7 @@ from cdc_platform.model.stream.files import (
     files_to_json,
     find_settled,
 )
-from cdc_platform.model.stream.lineage import Lineage, live, plan_slices
+from cdc_platform.model.stream.lineage import Lineage, live, plan_windows
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.sources.arrival import SourceOfArrivals
 from cdc_platform.sources.datastream.files.file_events import decode_file, decode_text
@@ -94,29 +94,29 @@ class DatastreamSource(SourceOfArrivals):
         return super().start_micros()
 
     def plan(
-        self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
+        self, lineage: Lineage, request: ReadRequest, read_progress: Callable[[], Mapping[str, str]]
     ) -> ReadPlan:
-        """Return a slice for each object, up to the present, with the files that have not been read; or none.
+        """Return a window for each object, up to the present, with the files that were not read; or none.
 
-        The first partition, `root`, stands for the folder: its slices announce objects that have come up. In
+        The first partition, `root`, stands for the folder: its windows announce objects that have come up. In
         a backlog too large for one cycle, all but the last of its cycles move the position by one microsecond
         only, since not all files that there are have been read. Files that could not be read hold nothing.
         """
         self._listed = found = list(self.store.list_files())
         self._offered = {}
         listed = [file for file in found if not is_schema(file)]
-        read = ledger()
+        read = read_progress()
         choice = self._choose(listed, read, lineage, request)
         newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
         limit = request.end_limit_micros if choice.is_all else newest + 1
-        slices = plan_slices(lineage, max(request.clock_micros, newest + 2), None, request.keys, limit)
-        is_root_read = any(piece.token == ROOT_TOKEN for piece in slices)
+        windows = plan_windows(lineage, max(request.clock_micros, newest + 2), None, request.keys, limit)
+        is_root_read = any(chunk.token == ROOT_TOKEN for chunk in windows)
         fresh = sorted({file.folder for file in listed} - lineage.partitions.keys()) if is_root_read else []
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         settled = find_settled(listed, read) if is_root_read else {}
         if not (choice.files or fresh or settled or is_unread or request.has_replay):
             return ReadPlan(())
-        chosen = choice.files if slices else ()
+        chosen = choice.files if windows else ()
         offers = offered_schemas(found, chosen)
         inputs = {
             "files": files_to_json(chosen),
@@ -124,7 +124,7 @@ class DatastreamSource(SourceOfArrivals):
             "settled": settled,
             "schemas": {key: files_to_json(files) for key, files in offers.items()},
         }
-        return ReadPlan(slices, json.dumps(inputs))
+        return ReadPlan(windows, json.dumps(inputs))
 
     def _choose(
         self, listed: Sequence[SourceFile], read: Mapping[str, str], lineage: Lineage, request: ReadRequest

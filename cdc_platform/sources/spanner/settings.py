@@ -10,7 +10,7 @@ from typing import Final
 
 from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import from_rfc3339
-from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceTraits
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 
 EMULATOR_VARIABLE: Final = "SPANNER_EMULATOR_HOST"
 """Environment variable by which all of Google's clients find an emulator."""
@@ -104,7 +104,7 @@ class SpannerSettings:
         return f"change stream `{self.change_stream}` of {self.database_path}"
 
     @property
-    def traits(self) -> SourceTraits:
+    def capabilities(self) -> SourceCapabilities:
         """What a change stream promises of its changes."""
         return CHANGE_STREAM
 

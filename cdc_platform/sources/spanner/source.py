@@ -138,14 +138,14 @@ class SpannerSource:
         self,
         lineage: Lineage,
         request: ReadRequest,
-        ledger: object,  # noqa: ARG002  positions are in the lineage
+        read_progress: object,  # noqa: ARG002  positions are in the lineage
     ) -> ReadPlan:
-        """Return one slice for each live partition that is behind the source's clock.
+        """Return one window for each live partition that is behind the source's clock.
 
         If partitions are chosen, only these are read, without their children.
         """
-        slices = plan_requested(lineage, request)
-        return ReadPlan(slices, finished_parents=finished_parents(lineage) if request.keys is None else None)
+        windows = plan_requested(lineage, request)
+        return ReadPlan(windows, finished_parents=finished_parents(lineage) if request.keys is None else None)
 
     def as_stored(self, table: str, name: str, column: SeenColumn) -> SeenColumn:
         """Return a column as the lake keeps it: a timestamp whose nanoseconds count is text."""
@@ -153,7 +153,7 @@ class SpannerSource:
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
 
     def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
-        """Return the raw records of the slices of a plan, read in at most so many tasks."""
+        """Return the raw records of the windows of a plan, read in at most so many tasks."""
         from cdc_platform.sources.loading import load_with
 
         return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, most_tasks))
@@ -165,38 +165,38 @@ class SpannerSource:
     def read_here(
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
-        """Yield the raw records of the slices of a plan; None where they are long, or many."""
-        if len(plan.slices) > SLICES_HERE or any(piece.duration_s > most_s for piece in plan.slices):
+        """Yield the raw records of the windows of a plan; None where they are long, or many."""
+        if len(plan.windows) > SLICES_HERE or any(chunk.duration_s > most_s for chunk in plan.windows):
             return None
-        from cdc_platform.sources.spanner.stream.slice_pool import read_together
-        from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+        from cdc_platform.sources.spanner.stream.window_pool import read_together
+        from cdc_platform.sources.spanner.stream.window_reader import read_window
 
         parents = plan.finished_parents
         generations = None if parents is None else Generations(plan.end_micros, parents)
-        return read_together(partial(read_slice, self.client, cycle), plan.slices, generations)
+        return read_together(partial(read_window, self.client, cycle), plan.windows, generations)
 
     def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
-        """Return the options with which Spark reads the slices of a plan, in at most so many tasks."""
+        """Return the options with which Spark reads the windows of a plan, in at most so many tasks."""
         from cdc_platform.sources.spanner.stream import reader
 
         return {
             # The tasks need not ask for the dialect again.
             reader.SETTINGS_OPTION: replace(self.settings, dialect=self.client.dialect.value).to_options(),
             reader.CYCLE_OPTION: str(cycle),
-            reader.SLICES_OPTION: reader.slices_to_json(plan.slices),
+            reader.WINDOWS_OPTION: reader.windows_to_json(plan.windows),
             reader.TASKS_OPTION: str(most_tasks),
             reader.PARENTS_OPTION: json.dumps(plan.finished_parents),
         }
 
     def plan_copies(self, at_micros: int) -> "CopyPlanner":
-        """Return what cuts tables, as they are at the moment, into pieces to copy."""
+        """Return what cuts tables, as they are at the moment, into chunks to copy."""
         from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
 
         return CopyPlanner(self.client, at_micros)
 
     def copy_columns(self, table: TableSchema) -> str:
         """Return the columns that a copy of the table has, as text for `copy_options`."""
-        from cdc_platform.sources.spanner.copying.copy_pieces import columns_to_text
+        from cdc_platform.sources.spanner.copying.copy_chunks import columns_to_text
 
         return columns_to_text(table)
 
@@ -206,15 +206,15 @@ class SpannerSource:
 
         return TableCopyDataSource
 
-    def copy_options(self, columns: str, at_micros: int, pieces: Sequence[str]) -> dict[str, str]:
-        """Return the options with which Spark reads these pieces of a copy."""
+    def copy_options(self, columns: str, at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
+        """Return the options with which Spark reads these chunks of a copy."""
         from cdc_platform.sources.spanner.copying import copy_source
 
         return {
             copy_source.SETTINGS_OPTION: self.settings.to_options(),
             copy_source.COLUMNS_OPTION: columns,
             copy_source.MICROS_OPTION: str(at_micros),
-            copy_source.PIECES_OPTION: json.dumps(list(pieces)),
+            copy_source.PIECES_OPTION: json.dumps(list(chunks)),
         }
 
     def close(self) -> None:

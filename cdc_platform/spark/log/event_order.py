@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR
-from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.frames.ranges import sort_in_ranges
 from cdc_platform.spark.log.faults import FAULT, FITS
 from cdc_platform.spark.log.order import (
@@ -47,7 +47,7 @@ def order_events(
     first_ordinal: int,
     expected_records: int,
     tables: Sequence[TableSchema],
-    traits: SourceTraits,
+    capabilities: SourceCapabilities,
     fitting: Iterable[tuple[str, str]] = (),
 ) -> DataFrame:
     """Return one row per change, in the order of the log, with what tells whether it may enter it.
@@ -57,7 +57,7 @@ def order_events(
         first_ordinal: ordinal that the first change may take.
         expected_records: about how many records there are; decides on the number of tasks.
         tables: source tables as they are now; values of other tables are not looked at.
-        traits: what the source promises.
+        capabilities: what the source promises.
         fitting: tables and column types of events whose values fit, so that they are not looked at.
 
     Returns:
@@ -66,15 +66,15 @@ def order_events(
     """
     records = _with_fitting(records, fitting)
     if expected_records <= SINGLE_TASK_RECORDS:
-        ordered = _distinct(records.coalesce(1), traits).sortWithinPartitions(*_ORDER)
+        ordered = _distinct(records.coalesce(1), capabilities).sortWithinPartitions(*_ORDER)
     else:
         places = records.select(*_ORDER[:2])
-        ordered = sort_in_ranges(_once(records, traits), _ORDER, places, expected_records)
+        ordered = sort_in_ranges(_once(records, capabilities), _ORDER, places, expected_records)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
-    exploded = explode_mods(ordered, tables, traits).withColumn("ordinal", ordinal)
-    return exploded.withColumns({"order_key": F.col("record_order"), UNSOUND: F.col(FAULT).isNotNull()}).drop(
-        "record_order"
-    )
+    exploded = explode_mods(ordered, tables, capabilities).withColumn("ordinal", ordinal)
+    return exploded.withColumns(
+        {"ordering_key": F.col("record_order"), UNSOUND: F.col(FAULT).isNotNull()}
+    ).drop("record_order")
 
 
 def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> DataFrame:
@@ -102,15 +102,15 @@ def _with_fitting(records: DataFrame, fitting: Iterable[tuple[str, str]]) -> Dat
     )
 
 
-def _once(records: DataFrame, traits: SourceTraits) -> DataFrame:
+def _once(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame:
     """Return each event once: most windows have none twice, and then whole records need not meet."""
     # Digests suffice: two events that share one cost no more than a second look.
     counts = records.groupBy(F.xxhash64(*IDENTITY)).count()
-    return records if counts.where("count > 1").isEmpty() else _distinct(records, traits)
+    return records if counts.where("count > 1").isEmpty() else _distinct(records, capabilities)
 
 
-def _distinct(records: DataFrame, traits: SourceTraits) -> DataFrame:
-    if traits.keeps_transactions:
+def _distinct(records: DataFrame, capabilities: SourceCapabilities) -> DataFrame:
+    if capabilities.keeps_transactions:
         return records.dropDuplicates([*IDENTITY])
     # A copy of an event that cannot be used, of a damaged file, must not take the place of one that can.
     marked = records.withColumn(FAULT, F.col("event.fault").isNotNull())
@@ -139,10 +139,10 @@ def with_whole_key_changes(ordered: DataFrame) -> DataFrame:
     Args:
         ordered: the result of `order_events` of Debezium's events, persisted.
     """
-    unsound = ordered.where(f"{UNSOUND} and order_key <> ''")
+    unsound = ordered.where(f"{UNSOUND} and ordering_key <> ''")
     if unsound.isEmpty():
         return ordered
-    place = F.substring_index("order_key", SEPARATOR, PLACE_PARTS)
+    place = F.substring_index("ordering_key", SEPARATOR, PLACE_PARTS)
     broken = unsound.select(
         "commit_timestamp", place.alias(_PLACE), F.lit(True).alias("is_broken")
     ).distinct()

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.schema.table_schema import DECIMAL, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
-from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceTraits
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 from cdc_platform.spark.frames.casts import key_unfit_expression, shown_expression, unfit_expression
 
 FAULT = "fault"
@@ -43,23 +43,23 @@ def parsed_mods(where: str = "true") -> dict[str, Column]:
     }
 
 
-def fault_of(tables: Sequence[TableSchema], traits: SourceTraits = CHANGE_STREAM) -> Column:
+def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = CHANGE_STREAM) -> Column:
     """Return why a change cannot be taken, as text; NULL where it can.
 
     It lacks what the log is made of, holds what is not JSON, or a value that does not fit the type of its
     column, which would be NULL in the table.
     """
-    by_table = [(table.name, _table_faults(table, traits)) for table in tables]
+    by_table = [(table.name, _table_faults(table, capabilities)) for table in tables]
     branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
     unfit = f" WHEN mod_type <> 'TRUNCATE' THEN CASE table_name {branches} END" if branches else ""
-    shape = _HAS_TRANSACTION if traits.keeps_transactions else _HAS_SHAPE
+    shape = _HAS_TRANSACTION if capabilities.keeps_transactions else _HAS_SHAPE
     return F.expr(f"CASE WHEN NOT coalesce({shape}, false) THEN {quote_text(SHAPE_FAULT)}{unfit} END")
 
 
-def _table_faults(table: TableSchema, traits: SourceTraits) -> str | None:
+def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str | None:
     """Return the SQL of the first fault of a change of the table; None where it can have none."""
     of_key = [_key_fault(table, column) for column in table.key_columns]
-    if of_key and not traits.hands_out_events:
+    if of_key and not capabilities.hands_out_events:
         of_key = [_unless_remade(table, f"coalesce({', '.join([*of_key, 'NULL'])})")]
     faults = [*of_key, *(_value_fault(table, column) for column in table.value_columns)]
     found = [fault for fault in faults if fault is not None]

@@ -10,7 +10,7 @@ from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES
-from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceTraits
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 from cdc_platform.spark.frames.ranges import ROWS_PER_RANGE, sort_in_ranges
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of, parsed_mods
 
@@ -32,7 +32,7 @@ BEGINS = "begins_transaction"
 
 _OF_RECORD = (
     *(FAULT, "partition_token", "commit_timestamp", "transaction_id", "table_name", "record", "origin"),
-    "order_key",
+    "ordering_key",
 )
 _MOD_PARTS = ("mod_ordinal", "change_kind", "keys", "new_values", "old_values", "is_whole_row")
 
@@ -109,19 +109,21 @@ def order_records(
     return ordered.withColumn("ordinal", ordinal).drop("record_order")
 
 
-def explode_mods(records: DataFrame, tables: Sequence[TableSchema], traits: SourceTraits) -> DataFrame:
+def explode_mods(
+    records: DataFrame, tables: Sequence[TableSchema], capabilities: SourceCapabilities
+) -> DataFrame:
     """Return one row per mod of records, in their order, with why it cannot be taken.
 
     Records of a source that hands out events have a column more, `values_fit`: of whom it is true, the values
     are not looked at.
     """
     exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
-    fault, looks_at = fault_of(tables, traits), "true"
-    if traits.hands_out_events:
+    fault, looks_at = fault_of(tables, capabilities), "true"
+    if capabilities.hands_out_events:
         fault, looks_at = F.coalesce("event.fault", F.when(~F.col(FITS), fault)), f"not {FITS}"
     found = exploded.withColumns(parsed_mods(looks_at)).withColumn(FAULT, fault)
     told = ", ".join(name for name in records.columns if name != FITS)
-    parts = EVENT_PARTS if traits.hands_out_events else RECORD_PARTS
+    parts = EVENT_PARTS if capabilities.hands_out_events else RECORD_PARTS
     # As texts, since each expression that is built here costs a few calls of Spark's JVM.
     return found.selectExpr(
         "table_name",
@@ -141,14 +143,14 @@ def explode_mods(records: DataFrame, tables: Sequence[TableSchema], traits: Sour
         "transaction_tag",
         "record_order",
         f"if({FAULT} is not null, to_json(struct({told})), null) as record",
-        f"{'event.origin' if traits.hands_out_events else 'cast(null as string)'} as origin",
+        f"{'event.origin' if capabilities.hands_out_events else 'cast(null as string)'} as origin",
         FAULT,
     )
 
 
 def _judge(changes: DataFrame) -> DataFrame:
     transaction = "partition by commit_timestamp, transaction_id"
-    order_key = (
+    ordering_key = (
         f"lpad(cast(unix_micros(commit_timestamp) as string), {COMMIT_DIGITS}, '0')",
         "transaction_id",
         "record_order",
@@ -156,7 +158,7 @@ def _judge(changes: DataFrame) -> DataFrame:
     )
     return changes.selectExpr(
         "*",
-        f"concat_ws('{SEPARATOR}', {', '.join(order_key)}) as order_key",
+        f"concat_ws('{SEPARATOR}', {', '.join(ordering_key)}) as ordering_key",
         f"sum(if(mod_ordinal = 0, 1, 0)) over ({transaction}) as records_seen",
         f"max({FAULT} is not null) over ({transaction}) as {UNSOUND}",
         f"mod_ordinal = 0 and record_order = min(record_order) over ({transaction}) as {BEGINS}",
@@ -236,7 +238,7 @@ def unsound_records(ordered: DataFrame, cycle: int) -> DataFrame:
         "transaction_id",
         "record_id",
         "table_name",
-        F.coalesce("record", F.to_json(F.struct("order_key", "mods"))).alias("record"),
+        F.coalesce("record", F.to_json(F.struct("ordering_key", "mods"))).alias("record"),
         "origin",
         F.lit(None).cast("timestamp").alias("replayed_at"),
         F.lit(None).cast("bigint").alias("replayed_cycle"),

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.model.base.schemas import TOMBSTONES
+from cdc_platform.model.base.schemas import DELETION_MARKER_ROWS
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.rows.keyless import keys_text, row_of
@@ -53,10 +53,10 @@ def sound_rows(ordered: pa.Table, cycle: int, schema: pa.Schema) -> pa.Table:
     return sound.append_column("cycle", cycles).select(schema.names).cast(schema)
 
 
-def tombstone_rows(ordered: pa.Table, cycle: int) -> pa.Table:
-    """Return the rows of TOMBSTONES for the deletes of a cycle."""
+def deletion_marker_rows(ordered: pa.Table, cycle: int) -> pa.Table:
+    """Return the rows of DELETION_MARKER_ROWS for the deletes of a cycle."""
     is_delete = pc.equal(ordered["change_kind"], ChangeKind.DELETE.value)
-    return sound_rows(ordered.filter(is_delete), cycle, TOMBSTONES)
+    return sound_rows(ordered.filter(is_delete), cycle, DELETION_MARKER_ROWS)
 
 
 def unnumbered_few(ordered: pa.Table) -> dict[str, set[str]]:

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.log.event_order import IDENTITY, RECORD_ID
 
 
@@ -18,7 +18,7 @@ def seconds_before(moment: str, seconds: float) -> Column:
 def without_repeated(
     records: DataFrame,
     log: DataFrame,
-    traits: SourceTraits,
+    capabilities: SourceCapabilities,
     replayed: Collection[str] = (),
     repeated_from: int | None = None,
     *,
@@ -29,13 +29,13 @@ def without_repeated(
     Args:
         records: raw records of a source that hands out events.
         log: the change log.
-        traits: the source's; `repeats_within_s` is the time, before the moment of each record's cycle.
+        capabilities: the source's; `repeats_within_s` is the time, before the moment of each record's cycle.
         replayed: origins whose events come again however late, since somebody has asked for it.
         repeated_from: moment in microseconds from which on events may come again, if longer ago than that.
         is_small: whether there are few records. Of many it is asked first whether any came again, with as
             little of them as tells it: mostly none did, and then whole records need not meet the log.
     """
-    window = seconds_before("record_timestamp", traits.repeats_within_s or 0)
+    window = seconds_before("record_timestamp", capabilities.repeats_within_s or 0)
     logged = log.select(F.col("record_id").alias("logged_id"), F.col("commit_timestamp").alias("logged_at"))
     is_due = F.col("logged_at") >= window
     if repeated_from is not None:

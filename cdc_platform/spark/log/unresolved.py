@@ -35,12 +35,12 @@ def unresolved_values(
         log: rows of the change log; of a row all changes, or none.
         since: when columns came up, by table and name, or got another type to which no values were carried;
             what was told before is no value of theirs.
-        comes_in_order: whether the order of the log is that of the source; else that is told by order keys.
+        comes_in_order: whether the order of the log is that of the source; else ordering keys have it.
 
     Returns:
         `table_name`, `keys` and `column_name`.
     """
-    place, lowest = ("ordinal", "-1") if comes_in_order else ("order_key", "''")
+    place, lowest = ("ordinal", "-1") if comes_in_order else ("ordering_key", "''")
     left_out = log.where(LACKS_VALUES).select(
         "table_name", "keys", F.explode("unavailable_columns").alias("column_name")
     )

@@ -56,12 +56,12 @@ def find_touched(changes: DataFrame, table: TableSchema) -> DataFrame:
         the key columns, `__closed_at` (moment of the key's first change, which ends the version that is
         current before it), and `__action`: `update` if the key existed before, else `append`.
     """
-    was_born = F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
+    was_inserted = F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
     first = f"min_by({COMMITTED}, {ORDINAL})"
     closed_at = F.expr(f"least({first}, {first} FILTER (WHERE NOT {IS_READ}))")
     return changes.groupBy(*_keys(table)).agg(
         closed_at.alias(CLOSED_AT),
-        F.when(was_born, APPEND).otherwise(UPDATE).alias(ACTION),
+        F.when(was_inserted, APPEND).otherwise(UPDATE).alias(ACTION),
     )
 
 
@@ -215,7 +215,13 @@ def _is_gone(so_far: WindowSpec) -> Column:
 
 
 def close_versions(
-    spark: SparkSession, view: str, target: str, table: TableSchema, stats: PatchStats, *, believes: bool
+    spark: SparkSession,
+    view: str,
+    target: str,
+    table: TableSchema,
+    stats: PatchStats,
+    *,
+    trusts_inserts: bool,
 ) -> None:
     """End the current versions of touched keys, and not those that the same cycle has appended.
 
@@ -225,12 +231,12 @@ def close_versions(
         target: Spark's name of the history.
         table: the source table.
         stats: what `measure_patch` says of the touched keys.
-        believes: whether only keys that existed before, as the log says, can have a version to end.
+        trusts_inserts: whether only keys that existed before, as the log says, can have a version to end.
     """
-    spark.sql(_close_sql(view, target, table, stats, believes=believes))
+    spark.sql(_close_sql(view, target, table, stats, trusts_inserts=trusts_inserts))
 
 
-def _close_sql(view: str, target: str, table: TableSchema, stats: PatchStats, *, believes: bool) -> str:
+def _close_sql(view: str, target: str, table: TableSchema, stats: PatchStats, *, trusts_inserts: bool) -> str:
     equal = "<=>" if stats.has_null_keys else "="
     conditions = [
         f"t.{quote_spark(IS_CURRENT)}",
@@ -240,11 +246,11 @@ def _close_sql(view: str, target: str, table: TableSchema, stats: PatchStats, *,
             for column in table.key_columns
         ),
     ]
-    if believes and stats.low_inclusive is not None and stats.high_inclusive is not None:
+    if trusts_inserts and stats.low_inclusive is not None and stats.high_inclusive is not None:
         # Iceberg skips files by literals only, not by what the source of the merge holds.
         first = quote_spark("t", table.key_columns[0].name)
         conditions.append(f"{first} BETWEEN {stats.low_inclusive} AND {stats.high_inclusive}")
-    source = f"SELECT * FROM {view}" + (f" WHERE {ACTION} = '{UPDATE}'" if believes else "")
+    source = f"SELECT * FROM {view}" + (f" WHERE {ACTION} = '{UPDATE}'" if trusts_inserts else "")
     return (
         f"MERGE INTO {target} t USING ({source}) s ON {' AND '.join(conditions)} WHEN MATCHED THEN "
         f"UPDATE SET t.{quote_spark(VALID_TO)} = s.{CLOSED_AT}, t.{quote_spark(IS_CURRENT)} = false"

@@ -22,10 +22,10 @@ def with_former(log: DataFrame, former: DataFrame, table: TableSchema, *, is_sma
         table: the table's columns.
         is_small: whether there are so few keys that all tasks may be sent them.
     """
-    oldest = with_row(log, table).groupBy(ROW).agg(F.min("order_key").alias(_OLDEST))
+    oldest = with_row(log, table).groupBy(ROW).agg(F.min("ordering_key").alias(_OLDEST))
     touched = with_row(former, table).join(F.broadcast(oldest) if is_small else oldest, ROW)
     of_key = Window.partitionBy(ROW)
-    is_deleted = F.max_by("change_kind", "order_key").over(of_key) == ChangeKind.DELETE.value
-    marked = touched.withColumns({_NEWEST: F.max("order_key").over(of_key), _ENDED: is_deleted})
+    is_deleted = F.max_by("change_kind", "ordering_key").over(of_key) == ChangeKind.DELETE.value
+    marked = touched.withColumns({_NEWEST: F.max("ordering_key").over(of_key), _ENDED: is_deleted})
     late = marked.where((F.col(_NEWEST) > F.col(_OLDEST)) | F.col(_ENDED))
     return log.unionByName(late.select(*log.columns))

@@ -36,7 +36,7 @@ def create_table_sql(target: str, table: TableSchema, format_version: int) -> st
     return f"CREATE TABLE IF NOT EXISTS {target} ({columns}) USING iceberg TBLPROPERTIES ({listed})"
 
 
-def append_born(patch: DataFrame, target: str, table: TableSchema, properties: dict[str, str]) -> None:
+def append_inserted(patch: DataFrame, target: str, table: TableSchema, properties: dict[str, str]) -> None:
     """Append the keys that were born in the patch; the source promises that the table has none of them."""
     columns = [F.col(quote_spark(column.name)) for column in table.columns]
     writer = patch.where(F.col(ACTION) == APPEND).select(*columns).writeTo(target)

@@ -21,7 +21,7 @@ from cdc_platform.spark.tables.typed import (
 )
 
 ACTION = "__action"
-NEWEST, BORN, ROW_EVENT = "__newest", "__born", "__row_event"
+NEWEST, INSERTED, ROW_EVENT = "__newest", "__inserted", "__row_event"
 APPEND, UPDATE, REMOVE, NOTHING = "append", "update", "delete", "none"
 
 FIXED_BYTES = 16
@@ -55,7 +55,7 @@ class PatchStats:
 def fold_changes(changes: DataFrame, table: TableSchema, *, has_patches: bool) -> DataFrame:
     """Return one row per key: what the changes do to it.
 
-    INSERT sets all columns, DELETE sets them all and the tombstone, UPDATE sets the columns it names;
+    INSERT sets all columns, DELETE sets them all and the deletion marker, UPDATE sets the columns it names;
     the value of a column is that of the newest change that set it.
 
     Args:
@@ -87,9 +87,9 @@ def fold_rows(log: DataFrame, table: TableSchema, words: LogWords) -> DataFrame:
     newest = F.max_by(F.struct(*words.told), position)
     born = F.min_by(F.expr(words.kind), position) == ChangeKind.INSERT.value
     keys = key_parts(table)
-    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), born.alias(BORN))
-    rows = of_row.select(f"{NEWEST}.*", BORN, *keys)
-    typed = type_changes(rows, table, has_patches=False, words=words, further=(BORN, *keys))
+    of_row = with_key_parts(log, table).groupBy(*keys).agg(newest.alias(NEWEST), born.alias(INSERTED))
+    rows = of_row.select(f"{NEWEST}.*", INSERTED, *keys)
+    typed = type_changes(rows, table, has_patches=False, words=words, further=(INSERTED, *keys))
     return typed.select(
         # Not those of the newest change: a merge need not spread rows by them once more.
         *(F.col(key).alias(column.name) for key, column in zip(keys, table.key_columns, strict=True)),
@@ -102,7 +102,9 @@ def fold_rows(log: DataFrame, table: TableSchema, words: LogWords) -> DataFrame:
 def _fold_whole_rows(changes: DataFrame, table: TableSchema, keys: list[Column]) -> DataFrame:
     values = _folded_values(table)
     newest = F.max_by(F.struct(KIND, *(_col(name) for name in values)), ORDINAL)
-    folded = changes.groupBy(*keys).agg(newest.alias(NEWEST), _was_born().alias(BORN), *_order_key(table))
+    folded = changes.groupBy(*keys).agg(
+        newest.alias(NEWEST), _was_inserted().alias(INSERTED), *_ordering_key(table)
+    )
     is_gone = F.col(f"{NEWEST}.{KIND}") == ChangeKind.DELETE.value
     return folded.select(
         *keys,
@@ -117,7 +119,7 @@ def _fold_patches(changes: DataFrame, table: TableSchema, keys: list[Column]) ->
     is_row_event = F.col(KIND) != ChangeKind.UPDATE.value
     folded = changes.groupBy(*keys).agg(
         F.max_by(F.col(KIND), F.when(is_row_event, F.col(ORDINAL))).alias(ROW_EVENT),
-        _was_born().alias(BORN),
+        _was_inserted().alias(INSERTED),
         *(
             # The struct tells an explicit NULL from a column that no change named.
             F.max_by(F.struct(_col(name).alias("value")), F.when(_col(named(name)), F.col(ORDINAL))).alias(
@@ -125,7 +127,7 @@ def _fold_patches(changes: DataFrame, table: TableSchema, keys: list[Column]) ->
             )
             for name in values
         ),
-        *_order_key(table),
+        *_ordering_key(table),
     )
     is_gone = F.coalesce(F.col(ROW_EVENT) == ChangeKind.DELETE.value, F.lit(False))
     return folded.select(
@@ -141,17 +143,17 @@ def _folded_values(table: TableSchema) -> list[str]:
     return [column.name for column in table.value_columns if column.name != ORDER_KEY]
 
 
-def _order_key(table: TableSchema) -> list[Column]:
-    """Where rows tell it, the order of changes is that of their order keys."""
+def _ordering_key(table: TableSchema) -> list[Column]:
+    """Where rows tell it, the order of changes is that of their ordering keys."""
     return [F.max(ORDINAL).alias(ORDER_KEY)] if keeps_order(table) else []
 
 
-def _was_born() -> Column:
+def _was_inserted() -> Column:
     return F.min_by(KIND, ORDINAL) == ChangeKind.INSERT.value
 
 
 def _action(is_gone: Column) -> Column:
-    born = F.col(BORN)
+    born = F.col(INSERTED)
     return F.when(born & is_gone, NOTHING).when(born, APPEND).when(is_gone, REMOVE).otherwise(UPDATE)
 
 

@@ -41,9 +41,9 @@ def _drop_unseen(changes: DataFrame, table: TableSchema) -> DataFrame:
     keys = [_col(column.name) for column in table.key_columns]
     of_key = Window.partitionBy(*keys, COMMITTED, TRANSACTION).orderBy(ORDINAL)
     whole = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    is_born = F.first(KIND).over(whole) == ChangeKind.INSERT.value
+    is_inserted = F.first(KIND).over(whole) == ChangeKind.INSERT.value
     is_gone = F.last(KIND).over(whole) == ChangeKind.DELETE.value
-    return changes.withColumn("__unseen", is_born & is_gone).where("NOT __unseen").drop("__unseen")
+    return changes.withColumn("__unseen", is_inserted & is_gone).where("NOT __unseen").drop("__unseen")
 
 
 def _mark_deletes(changes: DataFrame, table: TableSchema) -> DataFrame:
@@ -70,9 +70,11 @@ def find_returning(patch: DataFrame, before: DataFrame, stored: TableSchema, *, 
         stored: the table's columns in the lake.
         is_small: whether there are so few keys that all tasks may be sent them.
     """
-    born = patch.where(F.col(ACTION) == APPEND).select(*_named_keys(stored, "__born"))
+    born = patch.where(F.col(ACTION) == APPEND).select(*_named_keys(stored, "__inserted"))
     deleted = before.where(_col(DELETED)).withColumns(_widened_keys(before, stored))
-    back = deleted.join(F.broadcast(born) if is_small else born, _same_keys(stored, "__born"), "left_semi")
+    back = deleted.join(
+        F.broadcast(born) if is_small else born, _same_keys(stored, "__inserted"), "left_semi"
+    )
     marked = back.select(*_named_keys(stored, "__back"), F.lit(True).alias(_IS_BACK))
     found = patch.join(F.broadcast(marked) if is_small else marked, _same_keys(stored, "__back"), "left")
     action = F.when((F.col(ACTION) == APPEND) & F.col(_IS_BACK), UPDATE).otherwise(F.col(ACTION))

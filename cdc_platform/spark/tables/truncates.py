@@ -7,7 +7,7 @@ from cdc_platform.model.rows.changes import ChangeKind
 
 _IS_TRUNCATE = f"change_kind = '{ChangeKind.TRUNCATE.value}'"
 _IS_OTHER = f"change_kind <> '{ChangeKind.TRUNCATE.value}'"
-_CARRIED = ("ordinal", "order_key", "commit_timestamp", "source_timestamp", "transaction_id")
+_CARRIED = ("ordinal", "ordering_key", "commit_timestamp", "source_timestamp", "transaction_id")
 
 
 def after_truncates(log: DataFrame, order: str = "ordinal") -> DataFrame:

@@ -14,7 +14,7 @@ from cdc_platform.model.base.names import FLAG_PREFIX, KEY_PREFIX, quote_spark, 
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
-from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceTraits
+from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 from cdc_platform.spark.frames.casts import shown_expression, strict_cast_expression
 from cdc_platform.spark.log.logged import logged_scalar, logged_text
 
@@ -50,10 +50,10 @@ class LogWords:
         return ("keys", "new_values", "change_kind", "is_whole_row", self.position)
 
     @classmethod
-    def of(cls, traits: SourceTraits, *, is_late: bool = False) -> "LogWords":
+    def of(cls, capabilities: SourceCapabilities, *, is_late: bool = False) -> "LogWords":
         """Return the words for the log of a source, where some changes entered it late or none."""
-        position = "ordinal" if traits.comes_in_order and not is_late else "order_key"
-        if not traits.hands_out_events:
+        position = "ordinal" if capabilities.comes_in_order and not is_late else "ordering_key"
+        if not capabilities.hands_out_events:
             return cls(position, "commit_timestamp", "change_kind")
         # An event with a whole row tells that the row exists, whatever was known of it.
         is_whole = f"change_kind = '{ChangeKind.UPDATE.value}' AND is_whole_row"
@@ -64,7 +64,7 @@ class LogWords:
             "ELSE change_kind END"
         )
         committed = "coalesce(source_timestamp, commit_timestamp)"
-        if not (traits.leaves_values_out and traits.comes_in_order):
+        if not (capabilities.leaves_values_out and capabilities.comes_in_order):
             return cls(position, committed, kind)
         # Those that the source did not send may be named all the same, with null in the values' place.
         left_out = "coalesce(unavailable_columns, cast(array() as array<string>))"
@@ -137,7 +137,7 @@ def with_row(changes: DataFrame, table: TableSchema) -> DataFrame:
     comes by, which may be narrower than those of the table, or by none.
 
     Args:
-        changes: rows of the change log, or tombstones.
+        changes: rows of the change log, or deletion markers.
         table: the table's columns.
     """
     keys = key_parts(table)

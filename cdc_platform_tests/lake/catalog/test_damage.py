@@ -32,7 +32,7 @@ from cdc_platform.model.base.timestamps import to_datetime
 
 MOMENT: Final = to_datetime(1_700_000_000_000_000)
 ROW: Final = {"cycle": 1, "partition_token": "p", "record_timestamp": MOMENT}
-SLICE: Final = {"start_exclusive": MOMENT, "end_inclusive": MOMENT, "outcome": "complete"}
+READ_WINDOW: Final = {"start_exclusive": MOMENT, "end_inclusive": MOMENT, "outcome": "complete"}
 
 
 def of_first_cycle(lake: Lake) -> object:
@@ -51,9 +51,17 @@ def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]
 @pytest.mark.parametrize(
     ("table", "row", "read"),
     [
-        (RAW, {**ROW, "kind": "slice", "slice": {**SLICE, "outcome": "odd"}}, of_first_cycle),
-        (RAW, {**ROW, "kind": "slice", "slice": {**SLICE, "end_inclusive": None}}, of_first_cycle),
-        (RAW, {**ROW, "kind": "slice"}, of_first_cycle),
+        (
+            RAW,
+            {**ROW, "kind": "read_window", "read_window": {**READ_WINDOW, "outcome": "odd"}},
+            of_first_cycle,
+        ),
+        (
+            RAW,
+            {**ROW, "kind": "read_window", "read_window": {**READ_WINDOW, "end_inclusive": None}},
+            of_first_cycle,
+        ),
+        (RAW, {**ROW, "kind": "read_window"}, of_first_cycle),
         (RAW, {**ROW, "kind": "child_partitions", "child_partitions": [None]}, of_first_cycle),
         (LINEAGE, {"partition_token": "a", "parent_tokens": [], "state": "ODD"}, load_lineage),
         (LINEAGE, {"partition_token": "a", "state": "RUNNING"}, load_lineage),

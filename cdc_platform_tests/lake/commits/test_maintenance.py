@@ -20,13 +20,13 @@ ROWS = pa.table({"id": [1]})
 def test_expiry_waits_where_a_snapshot_has_got_a_tag(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """What is promised after old snapshots were found, and before they expire, stays; the others go later."""
+    """What is pinned after old snapshots were found, and before they expire, stays; the others go later."""
     lake = Lake(session_lake, "expiring")
     table = lake.catalog.create_table("expiring.t", ROWS.schema)
     for _ in range(4):
         table.append(ROWS)
     first, second, third = find_expendable(table, FAR, keep_newest=1)
-    table.manage_snapshots().create_tag(second, "promised").commit()
+    table.manage_snapshots().create_tag(second, "pinned").commit()
 
     assert expire_snapshots(spark, "expiring.t", (first, second, third)) == 0
     table.refresh()

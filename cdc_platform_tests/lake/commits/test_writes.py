@@ -7,13 +7,13 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.lake import BURIED, QUARANTINED, Lake
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS, QUARANTINED, Lake
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.commits.writes import CycleStep, replace_cycle
 from cdc_platform.model.base.schemas import QUARANTINE
 
-TABLES = pytest.mark.parametrize("name", [QUARANTINED, BURIED])
+TABLES = pytest.mark.parametrize("name", [QUARANTINED, DELETION_MARKERS])
 
 
 @pytest.fixture

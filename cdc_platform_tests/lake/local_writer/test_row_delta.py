@@ -225,7 +225,7 @@ def test_the_metadata_keeps_all_that_spark_has_written(
     """Written again by pyiceberg, it says the same of schemas, branches, tags, statistics and the rest."""
     subject = Subject(spark, session_lake, "metadata")
     spark.sql(f"ALTER TABLE {subject.sql_name} ADD COLUMN w DECIMAL(9, 2) COMMENT 'money'")
-    spark.sql(f"ALTER TABLE {subject.sql_name} CREATE TAG promised RETAIN 30 DAYS")
+    spark.sql(f"ALTER TABLE {subject.sql_name} CREATE TAG pinned RETAIN 30 DAYS")
     spark.sql(f"ALTER TABLE {subject.sql_name} WRITE ORDERED BY id")
     spark.sql(f"CALL lake.system.compute_table_stats('{subject.path}')")
     before = _metadata(subject.table)

@@ -9,11 +9,11 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.control import load_lineage, read_control, save_lineage
 from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin
-from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform_tests.pipeline.bank import opening
-from cdc_platform_tests.pipelines import START, append_raw, make_pipeline, slice_row
+from cdc_platform_tests.pipelines import START, append_raw, make_pipeline, window_row
 
 
 @pytest.fixture
@@ -37,26 +37,26 @@ def children_row(token: str, *children: tuple[str, list[str]]) -> dict[str, obje
 def grown() -> Lineage:
     """Return a lineage with a partition in every state."""
     announced = [ChildAnnouncement(1, START, token, ("",)) for token in ("a", "b")]
-    root = SliceReport("", START - 1, START - 1, SliceOutcome.FINISHED)
+    root = WindowReport("", START - 1, START - 1, WindowOutcome.FINISHED)
     first = advance(begin(START), 1, [root], announced)
-    ended = SliceReport("a", START - 1, START + 9, SliceOutcome.FINISHED)
+    ended = WindowReport("a", START - 1, START + 9, WindowOutcome.FINISHED)
     merged = [ChildAnnouncement(2, START + 10, "c", ("a", "b"))]
     return advance(first, 2, [ended], merged)
 
 
 def test_control_rows_are_those_of_one_cycle(pipeline: Pipeline) -> None:
     """Reports, announcements and counts are read without the data records, and without other cycles."""
-    planned = Slice("", START - 1, START + 5)
-    append_raw(pipeline, 1, [slice_row(Slice("", 0, 1), records=7)], START)
+    planned = ReadWindow("", START - 1, START + 5)
+    append_raw(pipeline, 1, [window_row(ReadWindow("", 0, 1), records=7)], START)
     rows = [
         opening(1, 100, START),
         children_row("", ("a", []), ("b", [""])),
         children_row("a", ("c", ["a", "b"])),
-        slice_row(planned, SliceOutcome.FINISHED, records=1),
+        window_row(planned, WindowOutcome.FINISHED, records=1),
     ]
     append_raw(pipeline, 2, rows, START)
     control = read_control(pipeline.lake, 2)
-    assert control.slices == (SliceReport("", START - 1, START + 5, SliceOutcome.FINISHED),)
+    assert control.windows == (WindowReport("", START - 1, START + 5, WindowOutcome.FINISHED),)
     start = START + 1_000_000
     # The first partitions name no parent, or the empty token: both mean the root.
     assert set(control.children) == {
@@ -90,7 +90,7 @@ def test_a_lineage_that_meets_another_commit_tries_again(
     """A commit between reading and writing leads to a second look, and the newer lineage stays."""
     save_lineage(pipeline.lake, begin(START))
     stale = [pipeline.lake.system_table(LINEAGE)]
-    first = advance(begin(START), 1, [SliceReport("", START - 1, START, SliceOutcome.COMPLETE)], [])
+    first = advance(begin(START), 1, [WindowReport("", START - 1, START, WindowOutcome.COMPLETE)], [])
     save_lineage(pipeline.lake, first)
     original = Lake.system_table
     monkeypatch.setattr(

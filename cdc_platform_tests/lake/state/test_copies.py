@@ -13,10 +13,10 @@ from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.state.copies import (
     COPY,
     COPY_BRANCH,
+    ChunkBatch,
     CopyPlan,
-    Wave,
+    load_copy_progress,
     load_plans,
-    read_progress,
     save_plans,
 )
 from cdc_platform.model.base.schemas import FORMAT_VERSION
@@ -56,9 +56,9 @@ def newest(table: Table) -> int:
 
 
 def commit(table: Table, base: int, *done: int, number: int = 1) -> None:
-    """Commit a row as the wave that completes these pieces."""
-    wave = Wave(number, base, frozenset(done), 1, 0)
-    table.append(ROWS, snapshot_properties={COPY: wave.to_text()}, branch=COPY_BRANCH)
+    """Commit a row as the chunk batch that completes these chunks."""
+    chunk_batch = ChunkBatch(number, base, frozenset(done), 1, 0)
+    table.append(ROWS, snapshot_properties={COPY: chunk_batch.to_text()}, branch=COPY_BRANCH)
 
 
 def test_a_plan_is_kept(lake: Lake) -> None:
@@ -78,32 +78,35 @@ def test_of_two_planners_one_counts(lake: Lake) -> None:
         save_plans(lake, [PLAN])
 
 
-def test_a_wave_is_as_short_as_its_ranges() -> None:
-    """Thousands of pieces that are done fit into a summary."""
+def test_a_chunk_batch_is_as_short_as_its_ranges() -> None:
+    """Thousands of chunks that are done fit into a summary."""
     done = frozenset(range(10_000)) - {5}
-    text = Wave(1, 2, done, 3, 4).to_text()
+    text = ChunkBatch(1, 2, done, 3, 4).to_text()
     assert '"done": [[0, 4], [6, 9999]]' in text
     assert len(text) < 100
 
 
 def test_progress_is_what_the_newest_commit_says(lake: Lake, table: Table) -> None:
-    """Rows and pieces come from the branch alone."""
-    assert not read_progress(None, PLAN).is_complete
-    assert (read_progress(table, PLAN).missing, read_progress(table, PLAN).is_mixed) == ((0, 1, 2, 3), True)
+    """Rows and chunks come from the branch alone."""
+    assert not load_copy_progress(None, PLAN).is_complete
+    assert (load_copy_progress(table, PLAN).missing, load_copy_progress(table, PLAN).is_mixed) == (
+        (0, 1, 2, 3),
+        True,
+    )
     commit(table, newest(table), 0, 1)
     commit(table, newest(table), 0, 1, 3)
-    found = read_progress(table, PLAN)
+    found = load_copy_progress(table, PLAN)
     assert (found.missing, found.rows, found.is_mixed) == ((2,), 2, False)
     commit(table, newest(table), 0, 1, 2, 3)
-    assert read_progress(lake.table("accounts"), PLAN).is_complete
+    assert load_copy_progress(lake.table("accounts"), PLAN).is_complete
 
 
 def test_a_commit_upon_another_runs_does_not_count(table: Table) -> None:
-    """Of two waves that were planned on one and the same commit, only the first counts."""
+    """Of two chunk batches that were planned on one and the same commit, only the first counts."""
     first = newest(table)
     commit(table, first, 0)
     commit(table, first, 0)
-    found = read_progress(table, PLAN)
+    found = load_copy_progress(table, PLAN)
     assert (found.missing, found.rows, found.is_mixed) == ((1, 2, 3), 1, True)
 
 
@@ -111,5 +114,5 @@ def test_an_earlier_plan_does_not_count(table: Table) -> None:
     """When a copy begins anew, what the last one has left on the branch is nothing."""
     commit(table, newest(table), 0, 1, 2, 3, number=1)
     anew = CopyPlan("accounts", 2, 5_000_000, 6_000_000, "{}", ("x",))
-    found = read_progress(table, anew)
+    found = load_copy_progress(table, anew)
     assert (found.missing, found.rows, found.head, found.is_mixed) == ((0,), 0, None, True)

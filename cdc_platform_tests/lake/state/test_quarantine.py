@@ -1,4 +1,4 @@
-"""Quarantine and its ledger: what is open, what is asked for, and what has been done; without Spark."""
+"""Quarantine and the read progress: what is open, asked for, and done; without Spark."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from cdc_platform.lake.state.quarantine import (
     mark_replayed,
     may_lack_changes,
 )
-from cdc_platform.lake.state.read_progress import read_ledger, replay_path, waiting_texts
+from cdc_platform.lake.state.read_progress import load_read_progress, replay_path, waiting_texts
 from cdc_platform.model.base.schemas import FILES, QUARANTINE
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import ReplaySource
@@ -35,20 +35,20 @@ def lake(tmp_path: Path) -> Lake:
 
 def test_a_file_counts_as_unread_until_it_was_read_again(lake: Lake) -> None:
     """Asking is one commit; whoever plans sees it, until a later cycle has read the file."""
-    assert read_ledger(lake) == {"f": "1", "g": "1", "h": "1"}
+    assert load_read_progress(lake) == {"f": "1", "g": "1", "h": "1"}
     mark_replayed(lake, {(1, "a/a"): ReplayMark(5, 1, ReplaySource.FILE)})
-    assert read_ledger(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
+    assert load_read_progress(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
     assert (count_quarantined(lake), count_quarantined(lake, "users")) == (1, 1)
     assert may_lack_changes(lake, "users")
     assert [held.name for held in load_held(lake)] == ["b"]
     hold(lake, 2)
     note_read(lake, 2, "f")
-    assert read_ledger(lake) == {"f": "1", "g": "1", "h": "1"}
+    assert load_read_progress(lake) == {"f": "1", "g": "1", "h": "1"}
     assert load_replays(lake).origins == {"f"}
 
 
 def test_texts_wait_until_a_cycle_notes_them(lake: Lake) -> None:
-    """The oldest replay comes first; the ledger tells which ones have been taken."""
+    """The oldest replay comes first; the read progress tells which ones have been taken."""
     assert waiting_texts(lake) is None
     mark_replayed(
         lake,
@@ -79,13 +79,13 @@ def test_a_replay_ends_the_pause_of_its_file(lake: Lake) -> None:
 
     hold(lake, 2)
     note_failure(2)
-    assert list(failed_reads(read_ledger(lake))) == ["f"]
+    assert list(failed_reads(load_read_progress(lake))) == ["f"]
     mark_replayed(lake, {(1, "a/a"): ReplayMark(5, 2, ReplaySource.FILE)})
-    assert read_ledger(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
+    assert load_read_progress(lake) == {"f": READ_AGAIN, "g": "1", "h": "1"}
     hold(lake, 3)
     note_failure(3)
-    ledger = read_ledger(lake)
-    assert (ledger["f"], failed_reads(ledger)["f"].tries) == (READ_AGAIN, 2)
+    read_progress = load_read_progress(lake)
+    assert (read_progress["f"], failed_reads(read_progress)["f"].tries) == (READ_AGAIN, 2)
 
 
 def test_what_a_running_cycle_has_held_is_left_alone(lake: Lake) -> None:

@@ -1,4 +1,4 @@
-"""The ledger follows from what the committed cycles report, whoever derives it."""
+"""The read progress follows from what the committed cycles report, whoever derives it."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pyarrow as pa
 from cdc_platform.lake.catalog.lake import RAW, READ, Lake
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, read_mark
-from cdc_platform.lake.state.read_progress import list_failed, read_ledger
+from cdc_platform.lake.state.read_progress import list_failed, load_read_progress
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.model.stream.unread import FailedRead, failed_reads
@@ -32,13 +32,13 @@ def report(lake: Lake, cycle: int, versions: dict[str, str], *, is_read: bool = 
 def test_the_newest_version_that_was_read_counts(tmp_path: Path) -> None:
     """A file that could not be read stays unread, and a later version takes the place of an earlier one."""
     lake = Lake(LakeSettings(str(tmp_path)), "files", hands_out_events=True)
-    assert read_ledger(lake) == {}
+    assert load_read_progress(lake) == {}
     report(lake, 1, {"a": "1", "b": "1"})
     report(lake, 2, {"a": "2"})
-    assert read_ledger(lake) == {"a": "2", "b": "1"}
+    assert load_read_progress(lake) == {"a": "2", "b": "1"}
     report(lake, 3, {"c": "1"}, is_read=False)
     report(lake, 4, {"b": "7"})
-    assert read_ledger(lake) == {"a": "2", "b": "7"}
+    assert load_read_progress(lake) == {"a": "2", "b": "7"}
     assert read_mark(lake.system_table(READ)).cycle == 4
 
 
@@ -47,10 +47,10 @@ def test_another_process_goes_on_from_what_is_stored(tmp_path: Path) -> None:
     settings = LakeSettings(str(tmp_path))
     lake = Lake(settings, "files", hands_out_events=True)
     report(lake, 1, {"a": "1"})
-    read_ledger(lake)
+    load_read_progress(lake)
     report(lake, 2, {"b": "1"})
     other = Lake(settings, "files", hands_out_events=True)
-    assert {"a": "1", "b": "1"} == read_ledger(other) == read_ledger(lake)
+    assert {"a": "1", "b": "1"} == load_read_progress(other) == load_read_progress(lake)
     assert other.system_table(READ).scan().to_arrow().num_rows == 2
 
 
@@ -64,9 +64,9 @@ def test_failed_reads_count_until_one_succeeds(tmp_path: Path) -> None:
     expected = FailedRead("2", 3, "Broken", tries=2)
     assert {"a": expected, "c": expected} == list_failed(lake)
     assert read_mark(lake.system_table(READ)).cycle == 0
-    ledger = read_ledger(lake)
-    assert {"a": expected, "c": expected} == failed_reads(ledger) == list_failed(lake)
-    assert (ledger["a"], ledger["b"], ledger.get("c")) == ("1", "1", None)
+    read_progress = load_read_progress(lake)
+    assert {"a": expected, "c": expected} == failed_reads(read_progress) == list_failed(lake)
+    assert (read_progress["a"], read_progress["b"], read_progress.get("c")) == ("1", "1", None)
     report(lake, 4, {"a": "2"})
     report(lake, 5, {"c": FailedRead("3", 9, "").reported_version}, is_read=False)
-    assert {"c": FailedRead("3", 9, "Broken")} == failed_reads(read_ledger(lake)) == list_failed(lake)
+    assert {"c": FailedRead("3", 9, "Broken")} == failed_reads(load_read_progress(lake)) == list_failed(lake)

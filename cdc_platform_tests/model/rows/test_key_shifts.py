@@ -43,12 +43,12 @@ def event(place: int, half: int, key: int, row: str) -> KeyEvent:
 
 
 def outcome(cycles: Iterable[Sequence[KeyEvent]]) -> dict[str, int]:
-    """Return the keys of the rows where the newest order key of each key counts."""
+    """Return the keys of the rows where the newest ordering key of each key counts."""
     logged: list[KeyEvent] = []
     for cycle in cycles:
         moved = shifted_orders([*logged, *cycle])
         assert moved.keys() <= {one.event_id for one in cycle}
-        logged += [replace(one, logged_order=moved.get(one.event_id, one.order_key)) for one in cycle]
+        logged += [replace(one, logged_order=moved.get(one.event_id, one.ordering_key)) for one in cycle]
     first = {row: (str(key), "", False) for row, key in zip(ROWS, KEYS, strict=False)}
     newest = {key: (order, row, is_removal) for row, (key, order, is_removal) in first.items()}
     for one in logged:
@@ -124,7 +124,7 @@ def test_rows_hold_a_key_one_after_the_other(made: Transaction) -> None:
     """In one cycle each row's removal follows its writing, before the next row is written."""
     moved = shifted_orders(made.events)
     holders: dict[str, str] = {str(key): row for row, key in zip(ROWS, KEYS, strict=False)}
-    for one in sorted(made.events, key=lambda one: moved.get(one.event_id, one.order_key)):
+    for one in sorted(made.events, key=lambda one: moved.get(one.event_id, one.ordering_key)):
         if one.is_removal:
             assert one.address == holders.pop(one.keys)
         else:

@@ -56,7 +56,7 @@ class Transaction:
 
     def _say(self, mod_type: ModType, key: int | None, before: Row, after: Row) -> None:
         place = len(self.uses)
-        follows = self.uses[-1].order_key if self.uses else None
+        follows = self.uses[-1].ordering_key if self.uses else None
         order, keys = f"9 {place:04}", "" if key is None else str(key)
         self.uses.append(KeyUse(str(place), "t", "1", keys, mod_type, order, follows, before, after))
 
@@ -76,18 +76,18 @@ def fold(uses: Iterable[KeyUse], before: Mapping[int, Row]) -> dict[int, Row]:
 
 
 def in_order(uses: Sequence[KeyUse]) -> list[KeyUse]:
-    """Return changes by their new order keys, of which no two are equal."""
+    """Return changes by their new ordering keys, of which no two are equal."""
     orders = parted_orders(uses)
     placed = sorted(
-        (replace(one, order_key=orders.get(one.event_id, one.order_key)) for one in uses), key=order_of
+        (replace(one, ordering_key=orders.get(one.event_id, one.ordering_key)) for one in uses), key=order_of
     )
-    assert all(one.order_key < other.order_key for one, other in pairwise(placed))
+    assert all(one.ordering_key < other.ordering_key for one, other in pairwise(placed))
     return placed
 
 
 def order_of(use: KeyUse) -> str:
-    """Return the order key of a change."""
-    return use.order_key
+    """Return the ordering key of a change."""
+    return use.ordering_key
 
 
 @st.composite

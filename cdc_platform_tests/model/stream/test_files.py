@@ -25,8 +25,8 @@ def made(number: int, size_bytes: int = 10) -> SourceFile:
 def test_what_has_been_read_in_its_version_is_left_out() -> None:
     """A file that was written anew is read anew, also where only its moment or its size tells of it."""
     old, rewritten, longer = made(1), made(2), made(3)
-    ledger = {old.path: old.version, rewritten.path: "1-10", longer.path: "3-9"}
-    assert (rewritten, longer) == choose_files([longer, old, rewritten], ledger).files
+    read_progress = {old.path: old.version, rewritten.path: "1-10", longer.path: "3-9"}
+    assert (rewritten, longer) == choose_files([longer, old, rewritten], read_progress).files
 
 
 def test_a_backlog_is_read_in_several_cycles() -> None:
@@ -40,7 +40,7 @@ def test_a_backlog_is_read_in_several_cycles() -> None:
 
 
 def failed(*files: SourceFile, micros: int = 0, tries: int = 1) -> dict[str, str]:
-    """Return what a ledger has of files that could not be read."""
+    """Return what a read progress has of files that could not be read."""
     return {
         unread_path(file.path): FailedRead(file.version, micros, "Broken", tries).to_text() for file in files
     }
@@ -49,32 +49,32 @@ def failed(*files: SourceFile, micros: int = 0, tries: int = 1) -> dict[str, str
 def test_what_could_not_be_read_pauses() -> None:
     """It is chosen once it is due, or where somebody asks; written anew it is as good as any other."""
     file, due_micros = made(1), FIRST_PAUSE_S * 1_000_000
-    ledger = failed(file)
+    read_progress = failed(file)
     assert (
-        choose_files([file], ledger, clock_micros=due_micros - 1).files,
-        choose_files([file], ledger, clock_micros=due_micros - 1).is_all,
+        choose_files([file], read_progress, clock_micros=due_micros - 1).files,
+        choose_files([file], read_progress, clock_micros=due_micros - 1).is_all,
     ) == ((), True)
-    assert (file,) == choose_files([file], ledger, clock_micros=due_micros).files
-    assert (file,) == choose_files([file], ledger).files
+    assert (file,) == choose_files([file], read_progress, clock_micros=due_micros).files
+    assert (file,) == choose_files([file], read_progress).files
     anew = made(1, size_bytes=11)
-    assert (anew,) == choose_files([anew], ledger, clock_micros=1).files
+    assert (anew,) == choose_files([anew], read_progress, clock_micros=1).files
 
 
 def test_what_could_not_be_read_crowds_nothing_out() -> None:
     """While there are others it has a tenth of a cycle, and the longest wait goes first."""
     bad = [made(number) for number in range(30)]
     good = [made(number) for number in range(100, 130)]
-    ledger = failed(*bad[1:], micros=7) | failed(bad[0], micros=8)
-    choice = choose_files([*bad, *good], ledger, most_files=20)
+    read_progress = failed(*bad[1:], micros=7) | failed(bad[0], micros=8)
+    choice = choose_files([*bad, *good], read_progress, most_files=20)
     assert (18, {bad[1].path, bad[10].path}) == (
         sum(file in good for file in choice.files),
         {file.path for file in choice.files if file in bad},
     )
     assert not choice.is_all
     # All others are chosen: the rest of the bad ones holds nothing.
-    assert choose_files([*bad, *good], ledger, most_files=40).is_all
-    assert (good[0],) == choose_files([*bad, *good], ledger, most_files=1).files
-    alone = choose_files(bad, ledger, most_files=20)
+    assert choose_files([*bad, *good], read_progress, most_files=40).is_all
+    assert (good[0],) == choose_files([*bad, *good], read_progress, most_files=1).files
+    alone = choose_files(bad, read_progress, most_files=20)
     assert (len(alone.files), alone.is_all) == (20, True)
 
 
@@ -88,8 +88,8 @@ def test_a_large_file_that_could_not_be_read_leaves_room() -> None:
 def test_failed_reads_are_settled() -> None:
     """A file that is gone, or is what had been read before, is to be read no more."""
     gone, restored, bad = made(1), made(2), made(3)
-    ledger = failed(gone, restored, bad) | {restored.path: restored.version}
-    assert {gone.path: GONE, restored.path: restored.version} == find_settled([restored, bad], ledger)
+    read_progress = failed(gone, restored, bad) | {restored.path: restored.version}
+    assert {gone.path: GONE, restored.path: restored.version} == find_settled([restored, bad], read_progress)
     assert find_settled([bad], {}) == {}
 
 

@@ -5,7 +5,7 @@ import pytest
 from cdc_platform.model.stream.generations import MOST_FOLLOWED, Generations, PartitionEnd, finished_parents
 from cdc_platform.model.stream.lineage import ChildAnnouncement, advance, begin, watermark_micros
 from cdc_platform.model.stream.lineage_rules import violations
-from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 
 END = 9_000
 
@@ -21,18 +21,21 @@ def end_of(token: str, *children: ChildAnnouncement) -> PartitionEnd:
 
 
 def test_children_of_a_split_are_read_at_once() -> None:
-    """Their slices begin where the parent ended and end where the read does."""
+    """Their windows begin where the parent ended and end where the read does."""
     found = Generations(END, ()).after(end_of("a", announced("b", 2_000, "a"), announced("c", 2_000, "a")))
-    assert [Slice("b", 1_999, END), Slice("c", 1_999, END)] == found
+    assert [ReadWindow("b", 1_999, END), ReadWindow("c", 1_999, END)] == found
 
 
 def test_a_merged_child_is_read_once_after_its_last_parent() -> None:
     """Each parent announces it; one that ended in an earlier read counts."""
     child = announced("c", 2_000, "a", "b")
     generations = Generations(END, ())
-    assert [generations.after(end_of(parent, child)) for parent in "ab"] == [[], [Slice("c", 1_999, END)]]
+    assert [generations.after(end_of(parent, child)) for parent in "ab"] == [
+        [],
+        [ReadWindow("c", 1_999, END)],
+    ]
     assert generations.after(end_of("b", child)) == []
-    assert Generations(END, ("a",)).after(end_of("b", child)) == [Slice("c", 1_999, END)]
+    assert Generations(END, ("a",)).after(end_of("b", child)) == [ReadWindow("c", 1_999, END)]
 
 
 @pytest.mark.parametrize("start_micros", [END + 1, 2_500])
@@ -54,7 +57,7 @@ def test_a_read_follows_a_bounded_number_of_children() -> None:
 
 def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() -> None:
     """Whatever the order of the reports: a split, and the merge of its halves with a partition of before."""
-    root = [SliceReport("", 999, 999, SliceOutcome.FINISHED)]
+    root = [WindowReport("", 999, 999, WindowOutcome.FINISHED)]
     before = advance(begin(1_000), 1, root, [announced("a", 1_000), announced("z", 1_000)])
     rounds = [
         ([report("a", 999, 1_999)], [announced("b", 2_000, "a"), announced("c", 2_000, "a")]),
@@ -83,13 +86,13 @@ def test_generations_of_one_cycle_make_the_lineage_that_several_cycles_make() ->
 
 def test_parents_that_ended_are_told_while_a_child_waits_for_another() -> None:
     """A read in which the other parent ends can go on with the child."""
-    root = [SliceReport("", 999, 999, SliceOutcome.FINISHED)]
+    root = [WindowReport("", 999, 999, WindowOutcome.FINISHED)]
     lineage = advance(begin(1_000), 1, root, [announced("a", 1_000), announced("b", 1_000)])
     assert finished_parents(lineage) == ()
     lineage = advance(lineage, 2, [report("a", 999, 1_999)], [ChildAnnouncement(2, 2_000, "c", ("a", "b"))])
     assert finished_parents(lineage) == ("a",)
 
 
-def report(token: str, after: int, until: int, *, is_over: bool = True) -> SliceReport:
-    """Return the report of a slice in which the partition ended, or did not."""
-    return SliceReport(token, after, until, SliceOutcome.FINISHED if is_over else SliceOutcome.COMPLETE)
+def report(token: str, after: int, until: int, *, is_over: bool = True) -> WindowReport:
+    """Return the report of a window in which the partition ended, or did not."""
+    return WindowReport(token, after, until, WindowOutcome.FINISHED if is_over else WindowOutcome.COMPLETE)

@@ -14,12 +14,12 @@ from cdc_platform.model.stream.lineage import (
     advance,
     begin,
     live,
-    plan_slices,
+    plan_windows,
     prune,
     watermark_micros,
 )
 from cdc_platform.model.stream.lineage_rules import violations
-from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform_tests.fake_stream import CycleBatch, Slicing, raw_rows
 from cdc_platform_tests.history import History
 from cdc_platform_tests.strategies import streams
@@ -30,14 +30,14 @@ RANK = {state: rank for rank, state in enumerate(PartitionState)}
 Stream = tuple[History, Slicing]
 
 
-def finished(token: str, start: int, end: int) -> SliceReport:
-    """Return the report on a slice in which a partition ended."""
-    return SliceReport(token, start, end, SliceOutcome.FINISHED)
+def finished(token: str, start: int, end: int) -> WindowReport:
+    """Return the report on a window in which a partition ended."""
+    return WindowReport(token, start, end, WindowOutcome.FINISHED)
 
 
-def complete(token: str, start: int, end: int) -> SliceReport:
-    """Return the report on a slice that was read to its end."""
-    return SliceReport(token, start, end, SliceOutcome.COMPLETE)
+def complete(token: str, start: int, end: int) -> WindowReport:
+    """Return the report on a window that was read to its end."""
+    return WindowReport(token, start, end, WindowOutcome.COMPLETE)
 
 
 def two_partitions() -> Lineage:
@@ -52,9 +52,9 @@ def batches_of(stream: Stream) -> tuple[Lineage, list[CycleBatch]]:
 
 
 def test_stream_begins_with_the_root_query() -> None:
-    """A new lineage plans one slice, of the query without a token, that includes the start itself."""
+    """A new lineage plans one window, of the query without a token, that includes the start itself."""
     lineage = begin(START)
-    assert plan_slices(lineage, clock_micros=2_000) == (Slice("", 999, 1_999),)
+    assert plan_windows(lineage, clock_micros=2_000) == (ReadWindow("", 999, 1_999),)
     assert watermark_micros(lineage) == 999
 
 
@@ -70,10 +70,10 @@ def test_merged_child_waits_for_its_last_parent() -> None:
     child = ChildAnnouncement(2, 2_000, "c", ("a", "b"))
     lineage = advance(two_partitions(), 2, [finished("a", 999, 1_999), complete("b", 999, 1_500)], [child])
     assert lineage.partitions["c"].state is PartitionState.CREATED
-    assert plan_slices(lineage, clock_micros=5_000) == (Slice("b", 1_500, 4_999),)
+    assert plan_windows(lineage, clock_micros=5_000) == (ReadWindow("b", 1_500, 4_999),)
     again = ChildAnnouncement(3, 2_000, "c", ("b", "a"))
     lineage = advance(lineage, 3, [finished("b", 1_500, 1_999)], [again])
-    assert plan_slices(lineage, clock_micros=5_000) == (Slice("c", 1_999, 4_999),)
+    assert plan_windows(lineage, clock_micros=5_000) == (ReadWindow("c", 1_999, 4_999),)
     assert watermark_micros(lineage) == 1_999
     assert lineage.partitions["c"].created_cycle == 2
     assert lineage.partitions["c"].parent_tokens == ("a", "b")
@@ -92,23 +92,25 @@ def test_merged_child_waits_for_a_parent_that_nobody_has_announced_yet() -> None
     assert violations(lineage) == []
 
 
-def test_interrupted_slice_moves_the_position_to_what_is_complete() -> None:
-    """What an interrupted slice has read for certain is not planned again."""
-    report = SliceReport("a", 999, 1_200, SliceOutcome.INTERRUPTED, "SourceUnreachable: no answer")
+def test_interrupted_window_moves_the_position_to_what_is_complete() -> None:
+    """What an interrupted window has read for certain is not planned again."""
+    report = WindowReport("a", 999, 1_200, WindowOutcome.INTERRUPTED, "SourceUnreachable: no answer")
     lineage = advance(two_partitions(), 2, [report], [])
-    assert Slice("a", 1_200, 2_999) in plan_slices(lineage, clock_micros=3_000)
+    assert ReadWindow("a", 1_200, 2_999) in plan_windows(lineage, clock_micros=3_000)
     assert lineage.partitions["a"].state is PartitionState.RUNNING
 
 
 def test_end_of_a_query_does_not_finish_its_partition() -> None:
-    """A slice that was read to its end without children leaves its partition running."""
+    """A window that was read to its end without children leaves its partition running."""
     lineage = advance(two_partitions(), 2, [complete("a", 999, 2_999)], [])
     assert lineage.partitions["a"].state is PartitionState.RUNNING
-    assert plan_slices(lineage, 4_000, keys={lineage.partitions["a"].key}) == (Slice("a", 2_999, 3_999),)
+    assert plan_windows(lineage, 4_000, keys={lineage.partitions["a"].key}) == (
+        ReadWindow("a", 2_999, 3_999),
+    )
 
 
 @pytest.mark.parametrize(
-    ("clock_micros", "max_slice_s", "end_limit_micros", "expected"),
+    ("clock_micros", "max_window_s", "end_limit_micros", "expected"),
     [
         (3_000_000, None, None, 2_999_999),  # just before the source's clock
         (3_000_000, 1.5, None, 1_500_999),  # so long after the position that is furthest behind
@@ -117,12 +119,12 @@ def test_end_of_a_query_does_not_finish_its_partition() -> None:
         (1_000, None, None, None),  # the clock has not moved: nothing to read
     ],
 )
-def test_slices_have_one_common_end(
-    clock_micros: int, max_slice_s: float | None, end_limit_micros: int | None, expected: int | None
+def test_windows_have_one_common_end(
+    clock_micros: int, max_window_s: float | None, end_limit_micros: int | None, expected: int | None
 ) -> None:
-    """The end of the slices is the lowest of the clock, the longest slice, and the limit."""
-    slices = plan_slices(two_partitions(), clock_micros, max_slice_s, end_limit_micros=end_limit_micros)
-    assert {expected} - {None} == {planned.end_inclusive_micros for planned in slices}
+    """The end of the windows is the lowest of the clock, the longest window, and the limit."""
+    windows = plan_windows(two_partitions(), clock_micros, max_window_s, end_limit_micros=end_limit_micros)
+    assert {expected} - {None} == {planned.end_inclusive_micros for planned in windows}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_slices_have_one_common_end(
         complete("b", 1_501, 3_000),  # the microsecond at 1,501 would be lost
     ],
 )
-def test_slice_that_would_lose_records_is_refused(report: SliceReport) -> None:
+def test_window_that_would_lose_records_is_refused(report: WindowReport) -> None:
     """A report that would step over something unread is an error, not progress."""
     child = ChildAnnouncement(2, 2_000, "c", ("a", "b"))
     reports = [finished("a", 999, 1_999), complete("b", 999, 1_500)]
@@ -182,7 +184,7 @@ def test_running_a_cycle_again_changes_nothing(stream: Stream) -> None:
 
 @given(streams(max_transactions=3), st.data())
 def test_order_of_reports_does_not_matter(stream: Stream, data: st.DataObject) -> None:
-    """Slices and announcements of a cycle lead to the same lineage in any order, and repeated."""
+    """ReadWindows and announcements of a cycle lead to the same lineage in any order, and repeated."""
     lineage, batches = batches_of(stream)
     for batch in batches:
         reports = data.draw(st.permutations(batch.reports))
@@ -234,13 +236,13 @@ def test_partition_that_has_not_been_read_holds_the_watermark(stream: Stream) ->
 
 @given(streams(max_transactions=3), st.integers(0, 2_000_000))
 def test_pruning_changes_nothing_that_follows(stream: Stream, keep_micros: int) -> None:
-    """A lineage that is pruned after every cycle has the same watermark, slices and states as a whole one."""
+    """A lineage pruned after every cycle has the same watermark, windows and states as a whole one."""
     pruned, batches = batches_of(stream)
     for batch in batches:
         pruned = advance(pruned, batch.cycle, batch.reports, batch.children)
         pruned = prune(pruned, batch.watermark_micros - keep_micros)
         clock = batch.watermark_micros + 10
         assert watermark_micros(batch.lineage) == watermark_micros(pruned)
-        assert plan_slices(batch.lineage, clock) == plan_slices(pruned, clock)
+        assert plan_windows(batch.lineage, clock) == plan_windows(pruned, clock)
         assert violations(pruned) == []
         assert batch.lineage.partitions.items() >= pruned.partitions.items()

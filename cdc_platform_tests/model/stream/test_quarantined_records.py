@@ -9,7 +9,7 @@ from cdc_platform.model.stream.quarantined_records import HeldFilter, HeldRecord
 
 def held(record: str, origin: str | None = None, cycle: int = 1) -> HeldRecord:
     """Return a record in quarantine."""
-    reason = "The event has no order key"
+    reason = "The event has no ordering key"
     return HeldRecord(cycle, reason, "users", 0, record, f"{record}/{record}", "users", "{}", origin)
 
 
@@ -17,7 +17,7 @@ def held(record: str, origin: str | None = None, cycle: int = 1) -> HeldRecord:
     ("wanted", "is_meant"),
     [
         (HeldFilter(), True),
-        (HeldFilter(table="users", reason="ORDER KEY", cycle=1, record="a"), True),
+        (HeldFilter(table="users", reason="ORDERING KEY", cycle=1, record="a"), True),
         (HeldFilter(record="shop.users/a/shop.users/a"), True),
         (HeldFilter(record="shop.users/a"), True),
         (HeldFilter(table="orders"), False),
@@ -42,7 +42,7 @@ def test_a_record_is_called_by_what_is_its_own() -> None:
 def test_halves_of_a_key_change_are_replayed_together() -> None:
     """They come from one place of the source's log: one was refused by itself, the other one with it."""
     refused = replace(held("a", "t"), record='{"record_order": "01 05 0002 1 09"}')
-    beside = replace(held("b", "t"), record='{"order_key": "01 05 0001 0 08"}')
+    beside = replace(held("b", "t"), record='{"ordering_key": "01 05 0001 0 08"}')
     others = [
         replace(held("c", "t"), record='{"record_order": "01 06 0003 1 10"}'),
         replace(held("d", "t"), record='{"record_order": ""}'),

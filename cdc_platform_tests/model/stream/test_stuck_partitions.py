@@ -5,10 +5,10 @@ from cdc_platform.model.stream.lineage import (
     Lineage,
     advance,
     begin,
-    plan_slices,
+    plan_windows,
     watermark_micros,
 )
-from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.stuck_partitions import StuckPartition, find_stuck
 
 SECOND = 1_000_000
@@ -19,16 +19,16 @@ SILENT = "PartitionStuck: it has sent neither records nor heartbeats"
 def two_partitions() -> Lineage:
     """Return the lineage after the root query announced `a` and `b`."""
     children = [ChildAnnouncement(1, START, token, ()) for token in "ab"]
-    root = SliceReport("", START - 1, START - 1, SliceOutcome.FINISHED)
+    root = WindowReport("", START - 1, START - 1, WindowOutcome.FINISHED)
     return advance(begin(START), 1, [root], children)
 
 
-def cycle_of(seconds: int, read_s: int, error: str) -> list[SliceReport]:
+def cycle_of(seconds: int, read_s: int, error: str) -> list[WindowReport]:
     """Return a cycle of so many seconds that read `b` whole and `a` for `read_s`, both from the start on."""
     end = START + seconds * SECOND
     return [
-        SliceReport("b", START - 1, end, SliceOutcome.COMPLETE),
-        SliceReport("a", START - 1, START - 1 + read_s * SECOND, SliceOutcome.INTERRUPTED, error),
+        WindowReport("b", START - 1, end, WindowOutcome.COMPLETE),
+        WindowReport("a", START - 1, START - 1 + read_s * SECOND, WindowOutcome.INTERRUPTED, error),
     ]
 
 
@@ -48,7 +48,7 @@ def test_a_partition_that_falls_silent_under_way_is_not_stuck() -> None:
     assert find_stuck(lineage, cycle_of(480, 60, SILENT), end) == ()
     lineage = advance(lineage, 2, cycle_of(480, 60, SILENT), [])
     position = lineage.partitions["a"].position_micros
-    again = SliceReport("a", position, position, SliceOutcome.INTERRUPTED, SILENT)
+    again = WindowReport("a", position, position, WindowOutcome.INTERRUPTED, SILENT)
     assert [found.position_micros for found in find_stuck(lineage, [again], end)] == [position]
 
 
@@ -62,19 +62,21 @@ def test_a_partition_that_fails_is_named_with_its_error() -> None:
 
 
 def test_a_stuck_partition_holds_the_watermark_and_is_asked_again() -> None:
-    """However long the others are read on, nothing of it is skipped: a fresh slice begins at its position."""
+    """However long the others are read on, nothing of it is skipped: a new window begins at its position."""
     lineage, position = two_partitions(), START - 1
     for cycle in range(2, 6):
         end = START + 10 * cycle * SECOND
-        slices = {planned.token: planned for planned in plan_slices(lineage, end + 1)}
-        assert Slice("a", position, end) == slices["a"]
+        windows = {planned.token: planned for planned in plan_windows(lineage, end + 1)}
+        assert ReadWindow("a", position, end) == windows["a"]
         reports = [
-            SliceReport("b", slices["b"].start_exclusive_micros, end, SliceOutcome.COMPLETE),
-            SliceReport("a", slices["a"].start_exclusive_micros, position, SliceOutcome.INTERRUPTED, SILENT),
+            WindowReport("b", windows["b"].start_exclusive_micros, end, WindowOutcome.COMPLETE),
+            WindowReport(
+                "a", windows["a"].start_exclusive_micros, position, WindowOutcome.INTERRUPTED, SILENT
+            ),
         ]
         (stuck,) = find_stuck(lineage, reports, end)
         lineage = advance(lineage, cycle, reports, [])
         assert position == watermark_micros(lineage) == stuck.position_micros
-    answered = SliceReport("a", position, end, SliceOutcome.COMPLETE)
+    answered = WindowReport("a", position, end, WindowOutcome.COMPLETE)
     assert end == watermark_micros(advance(lineage, 6, [answered], []))
     assert find_stuck(lineage, [answered], end) == ()

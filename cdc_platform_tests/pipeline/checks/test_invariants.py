@@ -16,7 +16,7 @@ from cdc_platform.lake.state.schema_history import append_events, load_history
 from cdc_platform.model.base.schemas import CHANGE_LOG
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent
 from cdc_platform.model.schema.table_options import TableOptions
-from cdc_platform.model.stream.read_windows import Slice, SliceOutcome
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope
@@ -30,8 +30,8 @@ from cdc_platform_tests.pipelines import (
     feed,
     found_table,
     run_steps,
-    slice_row,
     source_of,
+    window_row,
 )
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def silence_a_partition(pipeline: Pipeline, _spark: "SparkSession") -> None:
     """Commit a cycle in which the source said nothing of the only partition, though it was asked twice."""
     mark = read_mark(pipeline.lake.system_table(RAW))
     position = mark.position_micros or START
-    report = slice_row(Slice("", position, position), SliceOutcome.INTERRUPTED)
-    report["slice"]["error"] = "PartitionStuck: it has sent neither records nor heartbeats"
+    report = window_row(ReadWindow("", position, position), WindowOutcome.INTERRUPTED)
+    report["read_window"]["error"] = "PartitionStuck: it has sent neither records nor heartbeats"
     append_raw(pipeline, mark.cycle + 1, [report], position + 30 * SECOND)
 
 
@@ -191,8 +191,8 @@ def test_checks_pass_on_a_sound_lake_and_fail_on_damage(
     pipeline = sound_pipeline(spark, session_lake)
     for check in CHECKS:
         for scope in (EVERYTHING, newest_scope(pipeline)):
-            verdict = check.run(pipeline, spark, scope)
-            assert verdict.passed is (check.name != QUARANTINE_EMPTY), f"{check.name}: {verdict.summary}"
+            result = check.run(pipeline, spark, scope)
+            assert result.passed is (check.name != QUARANTINE_EMPTY), f"{check.name}: {result.summary}"
     held = check_named(QUARANTINE_EMPTY).run(pipeline, spark, EVERYTHING)
     assert held.facts == {"quarantined": 1}
     assert "records in quarantine: 1 (accounts: 1); 1 with the reason: the rec" in held.summary
@@ -215,7 +215,7 @@ def test_before_the_first_cycle_no_promise_is_broken_and_none_about_tables_is_ke
 ) -> None:
     """Before the first cycle checks find nothing wrong, but those that compare tables ask for a cycle."""
     pipeline = bank_pipeline(session_lake)
-    verdicts = {check.name: check.run(pipeline, spark, newest_scope(pipeline)) for check in CHECKS}
-    asking = {name for name, verdict in verdicts.items() if not verdict.passed}
+    results = {check.name: check.run(pipeline, spark, newest_scope(pipeline)) for check in CHECKS}
+    asking = {name for name, result in results.items() if not result.passed}
     assert {"tables_equal_log", "tables_equal_source", "keys_unique"} == asking
-    assert all("run a cycle first" in verdicts[name].summary for name in asking)
+    assert all("run a cycle first" in results[name].summary for name in asking)

@@ -12,7 +12,7 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline.checks import running_checks as guard_module
-from cdc_platform.pipeline.checks.check_result import Check, Verdict
+from cdc_platform.pipeline.checks.check_result import Check, CheckResult
 from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.follow import follow_source
@@ -47,8 +47,8 @@ def test_each_look_is_at_what_is_new(spark: "SparkSession", session_lake: LakeSe
     pipeline = with_pause(bank_pipeline(session_lake), 0)
     heard: list[tuple[str, int, object]] = []
 
-    def hear(check: Check, verdict: Verdict, cycle: int) -> None:
-        heard.append((check.name, cycle, verdict.facts.get("changes")))
+    def hear(check: Check, result: CheckResult, cycle: int) -> None:
+        heard.append((check.name, cycle, result.facts.get("changes")))
 
     guard = Guard(pipeline, spark, hear)
     for number in (1, 2):
@@ -72,8 +72,8 @@ def test_checks_take_turns(
     clock = SimpleNamespace(now_s=0)
     monkeypatch.setattr(guard_module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
     names = ("one", "two", "three", "four")
-    verdict = Verdict(True, "fine", {})
-    checks = tuple(Check(name, "cut", "", True, lambda *_: verdict) for name in names)
+    result = CheckResult(True, "fine", {})
+    checks = tuple(Check(name, "cut", "", True, lambda *_: result) for name in names)
     monkeypatch.setattr(guard_module, "checks_of", lambda *_, **_options: checks)
     heard: list[str] = []
     paused = with_pause(bank_pipeline(session_lake), 40)

@@ -38,7 +38,7 @@ LINES: Final = pa.schema(
         ("new_values", pa.string()),
         ("unavailable_columns", pa.list_(pa.string())),
         ("is_whole_row", pa.bool_()),
-        (REST, pa.struct([("order_key", pa.string())])),
+        (REST, pa.struct([("ordering_key", pa.string())])),
     ]
 )
 STORED_ROWS: Final = st.dictionaries(
@@ -52,7 +52,7 @@ def line_of(ordinal: int, change: RowChange, *, names_all: bool) -> Line:
     """Return a change as the workers are given it; ``names_all``: unavailable columns are named with null."""
     nulls = dict.fromkeys(change.unavailable) if names_all else {}
     values = None if change.new_values is None else json.dumps({**change.new_values, **nulls})
-    rest = {"order_key": f"place {ordinal}"} if change.unavailable else None
+    rest = {"ordering_key": f"place {ordinal}"} if change.unavailable else None
     place = (change.table, change.key, change.previous_key, ordinal)
     told = (change.key, *place, change.mod_type.lower(), values, list(change.unavailable))
     return {**dict(zip(LINE, told, strict=False)), "is_whole_row": not change.unavailable, REST: rest}
@@ -82,7 +82,7 @@ def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> lis
     """Return the completed changes by ordinal, of lines that come in batches of so many at most."""
     by_story = sorted(with_stories(lines), key=lambda line: (line[STORY], line["ordinal"]))
     batches = pa.Table.from_pylist(by_story, LINES).to_batches(max_chunksize=most)
-    stories = Stories((*TOLD, "order_key"), {TABLE: truncates})
+    stories = Stories((*TOLD, "ordering_key"), {TABLE: truncates})
     rows = [row for batch in stories(batches) for row in batch.to_pylist()]
     told = [
         (
@@ -90,7 +90,7 @@ def completed(lines: Sequence[Line], truncates: Sequence[int], most: int) -> lis
             json.loads(row["new_values"]),
             row["unavailable_columns"],
             row["is_whole_row"],
-            row["order_key"],
+            row["ordering_key"],
         )
         for row in rows
     ]
@@ -149,7 +149,7 @@ def test_numbers_keep_their_digits() -> None:
     first["new_values"] = '{"a":1,"big":1.10}'
     second = line_of(1, RowChange(TABLE, key(1), ModType.UPDATE, {}, ("big",)), names_all=False)
     second["new_values"] = '{"a":12345678901234567890.50}'
-    stories = Stories((*TOLD, "order_key"), {})
+    stories = Stories((*TOLD, "ordering_key"), {})
     (batch,) = stories(pa.Table.from_pylist([first, second], LINES).to_batches())
     expected = ['{"a":12345678901234567890.50,"big":1.10}']
     assert expected == batch.column("new_values").to_pylist()

@@ -55,7 +55,7 @@ ORDERED: Final = pa.schema(
         ("unavailable_columns", pa.list_(pa.string())),
         ("is_whole_row", pa.bool_()),
         ("ordinal", pa.int64()),
-        ("order_key", pa.string()),
+        ("ordering_key", pa.string()),
         ("unsound", pa.bool_()),
     ]
 )
@@ -118,7 +118,7 @@ def ordered_of(changes: Mapping[str, Sequence[RowChange]], dice: random.Random) 
             "unavailable_columns": list(change.unavailable) or None,
             "is_whole_row": not change.unavailable,
             "ordinal": ordinal,
-            "order_key": f"{ordinal:09d}",
+            "ordering_key": f"{ordinal:09d}",
             "unsound": False,
         }
         for ordinal, name in enumerate(places, start=1_000)

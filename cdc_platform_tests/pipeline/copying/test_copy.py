@@ -20,8 +20,8 @@ from cdc_platform.lake.state.copies import (
     Batch,
     CopyPlan,
     CopyProgress,
+    load_copy_progress,
     load_plans,
-    read_progress,
 )
 from cdc_platform.lake.state.cuts import Cut, list_cuts
 from cdc_platform.model.schema.schema_reads import Look
@@ -66,9 +66,9 @@ pytestmark = pytest.mark.integration
 NOW = START + 10 * SECOND
 
 
-def bank_of(lake: LakeSettings, accounts: int, *tables: TableSchema, piece_rows: int = 8) -> Pipeline:
+def bank_of(lake: LakeSettings, accounts: int, *tables: TableSchema, chunk_rows: int = 8) -> Pipeline:
     """Return a pipeline that begins when the bank has accounts already, and watches what is named."""
-    pipeline = make_pipeline(lake, tables or (ACCOUNTS,), copy_piece_rows=piece_rows)
+    pipeline = make_pipeline(lake, tables or (ACCOUNTS,), copy_chunk_rows=chunk_rows)
     source = source_of(pipeline)
     source.now_micros = NOW
 
@@ -105,7 +105,7 @@ def test_every_cut_equals_the_history_wherever_the_stream_takes_over(
     history, slicing = stream
     batches = raw_rows(history, slicing)
     pipeline = make_pipeline(
-        session_lake, history.tables, first_micros=slicing.tree.start_micros, copy_piece_rows=2
+        session_lake, history.tables, first_micros=slicing.tree.start_micros, copy_chunk_rows=2
     )
     begins_at = data.draw(st.integers(0, len(batches) - 1))
     source = source_of(pipeline)
@@ -224,7 +224,7 @@ def test_an_expired_copy_begins_anew(spark: "SparkSession", session_lake: LakeSe
     copy_tables(pipeline, spark)
     source.now_micros = NOW + 20
     outcome = step(pipeline, spark)[0]
-    assert "begins anew after 1 of 2 pieces" in outcome.notes[0]
+    assert "begins anew after 1 of 2 chunks" in outcome.notes[0]
     assert (outcome.copies[0].plan.number, outcome.copies[0].plan.position_micros) == (2, NOW + 19)
     while step(pipeline, spark)[0].is_going_on:
         continue
@@ -278,31 +278,31 @@ def _gone(table: str, _micros: int) -> Iterator[pa.RecordBatch]:
     raise SourceNotFound(f"there is no table {table}")
 
 
-def test_two_runs_copy_every_piece_once(
+def test_two_runs_copy_every_chunk_once(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wave that another run has come before does not count, and neither has copied a row twice."""
+    """A chunk_batch that another run has come before does not count, and neither has copied a row twice."""
     pipeline = bank_of(session_lake, 20)
     feed(pipeline, NOW)
     copy_tables(pipeline, spark)
     interrupt_once(monkeypatch, copy, "_fitted", lambda: copy_tables(pipeline, spark))
     copy_tables(pipeline, spark)
-    progress = read_progress(found_table(pipeline, "accounts"), load_plans(pipeline.lake)["accounts"])
+    progress = load_copy_progress(found_table(pipeline, "accounts"), load_plans(pipeline.lake)["accounts"])
     assert (progress.is_complete, progress.is_mixed) == (True, False)
     step(pipeline, spark)
 
     assert list(range(1, 21)) == copied_ids(pipeline) == sorted(balances(pipeline))
 
 
-def test_a_kill_between_waves_loses_and_repeats_nothing(
+def test_a_kill_between_chunk_batches_loses_and_repeats_nothing(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that ends right before or right after a commit of the copy leaves nothing half done."""
     pipeline = bank_of(session_lake, 20)
     feed(pipeline, NOW)
-    for name in ("_level_branch", "_fitted", "read_progress"):
+    for name in ("_level_branch", "_fitted", "load_copy_progress"):
         with monkeypatch.context() as patch:
-            calls = iter([None] if name == "read_progress" else [])
+            calls = iter([None] if name == "load_copy_progress" else [])
             original: Callable[..., Any] = getattr(copy, name)
 
             def dying(
@@ -324,8 +324,8 @@ def test_a_kill_between_waves_loses_and_repeats_nothing(
 def test_lives_that_are_too_short_for_a_large_batch_make_progress(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that dies of more than two pieces at a time completes the copy all the same."""
-    pipeline = bank_of(session_lake, 20, piece_rows=2)
+    """A process that dies of more than two chunks at a time completes the copy all the same."""
+    pipeline = bank_of(session_lake, 20, chunk_rows=2)
     feed(pipeline, NOW)
     left: list[int] = []
     while not left or left[-1]:
@@ -337,7 +337,7 @@ def test_lives_that_are_too_short_for_a_large_batch_make_progress(
             with suppress(KeyboardInterrupt):
                 copy_tables(life, spark)
         plan = load_plans(pipeline.lake)["accounts"]
-        left.append(len(read_progress(pipeline.lake.table("accounts"), plan).missing))
+        left.append(len(load_copy_progress(pipeline.lake.table("accounts"), plan).missing))
         assert len(left) < 2 or left[-1] < left[-2]
     assert left == [7, 4, 0]
     step(pipeline, spark)
@@ -358,20 +358,20 @@ def test_lives_that_are_too_short_for_a_large_batch_make_progress(
         ([(4, 0, 5.0), (2, 0, 2.0)], 8),
     ],
 )
-def test_batches_grow_from_one_piece_while_they_are_short(
+def test_batches_grow_from_one_chunk_while_they_are_short(
     batches: list[tuple[int, int, float]], expected: int
 ) -> None:
-    """What an earlier process managed does not count, and more pieces may take no longer than fewer."""
-    plan = CopyPlan("accounts", 1, 0, 0, "{}", ("piece",) * 99)
+    """What an earlier process managed does not count, and more chunks may take no longer than fewer."""
+    plan = CopyPlan("accounts", 1, 0, 0, "{}", ("chunk",) * 99)
     progress = CopyProgress(plan, frozenset(), 0, None, False, tuple(Batch(*batch) for batch in batches))
-    assert expected == copy.batch_pieces(progress, opened_micros=0)
+    assert expected == copy.batch_chunks(progress, opened_micros=0)
 
 
-def dying_beyond(pieces: int, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the options of a copy's read, or the end of the process where it reads more pieces."""
+def dying_beyond(chunks: int, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the options of a copy's read, or the end of the process where it reads more chunks."""
 
     def copy_options(columns: str, at_micros: int, wanted: Sequence[str]) -> Any:
-        if len(wanted) > pieces:
+        if len(wanted) > chunks:
             raise KeyboardInterrupt
         return original(columns, at_micros, wanted)
 
@@ -389,5 +389,5 @@ def test_a_copy_that_is_gone_is_said_to_be(spark: "SparkSession", session_lake: 
         lambda: check_fold(pipeline, spark, EVERYTHING),
         lambda: rebuild_table(pipeline, spark, "accounts"),
     ):
-        with pytest.raises(LakeError, match="1 of 1 pieces are missing on its branch `copy`"):
+        with pytest.raises(LakeError, match="1 of 1 chunks are missing on its branch `copy`"):
             action()

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.model.schema.table_options import ORDER_KEY, TableOptions, stored_schema
-from cdc_platform.pipeline.merging.local_rows import NearPatch, born_rows, is_newer, matching, new_rows
+from cdc_platform.pipeline.merging.local_rows import (
+    LocalNetChanges,
+    inserted_rows,
+    is_newer,
+    matching,
+    new_rows,
+)
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND, NOTHING, REMOVE, UPDATE
 from cdc_platform.spark.tables.typed import named
 from cdc_platform_tests.example_tables import table
@@ -82,7 +88,9 @@ def test_rows_become_what_the_statement_says(drawn: tuple[list[Row], list[Row], 
     schema = ORDERED if keeps else SCHEMA
     columns = [column.name for column in schema.columns]
     flags = [named(column.name) for column in schema.value_columns] if has_patches else []
-    patch = NearPatch(as_arrow(changes, [*columns, *flags, ACTION]), schema, has_patches, believes=False)
+    patch = LocalNetChanges(
+        as_arrow(changes, [*columns, *flags, ACTION]), schema, has_patches, trusts_inserts=False
+    )
     told = patch.touched["id"].to_pylist()
     hit = [row for row in stored if row["id"] in told]
     keys = np.array([told.index(row["id"]) for row in hit], dtype=np.int64)
@@ -91,7 +99,7 @@ def test_rows_become_what_the_statement_says(drawn: tuple[list[Row], list[Row], 
     became = new_rows(patch, matched.filter(newer), old.filter(newer)).to_pylist()
     gone = {row["id"] for row, is_gone in zip(hit, newer.to_pylist(), strict=True) if is_gone}
     left = [row for row in stored if row["id"] not in gone]
-    found = [*left, *became, *born_rows(patch, keys).to_pylist()]
+    found = [*left, *became, *inserted_rows(patch, keys).to_pylist()]
 
     expected = merged(stored, changes, has_patches=has_patches, keeps=keeps)
     assert expected == {row["id"]: row for row in found}
@@ -104,10 +112,10 @@ def test_a_source_that_is_believed_names_what_is_looked_for(
 ) -> None:
     """Keys that it calls born are not, and those that were born and died are nowhere."""
     _, changes, _, _ = drawn
-    patch = NearPatch(
-        as_arrow(changes, ["id", "a", "tags", ACTION]), SCHEMA, has_patches=False, believes=True
+    patch = LocalNetChanges(
+        as_arrow(changes, ["id", "a", "tags", ACTION]), SCHEMA, has_patches=False, trusts_inserts=True
     )
     acting = {change["id"] for change in changes if change[ACTION] in {UPDATE, REMOVE}}
     born = {change["id"] for change in changes if change[ACTION] == APPEND}
     assert acting == set(patch.touched["id"].to_pylist())
-    assert born == set(born_rows(patch, np.arange(len(acting)))["id"].to_pylist())
+    assert born == set(inserted_rows(patch, np.arange(len(acting)))["id"].to_pylist())

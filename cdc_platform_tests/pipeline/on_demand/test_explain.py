@@ -179,7 +179,7 @@ def test_equal_values_set_again_leave_the_copy_their_author(
     """A value is the same in copy and log, however either spells it, and the JSON has no word of its own."""
     values = {"n": "NUMERIC", "at": "TIMESTAMP", "f": "FLOAT64", "fs": "ARRAY<FLOAT64>"}
     schema = table("t", {"id": "INT64"}, values)
-    pipeline = make_pipeline(session_lake, (schema,), copy_piece_rows=10)
+    pipeline = make_pipeline(session_lake, (schema,), copy_chunk_rows=10)
     at = datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC)
     copied = {"id": 1, "n": Decimal("1.5"), "at": at, "f": math.nan, "fs": [1.0, math.inf]}
     rows = [pa.RecordBatch.from_pylist([copied], table_arrow_schema(schema))]
@@ -200,7 +200,7 @@ def test_a_story_goes_on_across_another_type_of_the_key(
 ) -> None:
     """The initial copy and the changes of before are told, under the key as it is spelled now."""
     old, new = (table("t", {"id": code}, {"v": "STRING(9)"}) for code in ("STRING(9)", "BYTES(9)"))
-    pipeline = make_pipeline(session_lake, (old,), copy_piece_rows=10)
+    pipeline = make_pipeline(session_lake, (old,), copy_chunk_rows=10)
     rows = [pa.RecordBatch.from_pylist([{"id": "k", "v": "copied"}], table_arrow_schema(old))]
     source = source_of(pipeline)
     source.now_micros, source.rows_at = START + SECOND, lambda _table, _micros: iter(rows)
@@ -244,10 +244,10 @@ print("pyspark" in sys.modules)"""
         ["2", "4", "yes", "no"],
     ]
     as_json = json.loads(CliRunner().invoke(main, ["cuts", defs, "--json"]).stdout)
-    assert [(cut["cut"], cut["readable"], cut["promised"]) for cut in as_json] == [
+    assert [(cut["cut"], cut["readable"], cut["pinned"]) for cut in as_json] == [
         (1, True, False),
         (2, True, False),
     ]
-    missing = CliRunner().invoke(main, ["cuts", defs, "--promise", "9"])
+    missing = CliRunner().invoke(main, ["cuts", defs, "--pin", "9"])
     told = "CutNotFound: No cut has this number: 9. `cdc-platform cuts DEFS.yaml` lists them.\n"
     assert (missing.exit_code, missing.stderr) == (1, told)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from cdc_platform.lake.catalog.lake import BURIED
+from cdc_platform.lake.catalog.lake import DELETION_MARKERS
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.pipeline.publishing.expire import forget_tombstones
+from cdc_platform.pipeline.publishing.expire import forget_deletion_markers
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.pipeline.test_datastream import found_rows, make_pipeline, sync
@@ -27,18 +27,18 @@ def old_user(uuid: str, change: str, position: int) -> MadeEvent:
     return MadeEvent(uuid, "users", change, position, {"id": 1, "name": uuid}, at_s=YEARS_AGO_S + position)
 
 
-def count_tombstones(pipeline: "Pipeline") -> int:
+def count_deletion_markers(pipeline: "Pipeline") -> int:
     """Return how many deletions are remembered."""
-    return pipeline.lake.system_table(BURIED).scan().count()
+    return pipeline.lake.system_table(DELETION_MARKERS).scan().count()
 
 
 @pytest.mark.integration
-def test_tombstones_stay_as_long_as_older_events_may_come(
+def test_deletion_markers_stay_as_long_as_older_events_may_come(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
     """A deletion of years ago is remembered from when it was read, since its backlog is read meanwhile."""
     folder = StreamFolder(tmp_path)
-    pipeline = make_pipeline(session_lake, tmp_path, tombstone_retention_s=8 * 86400)
+    pipeline = make_pipeline(session_lake, tmp_path, deletion_marker_retention_s=8 * 86400)
     folder.write([old_user("deleted", "DELETE", 200)])
     pipeline = sync(pipeline, spark)
     maintain_lake(pipeline, spark, thorough=True)
@@ -47,7 +47,7 @@ def test_tombstones_stay_as_long_as_older_events_may_come(
     assert found_rows(pipeline, "users") == []
 
     now_micros = time.time_ns() // 1000
-    forget_tombstones(pipeline, spark, now_micros + 7 * DAY_MICROS)
-    assert count_tombstones(pipeline) == 1
-    forget_tombstones(pipeline, spark, now_micros + 9 * DAY_MICROS)
-    assert count_tombstones(pipeline) == 0
+    forget_deletion_markers(pipeline, spark, now_micros + 7 * DAY_MICROS)
+    assert count_deletion_markers(pipeline) == 1
+    forget_deletion_markers(pipeline, spark, now_micros + 9 * DAY_MICROS)
+    assert count_deletion_markers(pipeline) == 0

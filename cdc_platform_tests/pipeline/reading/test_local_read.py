@@ -11,18 +11,18 @@ from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.ordering import log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.reading import local_read
-from cdc_platform.pipeline.reading.read import read_slices
+from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.spark.log.faults import SHAPE_FAULT
 from cdc_platform.spark.log.order import LogStats
 from cdc_platform.spark.log.ordered_rows import measure_rows
 from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, opening
-from cdc_platform_tests.pipelines import log_rows, quarantined_rows, run_steps, slice_row, source_of
+from cdc_platform_tests.pipelines import log_rows, quarantined_rows, run_steps, source_of, window_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,12 +33,12 @@ NO_SPARK = cast("SparkSession", None)
 def busy(pipeline: Pipeline, accounts: int = 1, broken: int = 0) -> Pipeline:
     """Let each cycle of a pipeline bring some accounts, of which some are broken, and return it."""
 
-    def answer(cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
-        moment = slices[0].end_inclusive_micros
+    def answer(cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
+        moment = windows[0].end_inclusive_micros
         opened = [opening(cycle * 100 + number, 10, moment) for number in range(accounts)]
         for row in opened[:broken]:
             row["mods"][0]["new_values"] = "no JSON"
-        rows = [*opened, *(slice_row(planned, records=accounts) for planned in slices)]
+        rows = [*opened, *(window_row(planned, records=accounts) for planned in windows)]
         return [{**row, "cycle": cycle} for row in rows]
 
     source_of(pipeline).answer = answer
@@ -60,9 +60,9 @@ def test_a_short_cycle_is_read_without_spark(tmp_path: Any) -> None:
     """Reading a second takes no session, and commits the records with the reports and the mark."""
     pipeline = busy(bank_pipeline(LakeSettings(str(tmp_path))))
     wait(pipeline, 1)
-    outcome = read_slices(pipeline, NO_SPARK)
-    assert outcome.is_near
-    assert [row["kind"] for row in raw_rows(pipeline)] == ["data_change", "slice"]
+    outcome = read_windows(pipeline, NO_SPARK)
+    assert outcome.is_local
+    assert [row["kind"] for row in raw_rows(pipeline)] == ["data_change", "read_window"]
     assert read_mark(pipeline.lake.system_table(RAW)).cycle == 1
 
 
@@ -76,7 +76,7 @@ def test_both_ways_of_reading_come_to_the_same(spark: "SparkSession", session_la
         for pipeline in (here, by_spark):
             wait(pipeline, seconds)
             is_short = seconds < 60 and pipeline is here
-            assert is_short == read_slices(pipeline, spark).is_near
+            assert is_short == read_windows(pipeline, spark).is_local
             run_steps(pipeline, spark)
     assert raw_rows(by_spark) == raw_rows(here)
     assert len(balances(here)) == 12
@@ -92,7 +92,7 @@ def test_a_cycle_with_an_unsound_record_is_as_spark_has_it(
         pipeline = busy(bank_pipeline(session_lake), accounts=3, broken=1)
         pipeline = replace(pipeline, settings=replace(pipeline.settings, read_here_s=most_s))
         wait(pipeline, 1)
-        read_slices(pipeline, spark)
+        read_windows(pipeline, spark)
         run_steps(pipeline, spark)
         assert [row["reason"] for row in quarantined_rows(pipeline)] == [SHAPE_FAULT]
         assert len(log_rows(pipeline)) == 2
@@ -106,7 +106,7 @@ def test_two_runs_cannot_both_order_what_they_hold(
     """The second of two runs that ordered the same window fails, and the log has it once."""
     pipeline = busy(bank_pipeline(session_lake), accounts=2)
     wait(pipeline, 1)
-    read_slices(pipeline, spark)
+    read_windows(pipeline, spark)
     counting = measure_rows
 
     def interrupted(rows: pa.Table) -> LogStats:
@@ -128,7 +128,7 @@ def test_what_turns_out_to_be_large_is_left_to_spark(
     pipeline = busy(bank_pipeline(session_lake), accounts=5)
     monkeypatch.setattr(local_read, "MOST_BYTES", 10)
     wait(pipeline, 1)
-    assert not read_slices(pipeline, spark).is_near
+    assert not read_windows(pipeline, spark).is_local
     assert len(raw_rows(pipeline)) == 6
 
 
@@ -143,7 +143,7 @@ def test_after_a_large_cycle_the_next_one_is_not_tried_here(
     for accounts in (5, 1, 1):
         busy(pipeline, accounts)
         wait(pipeline, 1)
-        found.append(read_slices(pipeline, spark).is_near)
+        found.append(read_windows(pipeline, spark).is_local)
     assert found == [True, False, True]
 
 
@@ -152,13 +152,13 @@ def test_a_read_that_breaks_off_commits_nothing(tmp_path: Any) -> None:
     pipeline = busy(bank_pipeline(LakeSettings(str(tmp_path))))
     answer = source_of(pipeline).answer
 
-    def broken(cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
+    def broken(cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
         source_of(pipeline).answer = answer
-        raise RuntimeError(f"cycle {cycle} of {len(slices)} slices")
+        raise RuntimeError(f"cycle {cycle} of {len(windows)} windows")
 
     source_of(pipeline).answer = broken
     wait(pipeline, 1)
-    with pytest.raises(RuntimeError, match="cycle 1 of 1 slices"):
-        read_slices(pipeline, NO_SPARK)
-    assert read_slices(pipeline, NO_SPARK).is_near
+    with pytest.raises(RuntimeError, match="cycle 1 of 1 windows"):
+        read_windows(pipeline, NO_SPARK)
+    assert read_windows(pipeline, NO_SPARK).is_local
     assert len(raw_rows(pipeline)) == 2

@@ -11,7 +11,7 @@ from cdc_platform.errors import PartitionStuck
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.control import ControlRows
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin
-from cdc_platform.model.stream.read_windows import ReadPlan, Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
@@ -22,11 +22,11 @@ from cdc_platform.pipeline.reading.read import (
     most_tasks,
     read_generations,
     read_partitions,
-    read_slices,
+    read_windows,
 )
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipelines import make_pipeline, slice_row, source_of
+from cdc_platform_tests.pipelines import make_pipeline, source_of, window_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,8 +51,8 @@ class Generations:
         found = next(part for part in self.lineage.partitions.values() if part.is_live)
         cycle, ends = self.lineage.cycle + 1, found.start_micros + 10 * SECOND
         is_over = ends <= end
-        outcome = SliceOutcome.FINISHED if is_over else SliceOutcome.COMPLETE
-        report = SliceReport(found.token, found.position_micros, ends - 1 if is_over else end, outcome)
+        outcome = WindowOutcome.FINISHED if is_over else WindowOutcome.COMPLETE
+        report = WindowReport(found.token, found.position_micros, ends - 1 if is_over else end, outcome)
         children = [ChildAnnouncement(cycle, ends, f"token-{cycle}", (found.token,))] if is_over else []
         self.lineage = advance(self.lineage, cycle, [report], children)
         return ReadOutcome(cycle, (report,), {}, True, self.clock_micros, end)
@@ -61,11 +61,13 @@ class Generations:
 def test_a_cycle_follows_generations_that_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """One cycle reaches the clock although all partitions end in each of its rounds."""
     generations = Generations(START + 35 * SECOND)
-    monkeypatch.setattr(read, "read_slices", generations.read)
+    monkeypatch.setattr(read, "read_windows", generations.read)
     monkeypatch.setattr(read, "trace_lineage", generations.trace)
     outcome = read_generations(cast("Pipeline", None), cast("SparkSession", None))
-    assert [part.outcome for part in outcome.slices] == [SliceOutcome.FINISHED] * 3 + [SliceOutcome.COMPLETE]
-    assert generations.clock_micros - 2 * SECOND < outcome.slices[-1].end_inclusive_micros
+    assert [part.outcome for part in outcome.windows] == [WindowOutcome.FINISHED] * 3 + [
+        WindowOutcome.COMPLETE
+    ]
+    assert generations.clock_micros - 2 * SECOND < outcome.windows[-1].end_inclusive_micros
 
 
 def test_children_are_read_with_all_live_partitions_but_not_with_chosen_ones(
@@ -73,16 +75,16 @@ def test_children_are_read_with_all_live_partitions_but_not_with_chosen_ones(
 ) -> None:
     """Who asks for everything gets a whole cycle's reading; who names some partitions gets these alone."""
     generations = Generations(START + 35 * SECOND)
-    monkeypatch.setattr(read, "read_slices", generations.read)
+    monkeypatch.setattr(read, "read_windows", generations.read)
     monkeypatch.setattr(read, "trace_lineage", generations.trace)
     pipeline, spark = cast("Pipeline", None), cast("SparkSession", None)
-    assert len(read_partitions(pipeline, spark, ["another one"]).slices) == 1
+    assert len(read_partitions(pipeline, spark, ["another one"]).windows) == 1
     live = [part.key for part in generations.lineage.partitions.values() if part.is_live]
-    assert len(read_partitions(pipeline, spark, live).slices) == 3
+    assert len(read_partitions(pipeline, spark, live).windows) == 3
 
 
 @pytest.mark.parametrize(
-    ("slices", "records", "follows", "tasks"),
+    ("windows", "records", "follows", "tasks"),
     [
         (6, 100, True, 1),  # so that all of them can be followed, whatever merges
         (9, 100, True, 2),
@@ -92,15 +94,15 @@ def test_children_are_read_with_all_live_partitions_but_not_with_chosen_ones(
     ],
 )
 def test_few_records_are_read_by_few_tasks(
-    monkeypatch: pytest.MonkeyPatch, slices: int, records: int, follows: bool, tasks: int
+    monkeypatch: pytest.MonkeyPatch, windows: int, records: int, follows: bool, tasks: int
 ) -> None:
     """The cycle before tells how many records come in a second; each has a price, and so has a task."""
-    report = SliceReport("token", START, START + SECOND, SliceOutcome.COMPLETE)
+    report = WindowReport("token", START, START + SECOND, WindowOutcome.COMPLETE)
     control = ControlRows((report,), (), {RecordKind.DATA_CHANGE: records // 10})
     monkeypatch.setattr(read, "read_control", lambda *_: control)
     monkeypatch.setattr(read, "local_cores", lambda _: 4)
-    pieces = tuple(Slice(f"token-{number}", START, START + 10 * SECOND) for number in range(slices))
-    plan = ReadPlan(pieces, finished_parents=() if follows else None)
+    chunks = tuple(ReadWindow(f"token-{number}", START, START + 10 * SECOND) for number in range(windows))
+    plan = ReadPlan(chunks, finished_parents=() if follows else None)
     source = SpannerSettings("project", "instance", "database", "stream")
     pipeline = open_pipeline(PipelineSettings("bank", source, LakeSettings("unused")))
     assert tasks == most_tasks(pipeline, cast("SparkSession", None), 1, plan)
@@ -113,21 +115,25 @@ def test_a_cycle_whose_reads_fall_silent_under_way_goes_on(tmp_path: Path) -> No
     source.now_micros = START + 9 * SECOND
 
     def silent_after(seconds: int) -> Callable[..., list[RawRow]]:
-        def answer(cycle: int, slices: Sequence[Slice]) -> list[RawRow]:
-            piece = slices[0]
-            read_to = piece.start_exclusive_micros + seconds * SECOND
-            row = slice_row(replace(piece, end_inclusive_micros=read_to), SliceOutcome.INTERRUPTED)
+        def answer(cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
+            chunk = windows[0]
+            read_to = chunk.start_exclusive_micros + seconds * SECOND
+            row = window_row(replace(chunk, end_inclusive_micros=read_to), WindowOutcome.INTERRUPTED)
             return [
-                {**row, "cycle": cycle, "slice": {**row["slice"], "error": "PartitionStuck: it is silent"}}
+                {
+                    **row,
+                    "cycle": cycle,
+                    "read_window": {**row["read_window"], "error": "PartitionStuck: it is silent"},
+                }
             ]
 
         return answer
 
     source.answer = silent_after(4)
-    outcome = read_slices(pipeline, spark)
-    assert [report.end_inclusive_micros for report in outcome.slices] == [START - 1 + 4 * SECOND]
+    outcome = read_windows(pipeline, spark)
+    assert [report.end_inclusive_micros for report in outcome.windows] == [START - 1 + 4 * SECOND]
     assert read_status(pipeline).stuck_partitions == ()
     source.answer = silent_after(0)
     with pytest.raises(PartitionStuck, match="it is silent"):
-        read_slices(pipeline, spark)
+        read_windows(pipeline, spark)
     assert len(read_status(pipeline).stuck_partitions) == 1

@@ -112,7 +112,7 @@ def retyped_source() -> Source:
     return source
 
 
-@pytest.mark.parametrize("dies_in", ["append_events", "convert_stored", "append_born", "merge_existing"])
+@pytest.mark.parametrize("dies_in", ["append_events", "convert_stored", "append_inserted", "merge_existing"])
 def test_a_kill_in_a_schema_change_loses_nothing(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch, dies_in: str
 ) -> None:
@@ -129,7 +129,7 @@ def test_a_kill_in_a_schema_change_loses_nothing(
         except Killed:
             pass
         else:
-            assert dies_in == "append_born", "a merge without new keys appends nothing"
+            assert dies_in == "append_inserted", "a merge without new keys appends nothing"
     pipeline.forget_tables()  # as a new process
     run_steps(pipeline, spark)
     assert source.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, source, START + 3 * STEP)
@@ -259,9 +259,9 @@ def test_tables_come_and_go_without_a_restart(spark: "SparkSession", session_lak
             assert "`tags` was dropped" in " ".join(read_status(pipeline).findings) or number == 1
     assert tags.typed_rows_at(START + 3 * STEP) == live_rows(pipeline, tags, START + 3 * STEP)
     assert check_fold(pipeline, spark, EVERYTHING).passed
-    verdict = check_schema(pipeline, spark, EVERYTHING)
-    assert not verdict.passed
-    assert (verdict.facts["table_added"], verdict.facts["table_dropped"]) == (2, 1)
+    result = check_schema(pipeline, spark, EVERYTHING)
+    assert not result.passed
+    assert (result.facts["table_added"], result.facts["table_dropped"]) == (2, 1)
 
 
 def test_a_column_that_no_lake_can_have_stops_nothing(
@@ -310,10 +310,10 @@ def test_what_the_stream_leaves_out_is_said_and_expected(
     source_of(pipeline).rows_at = lambda _table, _micros: iter(
         found_table(pipeline, "notes").scan(row_filter="id = 1").to_arrow().to_batches()
     )
-    verdict = check_source(pipeline, spark, EVERYTHING)
-    assert verdict.passed
-    assert "differs as expected, since the change stream has exclude_delete = true" in verdict.summary
-    assert "1 too many" in verdict.summary
+    result = check_source(pipeline, spark, EVERYTHING)
+    assert result.passed
+    assert "differs as expected, since the change stream has exclude_delete = true" in result.summary
+    assert "1 too many" in result.summary
 
 
 @pytest.mark.parametrize("cause", ["a suspended stream", "exclude_delete"])

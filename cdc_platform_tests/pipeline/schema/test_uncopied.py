@@ -56,10 +56,10 @@ def test_rows_of_before_are_told_to_be_missing(
     is_whole = capture is ValueCaptureType.NEW_ROW
     assert rows_of(pipeline, "notes") == [{"id": 1, "a": "v2", "b": "v1" if is_whole else None}]
     assert check_fold(pipeline, spark, EVERYTHING).passed
-    verdict = check_source(pipeline, spark, EVERYTHING)
-    assert verdict.passed
+    result = check_source(pipeline, spark, EVERYTHING)
+    assert result.passed
     counts = f"1 rows missing, 0 too many, {0 if is_whole else 1} different"
-    assert f"`notes` differs as expected, since `notes` was not copied: {counts}" in verdict.summary
+    assert f"`notes` differs as expected, since `notes` was not copied: {counts}" in result.summary
     assert "`notes` was not copied" in check_schema(pipeline, spark, EVERYTHING).summary
 
 
@@ -92,6 +92,6 @@ def test_only_what_may_have_had_rows_lacks_a_copy(
 def test_tables_that_are_copied_lack_no_rows(session_lake: LakeSettings) -> None:
     """Where initial copies are made, the source is not asked."""
     source = old_source()
-    pipeline = make_pipeline(session_lake, (), copy_piece_rows=1)
+    pipeline = make_pipeline(session_lake, (), copy_chunk_rows=1)
     look = source.look(START)
     assert look == with_uncopied(pipeline, SchemaHistory(), look)

@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.errors import SourceUnreachable
 from cdc_platform.model.base.timestamps import to_datetime
-from cdc_platform.model.stream.read_windows import Slice, SliceOutcome
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.stream.faults import MOST_FAULTS_IN_A_ROW, Fate, Faults
 from cdc_platform.simulator.stream.stream import StreamQuery
@@ -15,7 +15,7 @@ from cdc_platform.simulator.wire.problems import Refusal
 from cdc_platform.simulator.wire.settings import PASSING_FAULTS, Dialect, Fault, SimulatorSettings
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import Query, change_stream_query
-from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.sources.spanner.servers import Server, open_simulator, spanner_settings
 
 pytestmark = pytest.mark.integration
@@ -102,18 +102,18 @@ def test_early_end_is_ok_and_short(server: Server, client: SpannerClient) -> Non
 
 
 @pytest.mark.parametrize("fault", [*BREAKS, Fault.EARLY_END])
-def test_slice_reader_gets_over_them(server: Server, client: SpannerClient, fault: Fault) -> None:
-    """A slice that breaks off twice has the same records as one that does not."""
+def test_window_reader_gets_over_them(server: Server, client: SpannerClient, fault: Fault) -> None:
+    """A window that breaks off twice has the same records as one that does not."""
     assert server.simulator is not None
     token, start, end = busy_partition(server.simulator)
-    piece = Slice(token, start - 1, end)
-    expected = [batch.to_pylist() for batch in read_slice(client, 1, piece)]
+    piece = ReadWindow(token, start - 1, end)
+    expected = [batch.to_pylist() for batch in read_window(client, 1, piece)]
     server.simulator.inject(fault, times=2, token=token, after_rows=2)
 
-    found = [row for batch in read_slice(client, 1, piece) for row in batch.to_pylist()]
+    found = [row for batch in read_window(client, 1, piece) for row in batch.to_pylist()]
 
     assert found == [row for rows in expected for row in rows]
-    assert found[-1]["slice"]["outcome"] == SliceOutcome.FINISHED
+    assert found[-1]["read_window"]["outcome"] == WindowOutcome.FINISHED
 
 
 @pytest.mark.parametrize("fault", RESUMED_BY_STOCK)

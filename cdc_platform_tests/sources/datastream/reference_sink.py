@@ -1,4 +1,4 @@
-"""A sink that is too simple to be wrong: of each row it keeps the newest event, and deletes as tombstones."""
+"""A sink that is too simple to be wrong: of each row it keeps the newest event, deletes included."""
 
 import json
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ def _is_newer(event: SourceEvent, stored: SourceEvent) -> bool:
     """
     if _passes_by(event, stored):
         return False
-    return event.order_key > stored.order_key or _passes_by(stored, event)
+    return event.ordering_key > stored.ordering_key or _passes_by(stored, event)
 
 
 def _passes_by(removal: SourceEvent, written: SourceEvent) -> bool:

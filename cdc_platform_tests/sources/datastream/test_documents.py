@@ -104,7 +104,9 @@ def test_an_update_without_data_says_nothing() -> None:
 
 def test_the_ordinal_orders_changes_within_a_second() -> None:
     """Seconds and ordinals compare as numbers."""
-    keys = [document(1, {}, second=second, ordinal=n).order_key for second, n in ((9, 9), (9, 10), (10, 1))]
+    keys = [
+        document(1, {}, second=second, ordinal=n).ordering_key for second, n in ((9, 9), (9, 10), (10, 1))
+    ]
     assert keys == sorted(set(keys))
 
 

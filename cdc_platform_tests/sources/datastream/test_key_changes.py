@@ -27,7 +27,7 @@ class Half(NamedTuple):
     place: int
 
 
-BORN: Final = (Half("INSERT", 1, "A", "t1", 1), Half("INSERT", 2, "B", "t1", 2))
+INSERTED: Final = (Half("INSERT", 1, "A", "t1", 1), Half("INSERT", 2, "B", "t1", 2))
 
 
 def oracle(half: Half) -> Event:
@@ -126,13 +126,13 @@ def test_oracle_moves_many_keys_in_one_transaction(
 ) -> None:
     """A delete counts for the row whose address it has, so keys may shift, swap, and go there and back."""
     rows = tuple((f'{{"id":{key}}}', row) for key, row in expected.items())
-    assert {rows} == outcomes([oracle(half) for half in (*BORN, *halves)])
+    assert {rows} == outcomes([oracle(half) for half in (*INSERTED, *halves)])
 
 
 def test_an_address_that_changed_does_not_save_a_deleted_row() -> None:
     """Moving a table changes its rows' addresses; a delete of another transaction counts nevertheless."""
     removal = Half("DELETE", 2, "elsewhere", "t9", 20)
-    assert {(('{"id":1}', "A"),)} == outcomes([oracle(half) for half in (*BORN, removal)])
+    assert {(('{"id":1}', "A"),)} == outcomes([oracle(half) for half in (*INSERTED, removal)])
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_an_address_that_changed_does_not_save_a_deleted_row() -> None:
 def test_mysql_moves_many_keys_at_one_place(halves: tuple[Half, ...], expected: dict[int, str]) -> None:
     """All halves of a statement may share a place; what is written is stamped a second later, and wins."""
     rows = tuple((f'{{"id":{key}}}', row) for key, row in expected.items())
-    assert {rows} == outcomes([mysql(half) for half in (*BORN, *halves)])
+    assert {rows} == outcomes([mysql(half) for half in (*INSERTED, *halves)])
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_mysql_moves_many_keys_at_one_place(halves: tuple[Half, ...], expected: 
 def test_sqlserver_moves_many_keys_at_one_place(halves: tuple[Half, ...], expected: dict[int, str]) -> None:
     """What is written under a log sequence number wins over what is removed, wherever the rows lie."""
     rows = tuple((f'{{"id":{key}}}', row) for key, row in expected.items())
-    assert {rows} == outcomes([sqlserver(half) for half in (*BORN, *halves)])
+    assert {rows} == outcomes([sqlserver(half) for half in (*INSERTED, *halves)])
 
 
 def test_rows_of_one_place_are_all_kept() -> None:
@@ -177,8 +177,8 @@ def test_rows_of_one_place_are_all_kept() -> None:
 
 def test_deletes_of_one_redo_record_all_count() -> None:
     """Oracle's array delete has up to 255 rows under one record set and number."""
-    removals = [Half("DELETE", half.key, half.row, "t2", 9) for half in BORN]
-    events = [oracle(half) for half in (*BORN, *removals)]
+    removals = [Half("DELETE", half.key, half.row, "t2", 9) for half in INSERTED]
+    events = [oracle(half) for half in (*INSERTED, *removals)]
     assert {()} == outcomes([{**event, "uuid": f"u{n}"} for n, event in enumerate(events)])
 
 
@@ -194,9 +194,9 @@ SHIFTS: Final = [
 
 @pytest.mark.parametrize("halves", SHIFTS)
 def test_orders_of_shifted_keys_say_the_same_in_any_order(halves: tuple[Half, ...]) -> None:
-    """Where the newest order key of each key counts, each order of cycles ends as the addresses say."""
+    """Where the newest ordering key of each key counts, each order of cycles ends as the addresses say."""
     interpreter = Interpreter(DatastreamSettings("stream"))
-    events = [interpreter.interpret(to_envelope(oracle(half))) for half in (*BORN, *halves)]
+    events = [interpreter.interpret(to_envelope(oracle(half))) for half in (*INSERTED, *halves)]
     assert all(isinstance(event, SourceEvent) for event in events)
     changes = [event for event in events if isinstance(event, SourceEvent)]
     expected = dict(_outcome(tuple(changes)))
@@ -214,7 +214,7 @@ def _newest(cycles: list[list[SourceEvent]]) -> dict[str, str]:
         ours = [change for change in cycle if change.event_id not in known]
         moved = shifted_orders([*logged, *map(_key_event, ours)])
         for change in ours:
-            ranked = (moved.get(change.event_id, change.order_key), change)
+            ranked = (moved.get(change.event_id, change.ordering_key), change)
             logged.append(replace(_key_event(change), logged_order=ranked[0]))
             former = newest.setdefault(change.keys, ranked)
             newest[change.keys] = max(former, ranked, key=lambda one: one[0])
@@ -225,5 +225,5 @@ def _newest(cycles: list[list[SourceEvent]]) -> dict[str, str]:
 def _key_event(change: SourceEvent) -> KeyEvent:
     address = json.loads(change.metadata or "{}")[ADDRESS]
     is_removal = change.mod_type is ModType.DELETE
-    place = (change.table, change.transaction_id, change.keys, address, change.order_key)
+    place = (change.table, change.transaction_id, change.keys, address, change.ordering_key)
     return KeyEvent(change.event_id, *place, is_removal)

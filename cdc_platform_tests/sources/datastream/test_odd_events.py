@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.datastream.files.file_events import decode_file, decode_text
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.event_batches import EventBatches
@@ -25,7 +25,7 @@ def judged(event: dict[str, Any]) -> SourceEvent | FaultyEvent:
     """Return what an event is taken for, after a way that ends in a batch of raw records."""
     (found,) = decode_file(SETTINGS, json.dumps(event).encode())
     batches = EventBatches(1)
-    batches.add(found, Slice("a", 0, 1), SourceFile("f", "a", 1, 1))
+    batches.add(found, ReadWindow("a", 0, 1), SourceFile("f", "a", 1, 1))
     assert sum(batch.num_rows for batch in batches.take()) == 1
     if isinstance(found, FaultyEvent):
         assert len(list(decode_text(SETTINGS, found.text, found.position))) == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.files import SourceFile, files_from_json
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance, begin, watermark_micros
-from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.unread import GONE, FailedRead, unread_path
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import DatastreamSource
@@ -39,12 +39,12 @@ def announced_in(plan: ReadPlan) -> list[str]:
 def after(lineage: Lineage, plan: ReadPlan) -> Lineage:
     """Return the lineage after a cycle that has done what was planned."""
     reports = [
-        SliceReport(
-            piece.token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
+        WindowReport(
+            chunk.token, chunk.start_exclusive_micros, chunk.end_inclusive_micros, WindowOutcome.COMPLETE
         )
-        for piece in plan.slices
+        for chunk in plan.windows
     ]
-    start = next((p.start_exclusive_micros + 1 for p in plan.slices if p.token == ROOT_TOKEN), 0)
+    start = next((p.start_exclusive_micros + 1 for p in plan.windows if p.token == ROOT_TOKEN), 0)
     cycle = lineage.cycle + 1
     children = [ChildAnnouncement(cycle, start, token, (token,)) for token in announced_in(plan)]
     return advance(lineage, cycle, reports, children)
@@ -54,22 +54,22 @@ def test_objects_are_announced_and_then_read(tmp_path: Path) -> None:
     """What was there before the first cycle is in the first cut: an object holds it until it is read."""
     folder, source = StreamFolder(tmp_path), source_of(tmp_path)
     first = folder.write([event("users")])
-    lineage, ledger = begin(source.start_micros()), dict[str, str]()
-    plan = source.plan(lineage, ReadRequest(CLOCK), lambda: ledger)
+    lineage, read_progress = begin(source.start_micros()), dict[str, str]()
+    plan = source.plan(lineage, ReadRequest(CLOCK), lambda: read_progress)
     assert (
-        [piece.token for piece in plan.slices],
+        [chunk.token for chunk in plan.windows],
         files_in(plan),
         announced_in(plan),
     ) == ([ROOT_TOKEN], (), ["shop_users"])
     lineage = after(lineage, plan)
     assert watermark_micros(lineage) == 0
 
-    plan = source.plan(lineage, ReadRequest(CLOCK + 10), lambda: ledger)
+    plan = source.plan(lineage, ReadRequest(CLOCK + 10), lambda: read_progress)
     assert [str(first)] == [file.path for file in files_in(plan)]
     lineage = after(lineage, plan)
     assert watermark_micros(lineage) == CLOCK + 9
-    ledger |= {file.path: file.version for file in files_in(plan)}
-    assert source.plan(lineage, ReadRequest(CLOCK + 20), lambda: ledger).slices == ()
+    read_progress |= {file.path: file.version for file in files_in(plan)}
+    assert source.plan(lineage, ReadRequest(CLOCK + 20), lambda: read_progress).windows == ()
 
 
 def test_a_backlog_moves_the_position_by_one_until_its_last_cycle(tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_a_backlog_moves_the_position_by_one_until_its_last_cycle(tmp_path: Path
     folder, source = StreamFolder(tmp_path), source_of(tmp_path, most_files=2)
     for number in range(3):
         folder.write([event("users", number)])
-    lineage, ledger = begin(source.start_micros()), dict[str, str]()
-    lineage = after(lineage, source.plan(lineage, ReadRequest(CLOCK), lambda: ledger))
-    plan = source.plan(lineage, ReadRequest(CLOCK + 10), lambda: ledger)
+    lineage, read_progress = begin(source.start_micros()), dict[str, str]()
+    lineage = after(lineage, source.plan(lineage, ReadRequest(CLOCK), lambda: read_progress))
+    plan = source.plan(lineage, ReadRequest(CLOCK + 10), lambda: read_progress)
     assert (len(files_in(plan)), plan.end_micros) == (2, CLOCK)
     lineage = after(lineage, plan)
-    ledger |= {file.path: file.version for file in files_in(plan)}
-    plan = source.plan(lineage, ReadRequest(CLOCK + 20), lambda: ledger)
+    read_progress |= {file.path: file.version for file in files_in(plan)}
+    plan = source.plan(lineage, ReadRequest(CLOCK + 20), lambda: read_progress)
     assert (len(files_in(plan)), plan.end_micros) == (1, CLOCK + 19)
 
 
@@ -97,7 +97,7 @@ def test_chosen_objects_are_read_alone(tmp_path: Path) -> None:
     assert {"root", "shop_users", "shop_orders"} == {found.key for found in lineage.partitions.values()}
     plan = source.plan(lineage, ReadRequest(CLOCK + 10, keys={"shop_users"}), dict)
     assert (
-        [piece.token for piece in plan.slices],
+        [chunk.token for chunk in plan.windows],
         [file.folder for file in files_in(plan)],
     ) == (["shop_users"], ["shop_users"])
 
@@ -111,15 +111,18 @@ def test_a_file_that_could_not_be_read_asks_for_a_cycle_when_it_is_due(tmp_path:
     (file,) = files_in(plan)
     lineage = after(lineage, plan)
     failure = FailedRead(file.version, CLOCK, "Broken")
-    ledger = {unread_path(file.path): failure.to_text()}
-    assert source.plan(lineage, ReadRequest(failure.due_micros - 1), lambda: ledger).slices == ()
+    read_progress = {unread_path(file.path): failure.to_text()}
+    assert source.plan(lineage, ReadRequest(failure.due_micros - 1), lambda: read_progress).windows == ()
     for request in (
         ReadRequest(failure.due_micros),
         ReadRequest(failure.due_micros - 1, ends_pauses=True),
         ReadRequest(failure.due_micros - 1, has_replay=True, ends_pauses=True),
     ):
-        assert (file,) == files_in(source.plan(lineage, request, lambda: ledger))
+        assert (file,) == files_in(source.plan(lineage, request, lambda: read_progress))
     path.unlink()
-    plan = source.plan(lineage, ReadRequest(CLOCK + 20), lambda: ledger)
+    plan = source.plan(lineage, ReadRequest(CLOCK + 20), lambda: read_progress)
     assert ((), {file.path: GONE}) == (files_in(plan), json.loads(plan.inputs)["settled"])
-    assert source.plan(lineage, ReadRequest(CLOCK + 20, keys={"shop_users"}), lambda: ledger).slices == ()
+    assert (
+        source.plan(lineage, ReadRequest(CLOCK + 20, keys={"shop_users"}), lambda: read_progress).windows
+        == ()
+    )

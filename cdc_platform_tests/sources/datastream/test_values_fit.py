@@ -8,7 +8,7 @@ import pytest
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.files.avro_values import avro_reader
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
@@ -96,7 +96,7 @@ def event_of(table: str, number: int, value: Any) -> SourceEvent:
     return SourceEvent(
         table=table,
         mod_type=ModType.INSERT,
-        order_key=f"{number:06d}",
+        ordering_key=f"{number:06d}",
         event_id=f"{table}/{number}",
         transaction_id="",
         source_micros=None,
@@ -112,14 +112,14 @@ def test_what_readers_let_pass_fits_the_declared_type(spark: "SparkSession") -> 
     batches, tables = EventBatches(1), [table_of(number, field) for number, field in enumerate(TYPES)]
     values = [(f"t{number}", value) for number, field in enumerate(TYPES) for value in accepted(field)]
     for place, (table, value) in enumerate(values):
-        batches.add(event_of(table, place, value), Slice("", 0, 1), SourceFile("f", "", 1, 1))
+        batches.add(event_of(table, place, value), ReadWindow("", 0, 1), SourceFile("f", "", 1, 1))
     records = spark.createDataFrame(pa.Table.from_batches(batches.take()))
-    traits = DatastreamSettings("somewhere").traits
-    judged = order_events(records, 0, len(values), tables, traits)
+    capabilities = DatastreamSettings("somewhere").capabilities
+    judged = order_events(records, 0, len(values), tables, capabilities)
     unfit = judged.where("fault IS NOT NULL").select("table_name", "fault").collect()
     assert [(TYPES[int(row["table_name"][1:])], row["fault"]) for row in unfit] == []
     assert len(values) > 1_000
-    assert traits.values_fit
+    assert capabilities.values_fit
 
 
 def test_a_stored_decimal_of_too_many_digits_is_refused() -> None:

@@ -65,7 +65,9 @@ def decode(name: str, settings: DebeziumSettings, *, without_headers: bool = Fal
 
 def events_in(found: list[Decoded]) -> list[SourceEvent]:
     """Return the changes, in the order that their keys of order give them."""
-    return sorted((one for one in found if isinstance(one, SourceEvent)), key=lambda event: event.order_key)
+    return sorted(
+        (one for one in found if isinstance(one, SourceEvent)), key=lambda event: event.ordering_key
+    )
 
 
 def faults_in(found: list[Decoded]) -> list[FaultyEvent]:

@@ -1,4 +1,4 @@
-"""Cycles without Spark: the reader itself, its ledger, and what the log makes of what comes again."""
+"""Cycles without Spark: the reader itself, its read progress, and what the log makes of what comes again."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from cdc_platform.model.stream.files import files_to_json
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.debezium.files import reader
 from cdc_platform.sources.debezium.files.source import DebeziumSource
@@ -28,7 +28,7 @@ class Cycles:
 
     settings: DebeziumSettings
     cycle: int = 0
-    ledger: dict[str, str] = field(default_factory=dict)
+    read_progress: dict[str, str] = field(default_factory=dict)
     log: list[Record] = field(default_factory=list)
     messages: list[Record] = field(default_factory=list)
     waiting: list[Mapping[str, Any]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Cycles:
             if row["kind"] == RecordKind.FILE:
                 told = json.loads(row["event"]["metadata"])
                 if told["is_read"]:
-                    self.ledger[row["event"]["origin"]] = told["version"]
+                    self.read_progress[row["event"]["origin"]] = told["version"]
                 if row["event"]["origin"] == STATE:
                     self.waiting = told.get("waiting", [])
         self.messages += [row for row in rows if row["kind"] == RecordKind.MESSAGE]
@@ -53,15 +53,15 @@ class Cycles:
 
     def _read(self) -> list[Record]:
         files = sorted(DebeziumSource(self.settings).store.list_files(), key=lambda file: file.path)
-        progress = {file.path: FileProgress.of(self.ledger.get(file.path)) for file in files}
+        progress = {file.path: FileProgress.of(self.read_progress.get(file.path)) for file in files}
         unread = [file for file in files if progress[file.path].lacks(file) or progress[file.path].is_held]
         lines = {file.path: progress[file.path].lines for file in unread}
-        told = {"state": self.ledger.get(STATE), "passed": self.ledger.get(PASSED)}
+        told = {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
         inputs = {"files": files_to_json(unread), "lines": lines, **told}
         options = {
             reader.SETTINGS_OPTION: self.settings.to_options(),
             reader.CYCLE_OPTION: str(self.cycle),
-            reader.SLICE_OPTION: json.dumps(asdict(Slice("", self.cycle - 1, self.cycle))),
+            reader.SLICE_OPTION: json.dumps(asdict(ReadWindow("", self.cycle - 1, self.cycle))),
             reader.INPUTS_OPTION: json.dumps(inputs),
         }
         batches = reader.DebeziumReader(options).read(InputPartition(0))

@@ -58,7 +58,7 @@ def test_tables_are_the_database_s(name: str, *, without_headers: bool) -> None:
 @settings(max_examples=15, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 5))
 def test_partitions_of_a_topic_may_be_read_in_any_order(random: Random, partitions: int) -> None:
-    """Halves of a key change lie in different partitions; order keys put all changes in one order again."""
+    """Halves of a key change lie in different partitions; ordering keys put all changes in one order."""
     queues: dict[int, list[Message]] = defaultdict(list)
     for message in read_messages(GOLDEN / "keys.jsonl.gz"):
         assert isinstance(message, Message)
@@ -101,7 +101,7 @@ def test_a_second_delivery_has_the_same_identities_and_order(name: str) -> None:
     once, again = events_in(decode(name, settings)), events_in(decode(name, settings))
     assert len(once) == len({event.event_id for event in once})
     assert [event.event_id for event in once] == [event.event_id for event in again]
-    assert [event.order_key for event in once] == [event.order_key for event in again]
+    assert [event.ordering_key for event in once] == [event.ordering_key for event in again]
 
 
 def test_transactions_have_the_ids_and_counts_of_their_boundaries() -> None:

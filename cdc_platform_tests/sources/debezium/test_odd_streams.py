@@ -66,7 +66,7 @@ def test_an_update_of_a_chosen_key_is_a_key_change() -> None:
     assert (lost.mod_type, lost.keys) == (ModType.DELETE, '{"id":1}')
     assert (gained.mod_type, gained.keys, gained.previous_keys) == (ModType.INSERT, '{"id":2}', '{"id":1}')
     assert gained.new_values == '{"n":1,"big":"text"}'
-    assert lost.order_key < gained.order_key
+    assert lost.ordering_key < gained.ordering_key
     same = line(envelope("u", before={"id": 0, "n": 1}, after={"id": 2, "n": 1}), {"id": 2})
     assert only_event(same).mod_type is ModType.UPDATE
 

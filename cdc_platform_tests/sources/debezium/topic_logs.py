@@ -8,20 +8,20 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition, TopicRange, plan_ranges
 from cdc_platform.sources.debezium.kafka.topics_reader import MESSAGES, TopicsReading
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
 
-PIECE: Final = Slice("stream", 0, 1)
+PIECE: Final = ReadWindow("stream", 0, 1)
 Place = tuple[str, int]
 
 
 @dataclass
 class TopicLogs:
-    """Logs of partitions, and a ledger of what has been read of them.
+    """Logs of partitions, and a read progress of what has been read of them.
 
     Args:
         settings: of the stream.
@@ -31,7 +31,7 @@ class TopicLogs:
     settings: DebeziumSettings
     kafka: KafkaInput
     logs: dict[Place, list[dict[str, Any]]] = field(default_factory=dict)
-    ledger: dict[str, str] = field(default_factory=dict)
+    read_progress: dict[str, str] = field(default_factory=dict)
 
     def append(self, message: Mapping[str, Any], partitions: int) -> Place:
         """Put a message behind those of the partition that its key has; return the partition."""
@@ -50,7 +50,7 @@ class TopicLogs:
             TopicPartition(*place, "ID", 0, len(log) if ends is None else ends.get(place, 0))
             for place, log in sorted(self.logs.items())
         ]
-        ranges = plan_ranges(found, self.ledger, self.kafka)
+        ranges = plan_ranges(found, self.read_progress, self.kafka)
         return self._read(ranges, self._batches(ranges))
 
     def cycle_without_messages(self) -> list[dict[str, Any]]:
@@ -59,13 +59,13 @@ class TopicLogs:
 
     def _read(self, ranges: Sequence[TopicRange], batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
         inputs: dict[str, Any] = {"ranges": [asdict(one) for one in ranges]}
-        inputs |= {"state": self.ledger.get(STATE), "passed": self.ledger.get(PASSED)}
+        inputs |= {"state": self.read_progress.get(STATE), "passed": self.read_progress.get(PASSED)}
         patience_micros = int(self.kafka.transaction_patience_s * 1_000_000)
         reading = TopicsReading(self.settings.to_options(), 1, PIECE, json.dumps(inputs), patience_micros)
         rows = [row for batch in reading(batches) for row in batch.to_pylist()]
         for row in rows:
             if row["kind"] == "file":
-                self.ledger[row["event"]["origin"]] = json.loads(row["event"]["metadata"])["version"]
+                self.read_progress[row["event"]["origin"]] = json.loads(row["event"]["metadata"])["version"]
         return [row for row in rows if row["kind"] == "data_change"]
 
     def _batches(self, ranges: Sequence[TopicRange]) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, advance
-from cdc_platform.model.stream.read_windows import SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -16,7 +16,7 @@ def apply_cycle(lineage: Lineage, rows: "Iterable[Row]") -> Lineage:
     """Return the lineage after a cycle that read these rows."""
     rows = list(rows)
     cycle = lineage.cycle + 1
-    reports = [_report(row) for row in rows if row.kind == "slice"]
+    reports = [_report(row) for row in rows if row.kind == "read_window"]
     children = [
         ChildAnnouncement(
             cycle, _micros(row.record_timestamp), child.token, tuple(child.parent_partition_tokens)
@@ -28,13 +28,13 @@ def apply_cycle(lineage: Lineage, rows: "Iterable[Row]") -> Lineage:
     return advance(lineage, cycle, reports, children)
 
 
-def _report(row: "Row") -> SliceReport:
-    about = row.slice
-    return SliceReport(
+def _report(row: "Row") -> WindowReport:
+    about = row.window
+    return WindowReport(
         row.partition_token,
         _micros(about.start_exclusive),
         _micros(about.end_inclusive),
-        SliceOutcome(about.outcome),
+        WindowOutcome(about.outcome),
         about.error,
     )
 

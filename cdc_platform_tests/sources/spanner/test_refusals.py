@@ -17,12 +17,12 @@ from cdc_platform.errors import (
     SourceNotFound,
 )
 from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.failures import to_source_error
 from cdc_platform.sources.spanner.client.query import Parameter, Query, change_stream_query, to_request
 from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
-from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.sources.spanner.fake_server import Answer, fake_server
 
 HOUR = 3_600_000_000
@@ -146,7 +146,7 @@ def test_start_too_early(database: Database) -> None:
 
 @pytest.mark.integration
 def test_end_before_start(database: Database) -> None:
-    """A slice that ends before it begins is our mistake, and said to be."""
+    """A window that ends before it begins is our mistake, and said to be."""
     found = refusal(database, database.query(end_micros=database.now_micros - 1))
     assert_refused(found, QueryRefused, "start_timestamp must be <= end_timestamp", "before it begins")
 
@@ -155,9 +155,9 @@ def test_end_before_start(database: Database) -> None:
 def test_start_outside_the_life_of_a_partition(database: Database) -> None:
     """A microsecond after a partition's end, or before its child's start, is a position that went wrong."""
     begin = database.now_micros - 1
-    (root,) = rows_of(database, Slice("", begin, begin + 1), "child_partitions")[:1]
+    (root,) = rows_of(database, ReadWindow("", begin, begin + 1), "child_partitions")[:1]
     token = root["child_partitions"][0]["token"]
-    (end,) = rows_of(database, Slice(token, begin, begin + 20_000_000), "child_partitions")
+    (end,) = rows_of(database, ReadWindow(token, begin, begin + 20_000_000), "child_partitions")
     end_micros, child = from_datetime(end["record_timestamp"]), end["child_partitions"][0]["token"]
 
     for name, start_micros in ((token, end_micros + 1), (child, end_micros - 1)):
@@ -166,9 +166,9 @@ def test_start_outside_the_life_of_a_partition(database: Database) -> None:
         assert_refused(found, PartitionBoundsInvalid, "invalid for the partition", "outside its life")
 
 
-def rows_of(database: Database, piece: Slice, kind: str) -> list[dict[str, Any]]:
-    """Return the records of one kind that a slice holds; waits for its end."""
-    rows = [row for batch in read_slice(database.client, 1, piece) for row in batch.to_pylist()]
+def rows_of(database: Database, chunk: ReadWindow, kind: str) -> list[dict[str, Any]]:
+    """Return the records of one kind that a window holds; waits for its end."""
+    rows = [row for batch in read_window(database.client, 1, chunk) for row in batch.to_pylist()]
     return [row for row in rows if row["kind"] == kind]
 
 

@@ -7,7 +7,7 @@ import pytest
 from cdc_platform.demo.bank import open_database
 from cdc_platform.errors import SettingError, SourceNotFound, SourceUnreachable
 from cdc_platform.model.base.timestamps import to_rfc3339
-from cdc_platform.model.stream.read_windows import ReadPlan, Slice
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow
 from cdc_platform.sources.spanner.copying import snapshot
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
@@ -46,11 +46,11 @@ def test_start_is_the_present_of_the_source(source: SpannerSource) -> None:
     assert before <= source.start_micros() <= source.clock_micros()
 
 
-@pytest.mark.parametrize(("slices", "seconds"), [(65, 1), (1, 16)])
-def test_long_and_many_slices_are_for_spark(slices: int, seconds: int) -> None:
+@pytest.mark.parametrize(("windows", "seconds"), [(65, 1), (1, 16)])
+def test_long_and_many_windows_are_for_spark(windows: int, seconds: int) -> None:
     """Nothing is asked of Spanner before it is clear who reads."""
     source = SpannerSource(SpannerSettings("project", "instance", "database", "stream"))
-    plan = ReadPlan(tuple(Slice(f"token {number}", 0, seconds * SECOND) for number in range(slices)))
+    plan = ReadPlan(tuple(ReadWindow(f"token {number}", 0, seconds * SECOND) for number in range(windows)))
     assert source.read_here(1, plan, most_s=15) is None
 
 

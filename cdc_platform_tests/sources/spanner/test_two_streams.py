@@ -7,11 +7,11 @@ import pytest
 
 from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.model.base.names import ROOT_TOKEN
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.copying.snapshot import clock_micros
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.history import RawRow
 
 pytestmark = pytest.mark.integration
@@ -24,17 +24,17 @@ DDL = (
 )
 
 
-def rows_of(client: SpannerClient, piece: Slice) -> list[RawRow]:
-    """Return what a slice gives."""
-    return [row for batch in read_slice(client, 1, piece) for row in batch.to_pylist()]
+def rows_of(client: SpannerClient, chunk: ReadWindow) -> list[RawRow]:
+    """Return what a window gives."""
+    return [row for batch in read_window(client, 1, chunk) for row in batch.to_pylist()]
 
 
 def data_of(settings: SpannerSettings, start: int, end: int) -> Iterator[RawRow]:
     """Yield the data change records of a stream's first partitions."""
     client = SpannerClient(settings)
-    for row in rows_of(client, Slice(ROOT_TOKEN, start - 1, end)):
+    for row in rows_of(client, ReadWindow(ROOT_TOKEN, start - 1, end)):
         for child in row["child_partitions"] or []:
-            found = rows_of(client, Slice(child["token"], start - 1, end))
+            found = rows_of(client, ReadWindow(child["token"], start - 1, end))
             yield from (record for record in found if record["kind"] == "data_change")
     client.close()
 

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
-from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.sources.event_batches import EventBatches, Released
 from cdc_platform.spark.log import event_order
 from cdc_platform.spark.log.event_order import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-EVENTS: Final = SourceTraits(
+EVENTS: Final = SourceCapabilities(
     hands_out_events=True,
     keeps_transactions=True,
     comes_in_order=True,
@@ -54,7 +54,7 @@ def event(order: int, transaction: str = "", keys: str | None = None) -> SourceE
     return SourceEvent(
         table="visits",
         mod_type=ModType.INSERT,
-        order_key=f"{order:04d}",
+        ordering_key=f"{order:04d}",
         event_id=f"event {order}",
         transaction_id=transaction,
         source_micros=None,
@@ -66,9 +66,9 @@ def event(order: int, transaction: str = "", keys: str | None = None) -> SourceE
 
 def records_of(spark: "SparkSession", events: Sequence[SourceEvent | FaultyEvent]) -> "DataFrame":
     """Return the raw records of events that one cycle read."""
-    batches, piece = EventBatches(1), Slice("", 0, NOW)
+    batches, chunk = EventBatches(1), ReadWindow("", 0, NOW)
     for one in events:
-        batches.add_whole(Released(one, one.transaction_id, 1), piece, FILE)
+        batches.add_whole(Released(one, one.transaction_id, 1), chunk, FILE)
     return spark.createDataFrame(pa.Table.from_batches(batches.take()))
 
 
@@ -89,8 +89,8 @@ def test_a_broken_copy_of_an_event_takes_no_place(spark: "SparkSession", expecte
 @SIZES
 @pytest.mark.usefixtures("many_tasks")
 def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_records: int) -> None:
-    """The order key decides, then the identity, whatever came first; what came twice is there once."""
-    tied = event(90)._replace(order_key=event(9).order_key)
+    """The ordering key decides, then the identity, whatever came first; what came twice is there once."""
+    tied = event(90)._replace(ordering_key=event(9).ordering_key)
     events = [tied, *(event(place) for place in (3, 1, 4, 1, 5, 9, 2, 6, 5, 3))]
 
     ordered = order_events(records_of(spark, events), 100, expected_records, (), EVENTS)
@@ -98,7 +98,7 @@ def test_changes_are_in_the_sources_order(spark: "SparkSession", expected_record
     found = sorted((row.asDict() for row in ordered.collect()), key=lambda row: int(row["ordinal"]))
     places = [1, 2, 3, 4, 5, 6, 9]
     assert [json.dumps({"id": str(place)}) for place in (*places, 90)] == [row["keys"] for row in found]
-    assert [f"{place:04d}" for place in (*places, 9)] == [row["order_key"] for row in found]
+    assert [f"{place:04d}" for place in (*places, 9)] == [row["ordering_key"] for row in found]
     # Ordinals have gaps, and the first of several ranges may be empty.
     assert found[0]["ordinal"] >= 100
     assert expected_records > SINGLE_TASK_RECORDS or found[-1]["ordinal"] == 100 + len(places)
@@ -140,7 +140,7 @@ def test_texts_that_the_parser_does_not_take_are_looked_at(
     long, short = (event(size, keys=f"no JSON but {'x' * size}") for size in (100, 10))
     records = records_of(spark, [long, short])
     ordered = order_events(records, 0, 2, (), replace(EVENTS, keeps_transactions=False), [("visits", "[]")])
-    assert [row["fault"] for row in ordered.sort(F.desc("order_key")).collect()] == [SHAPE_FAULT, None]
+    assert [row["fault"] for row in ordered.sort(F.desc("ordering_key")).collect()] == [SHAPE_FAULT, None]
 
 
 @SIZES
@@ -188,10 +188,10 @@ def test_halves_of_a_key_change_are_sound_or_unsound_together(spark: "SparkSessi
     """They come from one place of the log; other rows of that place, as COPY writes them, stay sound."""
 
     def half(name: str, place: str, kind: ModType, previous: str | None = None) -> SourceEvent:
-        plain = event(1, "7")._replace(order_key=f"{place} 0 0", event_id=name, mod_type=kind)
+        plain = event(1, "7")._replace(ordering_key=f"{place} 0 0", event_id=name, mod_type=kind)
         return plain._replace(previous_keys=previous)
 
-    broken = FaultyEvent("`v` is null", "{}", 0, order_key="01 05 1 1")
+    broken = FaultyEvent("`v` is null", "{}", 0, ordering_key="01 05 1 1")
     events: list[SourceEvent | FaultyEvent] = [
         half("left with its insert", "01 05", ModType.DELETE),
         broken,

@@ -74,10 +74,10 @@ def test_changes_are_in_commit_order(spark: "SparkSession", expected_records: in
     ]
     changes = ordered_rows(spark, rows, expected_records)
     assert keys_of(changes) == ["z-0-0", "c-0-0", "a-9-0", "a-10-0", "a-10-1", "ab-0-0", "b-0-0"]
-    order_keys = [row["order_key"] for row in changes]
-    assert sorted(order_keys) == order_keys
+    ordering_keys = [row["ordering_key"] for row in changes]
+    assert sorted(ordering_keys) == ordering_keys
     # Commit timestamp, transaction, record sequence and mod, each padded where it is a number.
-    assert f"001800000000000002 a {'0' * 30}10 0000000001" == changes[4]["order_key"]
+    assert f"001800000000000002 a {'0' * 30}10 0000000001" == changes[4]["ordering_key"]
     ordinals = [row["ordinal"] for row in changes]
     if expected_records <= SINGLE_TASK_RECORDS:
         assert list(range(100, 107)) == ordinals
@@ -196,7 +196,7 @@ def test_the_reason_of_a_record_is_that_of_its_unsound_mod(
     assert (guilty.record_id, guilty.reason) == ("bad/00000000", SHAPE_FAULT)
     assert (innocent.record_id, innocent.reason) == ("bad/00000001", COMPANY)
     assert [len(json.loads(held.record or "")["mods"]) for held in (guilty, innocent)] == [3, 2]
-    assert json.loads(innocent.record or "")["order_key"].startswith("001800000000000002 bad ")
+    assert json.loads(innocent.record or "")["ordering_key"].startswith("001800000000000002 bad ")
     assert len(quarantined_rows(pipeline)) == 2
 
 
@@ -249,6 +249,6 @@ def test_ordinals_rise_across_cycles(
         order_changes(pipeline, spark)
     rows = log_rows(pipeline)
     assert len({row["ordinal"] for row in rows}) == len(rows) == 14
-    order_keys = [row["order_key"] for row in rows]
-    assert sorted(order_keys) == order_keys
+    ordering_keys = [row["ordering_key"] for row in rows]
+    assert sorted(ordering_keys) == ordering_keys
     assert sorted(row["cycle"] for row in rows) == [row["cycle"] for row in rows]

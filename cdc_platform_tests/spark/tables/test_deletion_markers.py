@@ -6,14 +6,14 @@ import pytest
 
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import DECIMAL, Column, ColumnType, TableSchema
-from cdc_platform.spark.tables.deletion_markers import with_tombstones
+from cdc_platform.spark.tables.deletion_markers import with_deletion_markers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
 
-_SCHEMA = "keys string, order_key string, commit_timestamp timestamp, change_kind string"
+_SCHEMA = "keys string, ordering_key string, commit_timestamp timestamp, change_kind string"
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_a_deletion_is_found_by_the_key_and_not_by_its_text(
     log = spark.createDataFrame([(told, "2", None, ChangeKind.UPDATE.value)], _SCHEMA)
     rows = [(keys, order, None, "") for keys, order in (('{"id":1}', "3"), (told, "1"), ('{"id":12}', "9"))]
     buried = spark.createDataFrame(rows, _SCHEMA).drop("change_kind")
-    found = with_tombstones(log, buried, table).orderBy("order_key").collect()
-    assert [(row["order_key"], row["change_kind"]) for row in found] == [
+    found = with_deletion_markers(log, buried, table).orderBy("ordering_key").collect()
+    assert [(row["ordering_key"], row["change_kind"]) for row in found] == [
         ("1", ChangeKind.DELETE.value),
         ("2", ChangeKind.UPDATE.value),
         ("3", ChangeKind.DELETE.value),

@@ -14,7 +14,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging import build
 from cdc_platform.pipeline.merging.build import MergeOutcome
-from cdc_platform.pipeline.merging.local_merge import NearMerge, commit_merge
+from cdc_platform.pipeline.merging.local_merge import LocalMerge, commit_merge
 from cdc_platform.pipeline.merging.merge import merge_table
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
@@ -75,9 +75,9 @@ class Feeder:
 def merger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Let each of both do all of it, and make sure that it did."""
     monkeypatch.setattr(Feeder, "by_spark", request.param == "by Spark")
-    merged: list[NearMerge] = []
+    merged: list[LocalMerge] = []
 
-    def note(table: Table, merge: NearMerge, properties: dict[str, str]) -> None:
+    def note(table: Table, merge: LocalMerge, properties: dict[str, str]) -> None:
         merged.append(merge)
         commit_merge(table, merge, properties)
 

@@ -12,7 +12,12 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.events.envelope_texts import to_text
 from cdc_platform.sources.datastream.events.layouts import ROWID, Layout, Layouts
-from cdc_platform.sources.datastream.events.order_keys import OrderRules, Standing, order_key, sequence_key
+from cdc_platform.sources.datastream.events.ordering_keys import (
+    OrderRules,
+    Standing,
+    ordering_key,
+    sequence_key,
+)
 from cdc_platform.sources.datastream.events.positions import PositionRules
 from cdc_platform.sources.datastream.events.row_keys import digest_of, key_of_metadata, key_of_row
 from cdc_platform.sources.datastream.settings.declarations import event_identity
@@ -85,7 +90,7 @@ class Interpreter:
         standing = Standing(kind, is_read, is_removal, event_id)
         layout = self._layouts.of(kind, envelope)
         if layout.sequence_column is None:
-            key = order_key(envelope, standing, self._rules)
+            key = ordering_key(envelope, standing, self._rules)
         else:
             key = sequence_key(envelope, standing, envelope.values.get(layout.sequence_column))
         if not is_removal:
@@ -164,7 +169,7 @@ def _removed(
     return SourceEvent(
         table=layout.table,
         mod_type=ModType.DELETE,
-        order_key=key,
+        ordering_key=key,
         event_id=_identity(envelope, standing.event_id, layout),
         transaction_id=_transaction(envelope.source_metadata),
         source_micros=envelope.source_timestamp_micros,

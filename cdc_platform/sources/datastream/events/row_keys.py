@@ -10,7 +10,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.datastream.events.column_names import EVENT_ID, ROW_HASH
 from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.events.layouts import DOCUMENT_ID, Layout, NamePair, find_name
-from cdc_platform.sources.datastream.events.order_keys import Standing
+from cdc_platform.sources.datastream.events.ordering_keys import Standing
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import KeylessPolicy
 from cdc_platform.sources.datastream.values.json_text import compact, parsed

@@ -13,7 +13,7 @@ def sequence_order(text: object) -> str:
 
     A sequence has one to four sections of one to sixteen hex digits, separated by `/`. Sections compare as
     unsigned numbers from left to right, and a longer sequence follows those that it begins with. What
-    follows the result in an order key must begin with a character below `/`.
+    follows the result in an ordering key must begin with a character below `/`.
 
     Raises:
         RecordUnreadable: it is no such text.

@@ -79,7 +79,7 @@ def _told(lines: list[bytes]) -> list[bytes]:
 
 
 def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the text of a stream in pieces, without compression and byte order mark.
+    """Yield the text of a stream in chunks, without compression and byte order mark.
 
     Raises:
         FileDamaged: A gzip ends too early or is no gzip from some place on.

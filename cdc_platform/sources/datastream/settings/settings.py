@@ -12,7 +12,7 @@ from cdc_platform.errors import SettingError
 from cdc_platform.model.base.timestamps import from_rfc3339
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.stream.files import MOST_BYTES, MOST_FILES
-from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.settings.declarations import ALL_TABLES, declared_type
 from cdc_platform.sources.datastream.settings.kinds import SOURCE_KINDS, SourceKind
@@ -28,7 +28,7 @@ MOST_BASENAMES: Final = 99
 MOST_EPOCHS: Final = 9_999
 DAY_S: Final = 86_400.0
 _POSITIVE: Final = (
-    *("tombstone_retention_s", "late_files_s", "most_files", "most_bytes", "deadline_s"),
+    *("deletion_marker_retention_s", "late_files_s", "most_files", "most_bytes", "deadline_s"),
     *("most_depth", "most_digits", "most_block_bytes"),
 )
 
@@ -58,7 +58,7 @@ class DatastreamSettings:
         null_means_unchanged: columns per table in whose updates NULL stands for a value that was not sent.
         columns: types of columns per table and column, where files do not tell them.
         schema_policy: policy per table for changes of its schema.
-        tombstone_retention_s: how long a deleted row is remembered, so that no late event brings it back.
+        deletion_marker_retention_s: how long deletions are remembered, so that late events revive no row.
         late_files_s: for how long files and events may come late or again: repeated events are recognised
             within it.
         most_files: how many files one cycle reads at most.
@@ -84,7 +84,7 @@ class DatastreamSettings:
     null_means_unchanged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     schema_policy: Mapping[str, str] = field(default_factory=dict)
-    tombstone_retention_s: float = 7 * DAY_S
+    deletion_marker_retention_s: float = 7 * DAY_S
     late_files_s: float = 3 * DAY_S
     most_files: int = MOST_FILES
     most_bytes: int = MOST_BYTES
@@ -138,11 +138,11 @@ class DatastreamSettings:
         for name in _POSITIVE:
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingError(name, f"must be positive and finite, but is: {getattr(self, name)}")
-        if self.tombstone_retention_s < self.late_files_s:
+        if self.deletion_marker_retention_s < self.late_files_s:
             raise SettingError(
-                "tombstone_retention_s",
+                "deletion_marker_retention_s",
                 f"must be at least `late_files_s`, {self.late_files_s}, or a late file could bring deleted "
-                f"rows back; it is: {self.tombstone_retention_s}",
+                f"rows back; it is: {self.deletion_marker_retention_s}",
             )
 
     @property
@@ -161,9 +161,9 @@ class DatastreamSettings:
         return f"Datastream files at {self.path}"
 
     @property
-    def traits(self) -> SourceTraits:
+    def capabilities(self) -> SourceCapabilities:
         """What files promise of the changes in them: nothing about their order."""
-        return SourceTraits(
+        return SourceCapabilities(
             hands_out_events=True,
             keeps_transactions=False,
             comes_in_order=False,
@@ -171,7 +171,7 @@ class DatastreamSettings:
             can_be_compared=False,
             can_be_copied=False,
             repeats_within_s=self.late_files_s,
-            tombstones_s=self.tombstone_retention_s,
+            deletion_markers_s=self.deletion_marker_retention_s,
             leaves_values_out=bool(self.null_means_unchanged),
             values_fit=True,
             knows_addresses=self.source in (None, SourceKind.ORACLE.value),

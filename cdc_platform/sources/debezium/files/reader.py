@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from cdc_platform.errors import SourceError
 from cdc_platform.model.base.schemas import RAW_EVENT_RECORDS
 from cdc_platform.model.stream.files import SourceFile, files_from_json
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.files.event_files import event_files
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
@@ -21,7 +21,7 @@ from cdc_platform.sources.debezium.transactions.arrivals import Arrival, Passed,
 from cdc_platform.sources.debezium.transactions.finalise import settled
 from cdc_platform.sources.debezium.transactions.given_out import Reading, give_out
 from cdc_platform.sources.debezium.transactions.progress import PASSED, FileProgress
-from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionGate
+from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
 from cdc_platform.sources.debezium.wire.lines import FileDamaged, whole_lines
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.workers import prepare_worker
@@ -29,14 +29,14 @@ from cdc_platform.sources.workers import prepare_worker
 FORMAT_NAME: Final = "debezium_files"
 SETTINGS_OPTION: Final = "settings"
 CYCLE_OPTION: Final = "cycle"
-SLICE_OPTION: Final = "slice"
+SLICE_OPTION: Final = "read_window"
 INPUTS_OPTION: Final = "inputs"
 MOST_BYTES: Final = 256 * 1024**2
 """So much is read by one cycle, and more only where a transaction is larger."""
 
 
 class DebeziumDataSource(DataSource):
-    """Format `debezium_files`; options are `settings`, `cycle`, `slice` and `inputs`."""
+    """Format `debezium_files`; options are `settings`, `cycle`, `window` and `inputs`."""
 
     @classmethod
     def name(cls) -> str:
@@ -68,10 +68,10 @@ class DebeziumReader(DataSourceReader):
         """Yield the events of the files that may enter the log, and what reports on files and stream."""
         prepare_worker()
         settings = DebeziumSettings.from_options(self._options[SETTINGS_OPTION])
-        piece = Slice(**json.loads(self._options[SLICE_OPTION]))
+        chunk = ReadWindow(**json.loads(self._options[SLICE_OPTION]))
         inputs = json.loads(self._options[INPUTS_OPTION])
         batches = EventBatches(int(self._options[CYCLE_OPTION]))
-        yield from _Reading(settings, inputs).run(batches, piece)
+        yield from _Reading(settings, inputs).run(batches, chunk)
 
 
 class _Reading:
@@ -80,25 +80,25 @@ class _Reading:
     def __init__(self, settings: DebeziumSettings, inputs: Mapping[str, Any]) -> None:
         self.store = event_files(settings)
         self.decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
-        self.gate = TransactionGate(is_one_stream=True, passed_until=PassedUntil.of(inputs.get("passed")))
-        self.has_gate = settings.tells_transactions
+        self.buffer = TransactionBuffer(is_one_stream=True, passed_until=PassedUntil.of(inputs.get("passed")))
+        self.has_buffer = settings.tells_transactions
         self.unread = files_from_json(inputs["files"])
         self.begun: Mapping[str, int] = inputs["lines"]
         self.ends: dict[str, int] = {}
         self.failed: dict[str, str] = {}
 
-    def run(self, batches: EventBatches, piece: Slice) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: EventBatches, chunk: ReadWindow) -> Iterator[pa.RecordBatch]:
         """Read, and yield what may pass."""
         total_bytes = 0
         for file in self.unread:
-            if total_bytes > MOST_BYTES and self.gate.has_whole:
+            if total_bytes > MOST_BYTES and self.buffer.has_whole:
                 break
             self._read_file(file)
             if self.failed:
                 break  # what comes later must not enter the log before it
             total_bytes += file.size_bytes
         passed = self._open_up()
-        yield from give_out(passed, self._reading(passed), batches, piece)
+        yield from give_out(passed, self._reading(passed), batches, chunk)
 
     def _read_file(self, file: SourceFile) -> None:
         begun = self.begun[file.path]
@@ -117,11 +117,11 @@ class _Reading:
         for position, line in enumerate(lines[begun:], start=begun):
             if line.strip():
                 told = self.decoder.decode_lines([line], position)
-                self.gate.take(Arrival(one, file.path, position) for one in told)
+                self.buffer.take(Arrival(one, file.path, position) for one in told)
         self.ends[file.path] = len(lines)
 
     def _open_up(self) -> Passed:
-        return settled(self.gate.open_up() if self.has_gate else self.gate.let_pass(), self.decoder)
+        return settled(self.buffer.open_up() if self.has_buffer else self.buffer.let_pass(), self.decoder)
 
     def _reading(self, passed: Passed) -> Reading:
         files = {file.path: file for file in self.unread}

@@ -13,7 +13,7 @@ from cdc_platform.errors import SourceError
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.files import SourceFile, files_to_json
-from cdc_platform.model.stream.lineage import Lineage, plan_slices
+from cdc_platform.model.stream.lineage import Lineage, plan_windows
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.sources.arrival import SourceOfArrivals
 from cdc_platform.sources.debezium.engine.capture import Capture
@@ -91,15 +91,15 @@ class DebeziumSource(SourceOfArrivals):
         return sorted(self.store.list_files(), key=lambda file: file.path)
 
     def plan(
-        self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
+        self, lineage: Lineage, request: ReadRequest, read_progress: Callable[[], Mapping[str, str]]
     ) -> ReadPlan:
-        """Return one slice for the whole stream, with the files that are new or have grown; or none.
+        """Return one window for the whole stream, with the files that are new or have grown; or none.
 
         They are read in the order of their names, which is the order of arrival.
         """
         if self.capture is not None:
             self.capture.keep_going()
-        known = ledger()
+        known = read_progress()
         self._clear_spool(known)
         progress = {file: FileProgress.of(known.get(file.path)) for file in self._files()}
         is_new = any(read.lacks(file) for file, read in progress.items())
@@ -110,11 +110,11 @@ class DebeziumSource(SourceOfArrivals):
             return ReadPlan(())
         # What was held back is read again with whatever has come since, in the order of the names.
         unread = [file for file, read in progress.items() if read.is_held or read.lacks(file)]
-        slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
+        windows = plan_windows(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
         lines = {file.path: progress[file].lines for file in unread}
         told = {"state": known.get(STATE), "passed": known.get(PASSED)}
         inputs = {"files": files_to_json(unread), "lines": lines, **told}
-        return ReadPlan(slices, json.dumps(inputs))
+        return ReadPlan(windows, json.dumps(inputs))
 
     def readable(self, _origins: Collection[str]) -> frozenset[str]:
         """Return none: a stream is read once, in its order, and the texts of its events are enough."""
@@ -153,7 +153,7 @@ class DebeziumSource(SourceOfArrivals):
         return {
             reader.SETTINGS_OPTION: self.settings.without_password().to_options(),
             reader.CYCLE_OPTION: str(cycle),
-            reader.SLICE_OPTION: json.dumps(asdict(plan.slices[0])),
+            reader.SLICE_OPTION: json.dumps(asdict(plan.windows[0])),
             reader.INPUTS_OPTION: plan.inputs,
         }
 

@@ -1,4 +1,4 @@
-"""Which messages of topics a cycle reads, and how far they have been read, as the ledger has it."""
+"""Which messages of topics a cycle reads, and how far they have been read, as the read progress has it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class TopicPartition:
 
     @property
     def origin(self) -> str:
-        """What the ledger calls it."""
+        """What the read progress calls it."""
         return f"{self.topic}/{self.partition}"
 
     def first(self, most: int) -> "TopicRange":
@@ -61,7 +61,7 @@ class TopicProgress:
 
     @classmethod
     def of(cls, text: str) -> "TopicProgress":
-        """Return the progress of a text of the ledger."""
+        """Return the progress of a text of the read_progress."""
         topic_id, next_offset, seen = text.rsplit("#", 2)
         return cls(topic_id, int(next_offset), int(seen))
 
@@ -83,7 +83,7 @@ class TopicRange:
 
     @property
     def origin(self) -> str:
-        """What the ledger calls the partition."""
+        """What the read progress calls the partition."""
         return f"{self.topic}/{self.partition}"
 
     @property
@@ -98,7 +98,7 @@ class TopicRange:
 
 
 def plan_ranges(
-    found: Sequence[TopicPartition], ledger: Mapping[str, str], settings: KafkaInput
+    found: Sequence[TopicPartition], read_progress: Mapping[str, str], settings: KafkaInput
 ) -> tuple[TopicRange, ...]:
     """Return what the next cycle reads; without news that is nothing.
 
@@ -108,7 +108,7 @@ def plan_ranges(
         SourceNotFound: no topic is called as the settings say.
         OffsetsLost: messages that come next are gone, or a topic is.
     """
-    known = _known(ledger, settings)
+    known = _known(read_progress, settings)
     _check_topics(found, known, settings)
     read_topics = {origin.rpartition("/")[0] for origin in known}
     begun = [_begin(one, known.get(one.origin), settings, one.topic in read_topics) for one in found]
@@ -122,11 +122,11 @@ def plan_ranges(
     return tuple(one for one in shared if one.start < one.end_exclusive)
 
 
-def _known(ledger: Mapping[str, str], settings: KafkaInput) -> dict[str, TopicProgress]:
-    """Return the progress of the partitions among what the ledger has."""
-    places = {origin: origin.rpartition("/") for origin in ledger}
+def _known(read_progress: Mapping[str, str], settings: KafkaInput) -> dict[str, TopicProgress]:
+    """Return the progress of the partitions among what the read progress has."""
+    places = {origin: origin.rpartition("/") for origin in read_progress}
     return {
-        origin: TopicProgress.of(ledger[origin])
+        origin: TopicProgress.of(read_progress[origin])
         for origin, (topic, _, partition) in places.items()
         if partition.isdecimal() and settings.matches(topic)
     }

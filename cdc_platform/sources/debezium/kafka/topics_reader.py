@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicProgress, TopicRange
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.rows.state import DecoderState
@@ -16,7 +16,7 @@ from cdc_platform.sources.debezium.transactions.arrivals import Arrival, PassedU
 from cdc_platform.sources.debezium.transactions.finalise import settled
 from cdc_platform.sources.debezium.transactions.given_out import Reading, give_out
 from cdc_platform.sources.debezium.transactions.progress import PASSED
-from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionGate
+from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
 from cdc_platform.sources.debezium.transactions.truncates import refuse_truncated
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
@@ -43,14 +43,14 @@ class TopicsReading:
     Args:
         settings: of the stream, as `DebeziumSettings.to_options` makes them.
         cycle: the cycle.
-        piece: the slice of the stream.
+        chunk: the window of the stream.
         inputs: what the plan says of partitions and states.
         patience_micros: how long a transaction that is not whole may wait.
     """
 
     settings: str
     cycle: int
-    piece: Slice
+    chunk: ReadWindow
     inputs: str
     patience_micros: int
 
@@ -61,7 +61,7 @@ class TopicsReading:
         inputs = json.loads(self.inputs)
         ranges = [TopicRange(**fields) for fields in inputs["ranges"]]
         decoder = Decoder(settings, DecoderState.from_json(inputs["state"]))
-        gate = TransactionGate(
+        buffer = TransactionBuffer(
             is_one_stream=False,
             passed_until=PassedUntil.of(inputs["passed"]),
             patience_micros=self.patience_micros,
@@ -71,8 +71,8 @@ class TopicsReading:
                 origin = f"{message.topic}/{message.partition}"
                 told = decoder.decode_raw([message])
                 micros = message.timestamp_micros or 0
-                gate.take(Arrival(one, origin, message.position, micros) for one in told)
-        passed = gate.open_up() if settings.tells_transactions else gate.let_pass()
+                buffer.take(Arrival(one, origin, message.position, micros) for one in told)
+        passed = buffer.open_up() if settings.tells_transactions else buffer.let_pass()
         passed = refuse_truncated(settled(passed, decoder))
         progress = {one.origin: _progress(one, passed.resume.get(one.origin)) for one in ranges}
         reading = Reading(
@@ -81,7 +81,7 @@ class TopicsReading:
             decoder.state,
             further={PASSED: passed.until.to_text()},
         )
-        yield from give_out(passed, reading, EventBatches(self.cycle), self.piece)
+        yield from give_out(passed, reading, EventBatches(self.cycle), self.chunk)
 
 
 def _progress(one: TopicRange, resume: int | None) -> str:

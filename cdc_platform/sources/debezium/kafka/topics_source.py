@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cdc_platform.model.stream.lineage import Lineage, plan_slices
+from cdc_platform.model.stream.lineage import Lineage, plan_windows
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
 from cdc_platform.sources.debezium.files.source import DESCRIBED_MESSAGES, DebeziumSource, EventsDescription
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
@@ -46,26 +46,26 @@ class TopicsSource(DebeziumSource):
         return EventsDescription.of(Decoder(self.settings).decode_raw(beginnings))
 
     def plan(
-        self, lineage: Lineage, request: ReadRequest, ledger: Callable[[], Mapping[str, str]]
+        self, lineage: Lineage, request: ReadRequest, read_progress: Callable[[], Mapping[str, str]]
     ) -> ReadPlan:
-        """Return one slice for the whole stream, with the messages that are new; or none.
+        """Return one window for the whole stream, with the messages that are new; or none.
 
         Raises:
             SourceNotFound: no topic is called as the settings say.
             OffsetsLost: messages that come next are gone.
         """
-        known = ledger()
+        known = read_progress()
         ranges = plan_ranges(self.client.partitions(), known, self.kafka)
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         if not (ranges or is_unread or request.has_replay):
             return ReadPlan(())
-        slices = plan_slices(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
+        windows = plan_windows(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
         inputs = {
             "ranges": [asdict(one) for one in ranges],
             "state": known.get(STATE),
             "passed": known.get(PASSED),
         }
-        return ReadPlan(slices, json.dumps(inputs))
+        return ReadPlan(windows, json.dumps(inputs))
 
     def read_here(
         self, cycle: int, plan: ReadPlan, most_s: float
@@ -101,7 +101,7 @@ class TopicsSource(DebeziumSource):
         return TopicsReading(
             self.settings.without_password().to_options(),
             cycle,
-            plan.slices[0],
+            plan.windows[0],
             plan.inputs,
             int(self.kafka.transaction_patience_s * 1_000_000),
         )

@@ -36,7 +36,7 @@ from cdc_platform.sources.debezium.wire.event_faults import BAD, fault_of
 from cdc_platform.sources.debezium.wire.flattened import ADVICE as FLAT_ADVICE
 from cdc_platform.sources.debezium.wire.flattened import read_flattened
 from cdc_platform.sources.debezium.wire.messages import Message, RawMessage, parse_line, parse_raw
-from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, order_key
+from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Checkpoint:
 
     prefix: str
     content: str
-    order_key: str
+    ordering_key: str
     transaction_id: str
     is_transactional: bool
     lsn: int | None
@@ -66,7 +66,7 @@ class Checkpoint:
         return SourceMessage(
             self.prefix,
             content,
-            self.order_key,
+            self.ordering_key,
             identity,
             self.transaction_id if self.is_transactional else "",
             self.lsn,
@@ -132,7 +132,7 @@ class Decoder:
             return fault_of(message, error)
         with suppress(Unreadable):
             floor = self.state.floors.get(told.source.server, 0)
-            return fault_of(message, error, told, order_key(told, floor))
+            return fault_of(message, error, told, ordering_key(told, floor))
         return fault_of(message, error, told)
 
     def _decode_told(self, told: Told, message: Message) -> list[Decoded]:
@@ -179,7 +179,7 @@ class Decoder:
     def _signal(self, event: DataEvent) -> Signal:
         if is_snapshot(event.source) or not event.transaction_id:
             return Signal(event.message.position)
-        order = order_key(event, self.state.floors.get(event.source.server, 0))
+        order = ordering_key(event, self.state.floors.get(event.source.server, 0))
         identity = event_id(event, event.source.name)
         return Signal(event.message.position, event.transaction_id, order, identity)
 
@@ -264,7 +264,7 @@ class Decoder:
         return Checkpoint(
             told.prefix,
             told.content,
-            order_key(told, self.state.floors.get(told.source.server, 0)),
+            ordering_key(told, self.state.floors.get(told.source.server, 0)),
             told.transaction_id,
             told.source.tx_id is not None,
             told.source.lsn,

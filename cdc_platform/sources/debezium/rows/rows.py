@@ -22,9 +22,9 @@ from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TableP
 from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, read_value
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, Strategy
-from cdc_platform.sources.debezium.values.unavailable import Verdict
+from cdc_platform.sources.debezium.values.unavailable import CheckResult
 from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op, Unreadable
-from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, order_key
+from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
 from cdc_platform.sources.json_codec import write
 
 _MOD_TYPES: Final[Mapping[Op, ModType]] = {
@@ -112,7 +112,7 @@ class RowDecoder:
         return SourceEvent(
             table=table,
             mod_type=_MOD_TYPES[event.op],
-            order_key=order_key(event, self.state.floors.get(source.server, 0)),
+            ordering_key=ordering_key(event, self.state.floors.get(source.server, 0)),
             event_id=event_id(event, source.table),
             transaction_id="" if is_snapshot(source) else event.transaction_id,
             source_micros=source.micros,
@@ -158,7 +158,7 @@ class RowDecoder:
     def _take_note(self, event: DataEvent, plan: TablePlan, told: SourceEvent, *, is_full: bool) -> None:
         values = [(plan.columns.get(name), value) for name, value in (event.after or {}).items()]
         is_doubtful = any(
-            column is not None and column.detector.judge(value) is not Verdict.VALUE
+            column is not None and column.detector.judge(value) is not CheckResult.VALUE
             for column, value in values
         )
         kept = event if is_doubtful else None
@@ -257,7 +257,7 @@ class RowDecoder:
 
 def _second(change: SourceEvent) -> SourceEvent:
     """Return the second change of one event."""
-    return change._replace(order_key=f"{change.order_key} 1", event_id=f"{change.event_id}+")
+    return change._replace(ordering_key=f"{change.ordering_key} 1", event_id=f"{change.event_id}+")
 
 
 def _old_key(event: DataEvent, plan: TablePlan, *, is_full: bool) -> Mapping[str, Any] | None:

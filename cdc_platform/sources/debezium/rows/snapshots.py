@@ -183,7 +183,7 @@ def _truncate(source: Source, change: SourceEvent, lsn: int) -> SourceEvent:
     identity = [source.server, "snapshot", lsn, source.schema, source.table]
     return change._replace(
         mod_type=ModType.TRUNCATE,
-        order_key=snapshot_key(lsn),
+        ordering_key=snapshot_key(lsn),
         event_id=json.dumps(identity, ensure_ascii=False),
         column_types="[]",
         keys="{}",
@@ -197,7 +197,7 @@ def _truncate(source: Source, change: SourceEvent, lsn: int) -> SourceEvent:
 
 def _emptied(source: Source, change: SourceEvent, table: str) -> SourceEvent:
     """Return what empties a table of which a snapshot has no row, before an event that comes after it."""
-    commit = commit_of(change.order_key)
+    commit = commit_of(change.ordering_key)
     identity = [source.server, "snapshot", source.lsn, "", table]
     told = _truncate(source, change, commit)
     return told._replace(table=table, transaction_id="", event_id=json.dumps(identity, ensure_ascii=False))

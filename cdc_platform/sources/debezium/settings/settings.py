@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.stream.source_capabilities import SourceTraits
+from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.sources.debezium.settings.connector import (
     MODES,
     PROPERTIES,
@@ -190,9 +190,9 @@ class DebeziumSettings:
             raise SettingError("dedup_window_s", problem)
 
     @property
-    def traits(self) -> SourceTraits:
+    def capabilities(self) -> SourceCapabilities:
         """What the connector promises: one order, and whole transactions where it provides their metadata."""
-        return SourceTraits(
+        return SourceCapabilities(
             hands_out_events=True,
             keeps_transactions=self.tells_transactions,
             comes_in_order=True,

@@ -1,4 +1,4 @@
-"""What comes to the gate, and what it lets pass."""
+"""What comes to the transaction buffer, and what it lets pass."""
 
 import json
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class PassedUntil:
-    """The last transaction that has passed: order key of its last event, and position of its commit.
+    """The last transaction that has passed: ordering key of its last event, and position of its commit.
 
-    ``truncated`` has the order key of the last truncate that has passed of each table that has had one.
+    ``truncated`` has the ordering key of the last truncate that has passed of each table that has had one.
     ``committed_ms`` is when the newest of those that have passed was committed; 0 where nothing tells.
     """
 
-    order_key: str = ""
+    ordering_key: str = ""
     commit_lsn: int = -1
     truncated: Mapping[str, str] = field(default_factory=dict)
     committed_ms: int = 0
@@ -38,17 +38,17 @@ class PassedUntil:
     def to_text(self) -> str:
         """Return the text that `of` reads."""
         truncated = json.dumps(dict(self.truncated), sort_keys=True)
-        return f"{self.commit_lsn}@{self.committed_ms}#{self.order_key}#{truncated}"
+        return f"{self.commit_lsn}@{self.committed_ms}#{self.ordering_key}#{truncated}"
 
     @classmethod
     def of(cls, text: str | None) -> "PassedUntil":
         """Return what `to_text` made a text of; None is the beginning."""
         if text is None:
             return cls()
-        commit, order_key, *rest = text.split("#", 2)
+        commit, ordering_key, *rest = text.split("#", 2)
         commit_lsn, _, committed_ms = commit.partition("@")
         truncated = json.loads(rest[0]) if rest else {}
-        return cls(order_key, int(commit_lsn), truncated, int(committed_ms or 0))
+        return cls(ordering_key, int(commit_lsn), truncated, int(committed_ms or 0))
 
 
 @dataclass(frozen=True, slots=True)

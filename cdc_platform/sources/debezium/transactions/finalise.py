@@ -35,7 +35,7 @@ def _settled(rows: RowDecoder, one: Unpaired) -> SourceEvent | FaultyEvent:
     except BAD as error:
         if one.event is None:
             raise
-        return fault_of(one.event.message, error, one.event, one.change.order_key)
+        return fault_of(one.event.message, error, one.event, one.change.ordering_key)
 
 
 def _replaced(released: Released, others: dict[str, SourceEvent | FaultyEvent]) -> Released:

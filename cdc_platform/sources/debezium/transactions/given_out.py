@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.model.stream.files import SourceFile
-from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import AGAIN_SINCE
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.engine_settings import MARKER_PREFIX
@@ -22,10 +22,10 @@ class Reading:
 
     Args:
         files: files or partitions, by origin.
-        progress: text for the ledger, of each that was read.
+        progress: text for the read progress, of each that was read.
         state: what the decoder knows.
         failed: why, of each that could not be read.
-        further: other texts for the ledger, by name.
+        further: other texts for the read progress, by name.
     """
 
     files: Mapping[str, SourceFile]
@@ -36,35 +36,35 @@ class Reading:
 
 
 def give_out(
-    passed: Passed, reading: Reading, batches: EventBatches, piece: Slice
+    passed: Passed, reading: Reading, batches: EventBatches, chunk: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
     """Yield the raw records of what may pass, and of what was read."""
     files = reading.files
     counts: dict[str, FileCounts] = {origin: FileCounts() for origin in files}
     for released, origin in passed.events:
-        batches.add_whole(released, piece, files[origin])
+        batches.add_whole(released, chunk, files[origin])
         _count(counts[origin], released)
         if batches.is_full:
             yield from batches.take()
     for note, origin in passed.messages:
         if not note.prefix.startswith(MARKER_PREFIX):
-            batches.add_message(note, piece, files[origin])
+            batches.add_message(note, chunk, files[origin])
     for origin, text in reading.progress.items():
-        batches.report_file(piece, files[origin], counts[origin], version=text)
+        batches.report_file(chunk, files[origin], counts[origin], version=text)
     for origin, error in reading.failed.items():
-        batches.report_file(piece, files[origin], counts[origin], error)
+        batches.report_file(chunk, files[origin], counts[origin], error)
     state = SourceFile(STATE, "", 0, 0, reading.state.to_json())
     further = {
         "waiting": [asdict(one) for one in passed.waiting],
         AGAIN_SINCE: passed.again_since_micros,
     }
-    batches.report_file(piece, state, FileCounts(), further=further)
+    batches.report_file(chunk, state, FileCounts(), further=further)
     for name, text in reading.further.items():
-        batches.report_file(piece, SourceFile(name, "", 0, 0, text), FileCounts())
-    report = SliceReport(
-        piece.token, piece.start_exclusive_micros, piece.end_inclusive_micros, SliceOutcome.COMPLETE
+        batches.report_file(chunk, SourceFile(name, "", 0, 0, text), FileCounts())
+    report = WindowReport(
+        chunk.token, chunk.start_exclusive_micros, chunk.end_inclusive_micros, WindowOutcome.COMPLETE
     )
-    batches.report_slice(report, len(passed.events))
+    batches.report_window(report, len(passed.events))
     yield from batches.take()
 
 

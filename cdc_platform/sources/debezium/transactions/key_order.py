@@ -23,7 +23,7 @@ KeyOfTable = tuple[str, str, str]
 
 
 def in_turn(passed: Passed, befores: Mapping[str, str]) -> Passed:
-    """Return what passes, with the order keys by which each key is the row's that has it in the end.
+    """Return what passes, with the ordering keys by which each key is the row's that has it in the end.
 
     Args:
         passed: what passes, of which transactions may be parts.
@@ -59,8 +59,8 @@ def _uses(
     transactions = {transaction for transaction, _, _ in shared}
     theirs = [event for event in events if event.transaction_id in transactions]
     orders: defaultdict[str, list[str]] = defaultdict(list)
-    for event in sorted(theirs, key=lambda event: event.order_key):
-        orders[event.transaction_id].append(event.order_key)
+    for event in sorted(theirs, key=lambda event: event.ordering_key):
+        orders[event.transaction_id].append(event.ordering_key)
     told = _told(theirs, befores)
     for event in theirs:
         if event.mod_type is ModType.TRUNCATE or (event.mod_type in _ROWS and _key_of(event) in shared):
@@ -89,7 +89,7 @@ def _told(events: Sequence[SourceEvent], befores: Mapping[str, str]) -> Mapping[
 
 
 def _use(event: SourceEvent, orders: Sequence[str], told: Values) -> KeyUse:
-    place = bisect_left(orders, event.order_key)
+    place = bisect_left(orders, event.ordering_key)
     after = _values(event.new_values)
     return KeyUse(
         event.event_id,
@@ -97,7 +97,7 @@ def _use(event: SourceEvent, orders: Sequence[str], told: Values) -> KeyUse:
         event.transaction_id,
         event.keys,
         event.mod_type,
-        event.order_key,
+        event.ordering_key,
         orders[place - 1] if place else None,
         _values(event.old_values) or told,
         {name: value for name, value in after.items() if name not in event.unavailable_columns},
@@ -113,4 +113,4 @@ def _moved(released: Released, orders: Mapping[str, str]) -> Released:
     event = released.event
     if not isinstance(event, SourceEvent) or event.event_id not in orders:
         return released
-    return replace(released, event=event._replace(order_key=orders[event.event_id]))
+    return replace(released, event=event._replace(ordering_key=orders[event.event_id]))

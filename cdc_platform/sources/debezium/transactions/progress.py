@@ -1,4 +1,4 @@
-"""How far files of events have been read, as the ledger has it."""
+"""How far files of events have been read, as the read progress has it."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,10 +6,10 @@ from typing import Final
 from cdc_platform.model.stream.files import SourceFile
 
 STATE: Final = "decoder state"
-"""What the ledger has besides files: what the decoder knows, as its version."""
+"""What the read progress has besides files: what the decoder knows, as its version."""
 
 PASSED: Final = "transactions passed"
-"""The same for the gate: up to which place in the order of commits transactions have passed."""
+"""The same for the transaction buffer: up to which place in the order of commits transactions have passed."""
 
 
 _HELD: Final = "+"
@@ -28,7 +28,7 @@ class FileProgress:
 
     @classmethod
     def of(cls, text: str | None) -> "FileProgress":
-        """Return the progress of a text of the ledger; None is that of a file that nobody has read."""
+        """Return the progress of a text of the read progress; None is that of a file that nobody has read."""
         if text is None:
             return cls()
         version, _, lines = text.rpartition("#")

@@ -1,4 +1,4 @@
-"""The gate: it lets transactions pass that have arrived whole, and everything before the first that has not.
+"""The transaction buffer: it lets whole transactions pass, and everything before the first that is not.
 
 A connector emits transactions one after the other, in the order of their commits. So when one is not whole
 yet, what was committed before it may pass, and the rest is read again by the next cycle.
@@ -20,7 +20,7 @@ from cdc_platform.sources.debezium.wire.envelope import Signal, TransactionBegin
 from cdc_platform.sources.event_batches import Released
 
 
-class TransactionGate:
+class TransactionBuffer:
     """Collects what arrives in one cycle.
 
     Args:
@@ -86,7 +86,7 @@ class TransactionGate:
 
     def _take_signal(self, told: Signal, arrival: Arrival) -> None:
         if told.transaction_id:
-            self._count(told.transaction_id, arrival, told.order_key, told.event_id)
+            self._count(told.transaction_id, arrival, told.ordering_key, told.event_id)
         elif self._is_one_stream:
             self._count(self._current, arrival)
 
@@ -96,26 +96,26 @@ class TransactionGate:
         if not note.transaction_id:
             self._free_notes.append((note, arrival.origin, arrival.position))
             return
-        self._count(note.transaction_id, arrival, note.order_key, note.event_id)
+        self._count(note.transaction_id, arrival, note.ordering_key, note.event_id)
         self._of(note.transaction_id).notes.append((note, arrival.origin))
 
     def _take_event(self, event: SourceEvent | FaultyEvent, arrival: Arrival) -> None:
         self._newest = event, arrival.origin, arrival.position
         if isinstance(event, SourceEvent):
-            transaction, order_key = event.transaction_id, event.order_key
+            transaction, ordering_key = event.transaction_id, event.ordering_key
         else:
             # What comes between its boundaries belongs to it, where everything comes in one order.
             transaction = event.transaction_id or (self._current if self._is_one_stream else "")
-            order_key = None
+            ordering_key = None
         message_id = event.message_id if isinstance(event, FaultyEvent) else None
         if not transaction:
             self._free.append((event, arrival.origin, arrival.position))
             return
-        self._count(transaction, arrival, order_key, event.event_id or message_id)
+        self._count(transaction, arrival, ordering_key, event.event_id or message_id)
         self._of(transaction).members.append((event, arrival.origin))
 
     def _count(
-        self, transaction: str, arrival: Arrival, order_key: str | None = None, event_id: str | None = None
+        self, transaction: str, arrival: Arrival, ordering_key: str | None = None, event_id: str | None = None
     ) -> None:
         if not transaction:
             return
@@ -124,10 +124,10 @@ class TransactionGate:
         told = arrival.told
         if found.since_micros is None and isinstance(told, SourceEvent):
             found.since_micros = told.source_micros
-        found.has_metadata = found.has_metadata or order_key is None or is_held_snapshot(transaction)
+        found.has_metadata = found.has_metadata or ordering_key is None or is_held_snapshot(transaction)
         found.messages.add(_message_of(event_id) or f"{arrival.origin}#{arrival.position}")
-        if order_key is not None:
-            found.take_order(order_key)
+        if ordering_key is not None:
+            found.take_order(ordering_key)
 
     def _of(self, transaction: str) -> Transaction:
         return self._transactions.setdefault(transaction, Transaction())
@@ -167,12 +167,12 @@ class TransactionGate:
         held: list[Mapping[str, int]] = [found.places for found in waiting.values()]
         until = self._passed_until
         for event, origin, position in self._free:
-            if _is_held(event.order_key if isinstance(event, SourceEvent) else None, limit):
+            if _is_held(event.ordering_key if isinstance(event, SourceEvent) else None, limit):
                 held.append({origin: position})
             else:
                 passed.append((Released(event, "", 1), origin))
         for note, origin, position in self._free_notes:
-            if _is_held(note.order_key, limit):
+            if _is_held(note.ordering_key, limit):
                 held.append({origin: position})
             else:
                 notes.append((note, origin))
@@ -217,7 +217,7 @@ class TransactionGate:
             return False
         if found.commit_lsn is not None:
             return found.commit_lsn <= self._passed_until.commit_lsn
-        return "" < found.last_order <= self._passed_until.order_key
+        return "" < found.last_order <= self._passed_until.ordering_key
 
     def _fault(self, name: str, found: Transaction) -> str | None:
         """Return why a transaction that is not whole must not enter the log; None where it has entered."""
@@ -247,7 +247,7 @@ class TransactionGate:
 def _later(until: PassedUntil, found: Transaction, committed_ms: int) -> PassedUntil:
     return replace(
         until,
-        order_key=max(until.order_key, found.last_order),
+        ordering_key=max(until.ordering_key, found.last_order),
         commit_lsn=max(until.commit_lsn, found.commit_lsn or -1),
         committed_ms=max(until.committed_ms, committed_ms),
     )
@@ -261,7 +261,7 @@ def _beginnings(waiting: Iterable[Transaction]) -> list[tuple[str, int]]:
 def _is_behind(found: Transaction, limit: str | None, begun: Mapping[str, int]) -> bool:
     """Return whether a transaction was committed after one that waits.
 
-    One without a readable event, such as an empty one, has no order key; its BEGIN shows it.
+    One without a readable event, such as an empty one, has no ordering key; its BEGIN shows it.
     """
     if _is_held(found.first_order, limit):
         return True
@@ -269,8 +269,8 @@ def _is_behind(found: Transaction, limit: str | None, begun: Mapping[str, int]) 
     return origin in begun and position > begun[origin]
 
 
-def _is_held(order_key: str | None, limit: str | None) -> bool:
-    return order_key is not None and limit is not None and order_key >= limit
+def _is_held(ordering_key: str | None, limit: str | None) -> bool:
+    return ordering_key is not None and limit is not None and ordering_key >= limit
 
 
 def _told(waiting: Mapping[str, Transaction]) -> tuple[Waiting, ...]:

@@ -59,11 +59,11 @@ class Transaction:
         self.last_taken = taken
         self.last_micros = max(self.last_micros, arrival.micros)
 
-    def take_order(self, order_key: str) -> None:
+    def take_order(self, ordering_key: str) -> None:
         """Take note of where one of its events stands."""
-        self.has_metadata = self.has_metadata or has_total_order(order_key)
+        self.has_metadata = self.has_metadata or has_total_order(ordering_key)
         # The place of the message, which comes last, is another one when it is sent again.
-        place = order_key.rpartition(SEPARATOR)[0]
+        place = ordering_key.rpartition(SEPARATOR)[0]
         self.first_order = place if self.first_order is None else min(self.first_order, place)
         self.last_order = max(self.last_order, place)
 

@@ -20,14 +20,14 @@ def refuse_truncated(passed: Passed) -> Passed:
     """
     before = passed.until.truncated
     newest = dict(before)
-    for table, order_key in _truncates(passed):
-        newest[table] = max(order_key, newest.get(table, ""))
+    for table, ordering_key in _truncates(passed):
+        newest[table] = max(ordering_key, newest.get(table, ""))
     events = tuple((_judged(released, before), origin) for released, origin in passed.events)
     return replace(passed, events=events, until=replace(passed.until, truncated=newest))
 
 
 def _truncates(passed: Passed) -> Iterator[tuple[str, str]]:
-    """Yield table and order key of truncates that enter the log, which one beside a faulty event does not."""
+    """Yield table and ordering key of truncates that enter the log; one beside a faulty event does not."""
     faulty = {
         released.transaction_id
         for released, _ in passed.events
@@ -36,11 +36,11 @@ def _truncates(passed: Passed) -> Iterator[tuple[str, str]]:
     for released, _ in passed.events:
         event, enters = released.event, released.fault is None and released.transaction_id not in faulty
         if enters and isinstance(event, SourceEvent) and event.mod_type is ModType.TRUNCATE:
-            yield event.table, event.order_key
+            yield event.table, event.ordering_key
 
 
 def _judged(released: Released, truncated: Mapping[str, str]) -> Released:
     event = released.event
     if released.fault is not None or not isinstance(event, SourceEvent):
         return released
-    return replace(released, fault=GONE) if event.order_key < truncated.get(event.table, "") else released
+    return replace(released, fault=GONE) if event.ordering_key < truncated.get(event.table, "") else released

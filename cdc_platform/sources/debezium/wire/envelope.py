@@ -137,13 +137,13 @@ class Heartbeat:
 class Signal:
     """An order to the connector, through its signal topic or its signal table.
 
-    A row of the signal table is an event of a transaction: ``transaction_id``, ``order_key`` and ``event_id``
-    are those of this event. They are empty for other orders.
+    A row of the signal table is an event of a transaction: ``transaction_id``, ``ordering_key`` and
+    ``event_id`` are those of this event. They are empty for other orders.
     """
 
     position: int
     transaction_id: str = ""
-    order_key: str = ""
+    ordering_key: str = ""
     event_id: str = ""
 
 

@@ -14,7 +14,7 @@ BAD: Final = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, 
 
 
 def fault_of(
-    message: Message, error: Exception, event: DataEvent | None = None, order_key: str = ""
+    message: Message, error: Exception, event: DataEvent | None = None, ordering_key: str = ""
 ) -> FaultyEvent:
     """Return the quarantine record of a message that cannot be used, with the reason."""
     known = isinstance(error, Unreadable)
@@ -29,7 +29,7 @@ def fault_of(
         json.dumps(metadata, ensure_ascii=False),
         "" if event is None or _is_alone(event) else event.transaction_id,
         None if event is None or event.total_order is None else f"{event.source.name}#{event.total_order}",
-        order_key=order_key,
+        ordering_key=ordering_key,
     )
 
 

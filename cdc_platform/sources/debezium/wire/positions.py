@@ -23,7 +23,7 @@ def is_snapshot(source: Source) -> bool:
     return source.snapshot not in ("false", "")
 
 
-def order_key(event: DataEvent | LogicalMessage, floor: int) -> str:
+def ordering_key(event: DataEvent | LogicalMessage, floor: int) -> str:
     """Return a text whose order is the order of commits, and of changes within a transaction.
 
     Its parts: the commit of the transaction before (or its own, where the connector gives `commit_lsn`),
@@ -54,17 +54,17 @@ def order_key(event: DataEvent | LogicalMessage, floor: int) -> str:
 
 
 def has_total_order(key: str) -> bool:
-    """Whether an order key is that of an event which tells its order in its transaction."""
+    """Whether an ordering key is that of an event which tells its order in its transaction."""
     return int(key.split(SEPARATOR)[2]) > 0
 
 
 def commit_of(key: str) -> int:
-    """Return the first part of an order key: the commit before that of the event, as far as it is known."""
+    """Return the first part of an ordering key: the commit before that of the event, if it is known."""
     return int(key.split(SEPARATOR, maxsplit=1)[0], 16)
 
 
 def snapshot_key(position: int) -> str:
-    """Return the order key of what happens before all rows of a snapshot, and after what came before it."""
+    """Return the ordering key of what happens before all rows of a snapshot and after what precedes it."""
     parts = (f"{position:016x}", f"{0:016x}", f"{0:0{_ORDER_DIGITS}d}", "0", f"{0:0{_POSITION_DIGITS}d}")
     return SEPARATOR.join(parts)
 

@@ -32,7 +32,7 @@ class RowAssembler:
             if message.resume_token and not self._row and self._pending is None:
                 self.resume_token = message.resume_token
         if self._row or self._pending is not None:
-            raise RecordUnreadable("Spanner's answer ended in the middle of a row; read the slice again")
+            raise RecordUnreadable("Spanner's answer ended in the middle of a row; read the window again")
 
     def _add(self, message: Any) -> Iterator[list[bytes]]:
         values = list(message.values)

@@ -87,7 +87,7 @@ MEANINGS: Final = (
         "INVALID_ARGUMENT",
         "start_timestamp must be <= end_timestamp",
         QueryRefused,
-        f"A slice ends before it begins. {_OURS_ADVICE}",
+        f"A window ends before it begins. {_OURS_ADVICE}",
     ),
     Meaning("INVALID_ARGUMENT", "must not be null", QueryRefused, f"An argument is missing. {_OURS_ADVICE}"),
     Meaning("INVALID_ARGUMENT", "not a literal or parameter", QueryRefused, _OURS_ADVICE),

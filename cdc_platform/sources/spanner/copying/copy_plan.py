@@ -1,4 +1,4 @@
-"""Cutting a table, as it is at one moment, into pieces that workers copy independently."""
+"""Cutting a table, as it is at one moment, into chunks that workers copy independently."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import STRING, Parameter, Query, quote_name
 from cdc_platform.sources.spanner.copying.copy_bounds import Bound, KeyColumn, KeyRange, splittable
-from cdc_platform.sources.spanner.copying.copy_pieces import PartitionToken, Piece
+from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, PartitionToken
 from cdc_platform.sources.spanner.settings import Dialect
 
 ENOUGH_TOKENS: Final = 8
@@ -32,19 +32,19 @@ class CopyPlanner:
         self._lock = threading.Lock()
         self._transaction: tuple[str, bytes] | None = None
 
-    def pieces(self, table: TableSchema, piece_rows: int) -> tuple[str, ...]:
-        """Return the texts of pieces that together are the table at the moment; none for an empty table.
+    def chunks(self, table: TableSchema, chunk_rows: int) -> tuple[str, ...]:
+        """Return the texts of chunks that together are the table at the moment; none for an empty table.
 
         A large table is cut by Spanner into partition tokens. Others, of which Spanner makes few, are cut
-        by key into pieces of about `piece_rows` rows, for which Spanner goes once through the keys.
+        by key into chunks of about `chunk_rows` rows, for which Spanner goes once through the keys.
 
         Raises:
             RetentionExpired: The source no longer keeps that version.
             SourceError: The source could not be read.
         """
-        return tuple(piece.to_text() for piece in self._pieces(table, piece_rows))
+        return tuple(chunk.to_text() for chunk in self._chunks(table, chunk_rows))
 
-    def _pieces(self, table: TableSchema, piece_rows: int) -> list[Piece]:
+    def _chunks(self, table: TableSchema, chunk_rows: int) -> list[Chunk]:
         client, at_micros = self._client, self._at_micros
         dialect = client.dialect
         any_row = Query(f"SELECT 1 FROM {quote_name(table.name, dialect)} LIMIT 1", read_micros=at_micros)
@@ -54,12 +54,12 @@ class CopyPlanner:
         # Keys are compared as GoogleSQL does; a PostgreSQL database is cut by Spanner alone.
         is_cut = client.settings.data_boost or len(tokens) >= ENOUGH_TOKENS
         if is_cut or dialect is Dialect.POSTGRESQL:
-            return [Piece(_rows_query(table, at_micros, dialect), token) for token in tokens]
+            return [Chunk(_rows_query(table, at_micros, dialect), token) for token in tokens]
         columns = splittable(_key_columns(client, table))
-        bounds = list(_bounds(client, table, columns, at_micros, piece_rows)) if columns else []
+        bounds = list(_bounds(client, table, columns, at_micros, chunk_rows)) if columns else []
         ranges = zip([None, *bounds], [*bounds, None], strict=True)
         return [
-            Piece(_range_query(table, columns, KeyRange(after, until), at_micros)) for after, until in ranges
+            Chunk(_range_query(table, columns, KeyRange(after, until), at_micros)) for after, until in ranges
         ]
 
     def _partition_tokens(self, table: TableSchema) -> list[PartitionToken]:
@@ -92,9 +92,9 @@ def _key_columns(client: SpannerClient, table: TableSchema) -> list[KeyColumn]:
 
 
 def _bounds(
-    client: SpannerClient, table: TableSchema, columns: Sequence[KeyColumn], at_micros: int, piece_rows: int
+    client: SpannerClient, table: TableSchema, columns: Sequence[KeyColumn], at_micros: int, chunk_rows: int
 ) -> Iterator[Bound]:
-    """Yield the key of every `piece_rows`-th row, in the order of the key."""
+    """Yield the key of every `chunk_rows`-th row, in the order of the key."""
     names = ", ".join(key.sql for key in columns)
     order = ", ".join(key.order_sql for key in columns)
     bound: Bound | None = None
@@ -103,7 +103,7 @@ def _bounds(
         condition = rest.condition(columns)
         sql = (
             f"SELECT {names} FROM {quote_spanner(table.name)} {f'WHERE {condition} ' if condition else ''}"
-            f"ORDER BY {order} LIMIT 1 OFFSET {piece_rows - 1}"
+            f"ORDER BY {order} LIMIT 1 OFFSET {chunk_rows - 1}"
         )
         found = client.fetch_texts(Query(sql, rest.parameters(columns), at_micros))
         if not found:

@@ -1,4 +1,4 @@
-"""Reads one piece of a copy to its end; what broke off goes on where it was."""
+"""Reads one chunk of a copy to its end; what broke off goes on where it was."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.copying.columns import find_unfit_moment
-from cdc_platform.sources.spanner.copying.copy_pieces import Piece, piece_request
+from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, chunk_request
 from cdc_platform.sources.spanner.copying.snapshot import ROWS_PER_BATCH, rows_to_batch
 
 BYTES_PER_BATCH: Final = 16 * 1024 * 1024
 HELD_BATCHES: Final = 4
 """How many batches of rows wait for a resume token that covers them; an emulator sends none."""
 CALL_S: Final = 600.0
-"""Longest single call; a piece that takes longer goes on with another one."""
+"""Longest single call; a chunk that takes longer goes on with another one."""
 
 _TOKEN_SIGNS: Final = ("session", "transaction", "partition_token", "partition token")
 """What an error of a partition token names when session, transaction or token are gone."""
@@ -83,23 +83,23 @@ class _Rows:
         return taken
 
 
-def read_piece(client: SpannerClient, table: TableSchema, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a piece, each once, in no order.
+def read_chunk(client: SpannerClient, table: TableSchema, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a chunk, each once, in no order.
 
     Raises:
         CopyExpired: The source no longer keeps the version that the copy reads, or its partition tokens.
         KeyUnfit: A key is a timestamp that would be cut off.
-        SourceError: The read failed otherwise; with `SourceUnreachable` the piece may be read again.
+        SourceError: The read failed otherwise; with `SourceUnreachable` the chunk may be read again.
     """
     attempts, held = client.attempts(), _Rows()
     while True:
         before = held.token
         try:
-            for rows in _read_on(client, piece, held):
+            for rows in _read_on(client, chunk, held):
                 _check_keys(table, rows)
                 yield rows_to_batch(table, rows)
         except SourceError as error:
-            failure = _translated(error, piece)
+            failure = _translated(error, chunk)
             if not failure.retryable or held.is_ahead:
                 raise failure from error
             if held.token != before:
@@ -125,14 +125,14 @@ def _check_keys(table: TableSchema, rows: list[list[bytes]]) -> None:
             )
 
 
-def _read_on(client: SpannerClient, piece: Piece, held: _Rows) -> Iterator[list[list[bytes]]]:
+def _read_on(client: SpannerClient, chunk: Chunk, held: _Rows) -> Iterator[list[list[bytes]]]:
     resume_token = held.token
     assembler = RowAssembler()
     # An answer that goes on need not name its columns again.
     assembler.fields, assembler.resume_token = held.fields, resume_token
     deadline_s = max(CALL_S, client.settings.deadline_s)
     rows = client.stream_request(
-        lambda session: piece_request(piece, client.settings, session, resume_token), assembler, deadline_s
+        lambda session: chunk_request(chunk, client.settings, session, resume_token), assembler, deadline_s
     )
     try:
         for row in rows:
@@ -146,9 +146,9 @@ def _read_on(client: SpannerClient, piece: Piece, held: _Rows) -> Iterator[list[
         yield taken
 
 
-def _translated(error: SourceError, piece: Piece) -> SourceError:
+def _translated(error: SourceError, chunk: Chunk) -> SourceError:
     """Return an expiry for what says that the copy's version, session or tokens are gone."""
-    is_token_gone = piece.partition is not None and (
+    is_token_gone = chunk.partition is not None and (
         isinstance(error, SourceNotFound)
         or (isinstance(error, SourceUnreachable) and "Session not found" in str(error))
         or (type(error) is SourceError and any(sign in str(error).lower() for sign in _TOKEN_SIGNS))

@@ -1,4 +1,4 @@
-"""Records of a slice as Arrow batches of `RAW_CHANGE_RECORDS`, built column by column."""
+"""Records of a window as Arrow batches of `RAW_CHANGE_RECORDS`, built column by column."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.schemas import CHILD_PARTITION, MOD, RAW_CHANGE_RECORDS
 from cdc_platform.model.stream.lineage import ChildAnnouncement
-from cdc_platform.model.stream.read_windows import Slice, SliceReport
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.sound_rows import MOST_TEXT_CHARACTERS, safe_text, safe_value, sound_batches
 from cdc_platform.sources.spanner.stream.decode import CHILDREN, DATA, HEARTBEAT, MOD_PARTS, RecordRow
@@ -23,18 +23,18 @@ _NESTED: Final = ("mods", "child_partitions")
 
 
 class RecordBatchBuilder:
-    """Collects the records of one slice and gives them out as batches.
+    """Collects the records of one window and gives them out as batches.
 
     Records of a partition come in the order of their timestamps. So when one arrives, everything before
     its timestamp is complete, and at a heartbeat everything up to it: `complete_micros` says how far.
     """
 
-    def __init__(self, cycle: int, piece: Slice) -> None:
-        self.complete_micros = piece.start_exclusive_micros
+    def __init__(self, cycle: int, chunk: ReadWindow) -> None:
+        self.complete_micros = chunk.start_exclusive_micros
         self.child_micros: int | None = None
         self.counts: Counter[str] = Counter()
         self.text_bytes = 0
-        self._cycle, self._slice = cycle, piece
+        self._cycle, self._window = cycle, chunk
         self._rows: list[tuple[Any, ...]] = []
         self._complete_rows = 0
         self._children: dict[str, ChildAnnouncement] = {}
@@ -49,8 +49,8 @@ class RecordBatchBuilder:
 
     @property
     def is_closed(self) -> bool:
-        """Whether a record has told that none can follow in this slice; children do not: others may."""
-        return self.complete_micros >= self._slice.end_inclusive_micros
+        """Whether a record has told that none can follow in this window; children do not: others may."""
+        return self.complete_micros >= self._window.end_inclusive_micros
 
     @property
     def children(self) -> tuple[ChildAnnouncement, ...]:
@@ -58,12 +58,12 @@ class RecordBatchBuilder:
         return tuple(self._children.values())
 
     def add(self, rows: Iterable[RecordRow]) -> None:
-        """Take records; those after the end of the slice are left out, for the next slice brings them.
+        """Take records; those after the end of the window are left out, for the next window brings them.
 
         Raises:
             RecordUnreadable: The query without a token returned data, which belongs to a partition.
         """
-        end_micros = self._slice.end_inclusive_micros
+        end_micros = self._window.end_inclusive_micros
         for row in rows:
             micros = row.record_timestamp
             if micros > end_micros:
@@ -73,7 +73,7 @@ class RecordBatchBuilder:
                 self._complete(micros - 1)
             self._rows.append(tuple(row))
             if row.kind == DATA:
-                if self._slice.token == ROOT_TOKEN:
+                if self._window.token == ROOT_TOKEN:
                     raise _data_in_root(row)
                 self.text_bytes += sum(map(len, filter(None, row.mods or ())))
             elif row.kind == HEARTBEAT and micros > self.complete_micros:
@@ -103,7 +103,7 @@ class RecordBatchBuilder:
         micros = row.record_timestamp
         self.child_micros = micros if self.child_micros is None else min(micros, self.child_micros)
         for child in row.child_partitions or ():
-            found = ChildAnnouncement.of(self._cycle, micros, child, announced_by=self._slice.token)
+            found = ChildAnnouncement.of(self._cycle, micros, child, announced_by=self._window.token)
             self._children[found.token] = found
 
     def _complete(self, micros: int) -> None:
@@ -114,7 +114,7 @@ class RecordBatchBuilder:
         self._complete_rows = 0
         self.text_bytes = 0
         self.counts.update(row[_KIND] for row in rows)
-        return to_batch(self._cycle, self._slice.token, rows)
+        return to_batch(self._cycle, self._window.token, rows)
 
 
 def _data_in_root(row: RecordRow) -> RecordUnreadable:
@@ -148,7 +148,7 @@ def _batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.Record
         "partition_token": pa.repeat(pa.scalar(token, pa.string()), count),
         "mods": _mods(columns[_COLUMN["mods"]]),
         "child_partitions": _children(columns[_COLUMN["child_partitions"]]),
-        "slice": pa.nulls(count, RAW_CHANGE_RECORDS.field("slice").type),
+        "read_window": pa.nulls(count, RAW_CHANGE_RECORDS.field("read_window").type),
     }
     for name, position in _COLUMN.items():
         if name not in _NESTED:
@@ -157,8 +157,8 @@ def _batch(cycle: int, token: str, rows: Sequence[tuple[Any, ...]]) -> pa.Record
     return pa.RecordBatch.from_arrays(in_order, schema=RAW_CHANGE_RECORDS)
 
 
-def slice_batch(cycle: int, report: SliceReport, counts: Counter[str]) -> pa.RecordBatch:
-    """Return the one row that reports on a slice."""
+def window_batch(cycle: int, report: WindowReport, counts: Counter[str]) -> pa.RecordBatch:
+    """Return the one row that reports on a window."""
     about = {
         "start_exclusive": report.start_exclusive_micros,
         "end_inclusive": report.end_inclusive_micros,
@@ -170,10 +170,10 @@ def slice_batch(cycle: int, report: SliceReport, counts: Counter[str]) -> pa.Rec
     }
     row = {
         "cycle": cycle,
-        "kind": RecordKind.SLICE.value,
+        "kind": RecordKind.READ_WINDOW.value,
         "partition_token": report.token,
         "record_timestamp": report.end_inclusive_micros,
-        "slice": about,
+        "read_window": about,
     }
     return pa.RecordBatch.from_pylist([row], schema=RAW_CHANGE_RECORDS)
 

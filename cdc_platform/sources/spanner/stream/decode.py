@@ -49,7 +49,7 @@ CHILDREN: Final = RecordKind.CHILD_PARTITIONS.value
 ModTexts: TypeAlias = tuple[str | None, ...]
 """Keys, new values and old values of each mod, as the source wrote them, all in one row.
 
-One flat tuple of texts costs Python's garbage collector nothing, and a slice has many.
+One flat tuple of texts costs Python's garbage collector nothing, and a window has many.
 """
 MOD_PARTS: Final = 3
 Child: TypeAlias = tuple[str, list[str]]
@@ -98,7 +98,7 @@ def decode_change_record(change_record: bytes) -> list[RecordRow]:
 def unreadable(change_record: bytes, problem: str) -> RecordUnreadable:
     """Return the error of a record that has not the documented shape."""
     return RecordUnreadable(
-        f"A change record has not the documented shape ({problem[:_EXCERPT_BYTES]}). Its slice stays unread; "
+        f"A change record has an undocumented shape ({problem[:_EXCERPT_BYTES]}). Its window stays unread; "
         f"report it with this record: {change_record[:_EXCERPT_BYTES]!r}",
     )
 

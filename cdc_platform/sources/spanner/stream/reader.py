@@ -1,4 +1,4 @@
-"""A change stream as a data source of Spark: a few tasks of many slices, Arrow batches, no JVM code."""
+"""A change stream as a data source of Spark: a few tasks of many windows, Arrow batches, no JVM code."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,39 +13,39 @@ from pyspark.sql.types import StructType
 
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.stream.generations import Generations
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "spanner_change_stream"
 SETTINGS_OPTION: Final = "settings"
 CYCLE_OPTION: Final = "cycle"
-SLICES_OPTION: Final = "slices"
+WINDOWS_OPTION: Final = "windows"
 TASKS_OPTION: Final = "tasks"
 PARENTS_OPTION: Final = "finished_parents"
 
 
-def slices_to_json(slices: Sequence[Slice]) -> str:
-    """Return slices as the text of the `slices` option."""
-    return json.dumps([asdict(piece) for piece in slices])
+def windows_to_json(windows: Sequence[ReadWindow]) -> str:
+    """Return windows as the text of the `windows` option."""
+    return json.dumps([asdict(chunk) for chunk in windows])
 
 
-def slices_from_json(text: str) -> tuple[Slice, ...]:
-    """Return the slices of a text that `slices_to_json` made."""
-    return tuple(Slice(**fields) for fields in json.loads(text))
+def windows_from_json(text: str) -> tuple[ReadWindow, ...]:
+    """Return the windows of a text that `windows_to_json` made."""
+    return tuple(ReadWindow(**fields) for fields in json.loads(text))
 
 
-def deal_out(slices: Sequence[Slice], most_tasks: int) -> list[tuple[Slice, ...]]:
-    """Return what each task reads: as many slices as any other, or one more.
+def deal_out(windows: Sequence[ReadWindow], most_tasks: int) -> list[tuple[ReadWindow, ...]]:
+    """Return what each task reads: as many windows as any other, or one more.
 
-    The slices come with those first that reach furthest back, so every task gets some of these.
+    The windows come with those first that reach furthest back, so every task gets some of these.
     """
-    return [tuple(slices[number::most_tasks]) for number in range(min(most_tasks, len(slices)))]
+    return [tuple(windows[number::most_tasks]) for number in range(min(most_tasks, len(windows)))]
 
 
 class ChangeStreamDataSource(DataSource):
     """Format `spanner_change_stream`.
 
-    Options are `settings`, `cycle`, `slices`, `tasks` and `finished_parents`, as in `ReadPlan`.
+    Options are `settings`, `cycle`, `windows`, `tasks` and `finished_parents`, as in `ReadPlan`.
     """
 
     @classmethod
@@ -59,31 +59,31 @@ class ChangeStreamDataSource(DataSource):
         return from_arrow_schema(RAW_CHANGE_RECORDS)
 
     def reader(self, schema: StructType) -> "ChangeStreamReader":  # noqa: ARG002 - Spark's signature
-        """Return the reader of the slices that the options name."""
+        """Return the reader of the windows that the options name."""
         prepare_worker()
         return ChangeStreamReader(
             self.options[SETTINGS_OPTION],
             int(self.options[CYCLE_OPTION]),
-            deal_out(slices_from_json(self.options[SLICES_OPTION]), int(self.options[TASKS_OPTION])),
+            deal_out(windows_from_json(self.options[WINDOWS_OPTION]), int(self.options[TASKS_OPTION])),
             json.loads(self.options[PARENTS_OPTION]),
         )
 
 
 @dataclass(frozen=True)
-class SlicesPartition(InputPartition):
+class WindowsPartition(InputPartition):
     """The input of one task."""
 
-    value: tuple[Slice, ...]
+    value: tuple[ReadWindow, ...]
 
 
 class ChangeStreamReader(DataSourceReader):
-    """Reads slices in the workers; the client of a worker process outlives its tasks."""
+    """Reads windows in the workers; the client of a worker process outlives its tasks."""
 
     def __init__(
         self,
         settings_json: str,
         cycle: int,
-        tasks: Sequence[tuple[Slice, ...]],
+        tasks: Sequence[tuple[ReadWindow, ...]],
         finished_parents: Sequence[str] | None,
     ) -> None:
         self._settings_json, self._cycle, self._tasks = settings_json, cycle, tasks
@@ -91,21 +91,21 @@ class ChangeStreamReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition per task."""
-        return [SlicesPartition(slices) for slices in self._tasks]
+        return [WindowsPartition(windows) for windows in self._tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the slices of a task, and for each slice the row that reports on it.
+        """Yield the records of the windows of a task, and for each window the row that reports on it.
 
         So it does for children of partitions that end, if all their parents have ended before or in the task.
         """
         # Imported here: only workers that read load Google's libraries, and after they were forked.
         from cdc_platform.sources.spanner.client.client import client_of
-        from cdc_platform.sources.spanner.stream.slice_pool import read_together
-        from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+        from cdc_platform.sources.spanner.stream.window_pool import read_together
+        from cdc_platform.sources.spanner.stream.window_reader import read_window
 
         prepare_worker()
-        slices: tuple[Slice, ...] = partition.value
+        windows: tuple[ReadWindow, ...] = partition.value
         parents = self._finished_parents
-        generations = None if parents is None else Generations(slices[0].end_inclusive_micros, parents)
-        read = partial(read_slice, client_of(self._settings_json), self._cycle)
-        yield from read_together(read, slices, generations)
+        generations = None if parents is None else Generations(windows[0].end_inclusive_micros, parents)
+        read = partial(read_window, client_of(self._settings_json), self._cycle)
+        yield from read_together(read, windows, generations)

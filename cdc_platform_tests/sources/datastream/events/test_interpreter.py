@@ -151,7 +151,7 @@ def test_an_event_without_uuid_is_known_by_its_content() -> None:
     one, same, other = (
         change(mysql(payload, uuid="", change_type="INSERT")) for payload in ({"id": 1}, {"id": 1}, {"id": 2})
     )
-    assert (one.event_id, one.order_key) == (same.event_id, same.order_key)
+    assert (one.event_id, one.ordering_key) == (same.event_id, same.ordering_key)
     assert one.event_id != other.event_id
 
 
@@ -326,7 +326,7 @@ def test_a_rollback_that_knows_its_row_by_rowid(payload: dict[str, Any]) -> None
     metadata = json.loads(found.metadata or "")
     again = Interpreter(DatastreamSettings("stream")).interpret(from_text(found.text), keys='{"id":1}')
     assert isinstance(again, SourceEvent)
-    assert ("AAA", again.order_key) == (metadata[ADDRESS], metadata[ORDER_KEY])
+    assert ("AAA", again.ordering_key) == (metadata[ADDRESS], metadata[ORDER_KEY])
     assert (again.mod_type, again.keys) == ("DELETE", '{"id":1}')
     assert found.source_micros == again.source_micros is not None
 
@@ -374,7 +374,7 @@ def test_a_sequence_of_the_users_own() -> None:
     settings = {"sequence_columns": {"*": "seq"}}
     older = change(mysql({"id": 1, "seq": "FFF/B"}, log_position=900), **settings)
     newer = change(mysql({"id": 1, "seq": "FFF/ABC"}, log_position=4), **settings)
-    assert older.order_key < newer.order_key
+    assert older.ordering_key < newer.ordering_key
     assert "sequence_columns" in fault(mysql({"id": 1, "seq": None}), **settings).reason
     assert "one to four sections" in fault(mysql({"id": 1, "seq": "G"}), **settings).reason
 

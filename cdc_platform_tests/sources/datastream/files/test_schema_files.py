@@ -10,7 +10,7 @@ import pytest
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.model.stream.lineage import ChildAnnouncement, advance, begin
-from cdc_platform.model.stream.read_windows import ReadRequest, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadRequest, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.sources.datastream.reader import DatastreamDataSource
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
@@ -42,7 +42,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
     """Return the rows that Spark gets of all files of the folder."""
     source = DatastreamSource(DatastreamSettings(str(folder)))
     announced = [ChildAnnouncement(1, 2, "s_t", ("s_t",))]
-    root = [SliceReport(ROOT_TOKEN, 0, 5, SliceOutcome.COMPLETE)]
+    root = [WindowReport(ROOT_TOKEN, 0, 5, WindowOutcome.COMPLETE)]
     lineage = advance(begin(1), 1, root, announced)
     plan = source.plan(lineage, ReadRequest(10), dict)
     data_source = DatastreamDataSource(source.spark_options(2, plan, 2))

@@ -25,7 +25,7 @@ FULL = DatastreamSettings(
     null_means_unchanged={"public_a": ("body",)},
     columns={"public_a": {"n": "DECIMAL(65,30)"}},
     schema_policy={"public_a": "freeze"},
-    tombstone_retention_s=900_000.0,
+    deletion_marker_retention_s=900_000.0,
     late_files_s=60.0,
     deadline_s=30.0,
 )
@@ -68,7 +68,11 @@ def test_settings_survive_the_way_to_a_worker(settings: DatastreamSettings) -> N
         ({"late_files_s": float("nan")}, "late_files_s", "must be positive"),
         ({"late_files_s": float("inf")}, "late_files_s", "must be positive and finite"),
         ({"deadline_s": 0.0}, "deadline_s", "must be positive"),
-        ({"tombstone_retention_s": 60.0}, "tombstone_retention_s", "must be at least `late_files_s`"),
+        (
+            {"deletion_marker_retention_s": 60.0},
+            "deletion_marker_retention_s",
+            "must be at least `late_files_s`",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(given: dict[str, Any], setting: str, message: str) -> None:
@@ -112,6 +116,6 @@ def test_settings_call_tables_as_the_source_or_as_the_lake_does(named: str) -> N
             settings.sequence_column(table) == "seq",
             settings.protected_columns(table) == ("body",),
             settings.schema_policy_of(table) is SchemaPolicy.FREEZE,
-            settings.traits.schema_policy_of(table) is SchemaPolicy.FREEZE,
+            settings.capabilities.schema_policy_of(table) is SchemaPolicy.FREEZE,
         )
         assert (expected,) * 6 == found

@@ -20,8 +20,8 @@ FIRST: Final = TopicPartition("shop.public.a/b", 0, "ID", 3, 40)
 SECOND: Final = TopicPartition("shop.public.a/b", 1, "ID", 0, 10)
 
 
-def ledger(*read: tuple[TopicPartition, int, int]) -> Mapping[str, str]:
-    """Return a ledger in which partitions have been read up to a next and a seen offset."""
+def read_progress(*read: tuple[TopicPartition, int, int]) -> Mapping[str, str]:
+    """Return a read_progress in which partitions have been read up to a next and a seen offset."""
     entries = {
         one.origin: TopicProgress(one.topic_id, next_offset, seen).to_text()
         for one, next_offset, seen in read
@@ -35,21 +35,21 @@ def span(one: TopicPartition, start: int, seen: int, end_exclusive: int) -> Topi
 
 
 def test_a_stream_begins_with_the_first_messages_that_there_are() -> None:
-    """Without a ledger each partition is read from its first message on."""
+    """Without a read progress each partition is read from its first message on."""
     expected = (span(FIRST, 3, 3, 40), span(SECOND, 0, 0, 10))
     assert expected == plan_ranges([FIRST, SECOND], {}, SETTINGS)
 
 
 def test_what_waits_is_read_again_with_what_is_new() -> None:
     """One partition has news, the other one messages of a transaction that was not whole."""
-    known = ledger((FIRST, 30, 30), (SECOND, 4, 10))
+    known = read_progress((FIRST, 30, 30), (SECOND, 4, 10))
     expected = (span(FIRST, 30, 30, 40), span(SECOND, 4, 10, 10))
     assert expected == plan_ranges([FIRST, SECOND], known, SETTINGS)
 
 
 def test_without_news_nothing_is_read() -> None:
     """What waits is not read again and again while nothing comes."""
-    known = ledger((FIRST, 30, 40), (SECOND, 4, 10))
+    known = read_progress((FIRST, 30, 40), (SECOND, 4, 10))
     assert plan_ranges([FIRST, SECOND], known, SETTINGS) == ()
 
 
@@ -61,7 +61,7 @@ def test_a_backlog_is_read_in_shares() -> None:
 
 def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
     """A partition that comes up later begins at 0, and what it has lost before is told."""
-    known = ledger((FIRST, 40, 40))
+    known = read_progress((FIRST, 40, 40))
     assert plan_ranges([FIRST, SECOND], known, SETTINGS) == (span(SECOND, 0, 0, 10),)
     with pytest.raises(OffsetsLost, match="next one has offset 0, the first that is left 2"):
         plan_ranges([FIRST, replace(SECOND, earliest=2)], known, SETTINGS)
@@ -82,7 +82,7 @@ def test_a_new_partition_of_a_known_topic_is_read_from_its_beginning() -> None:
 def test_what_is_gone_is_told(found: list[TopicPartition], words: str) -> None:
     """Messages that were never read are not passed over in silence."""
     with pytest.raises(OffsetsLost, match=words):
-        plan_ranges(found, ledger((FIRST, 30, 30)), SETTINGS)
+        plan_ranges(found, read_progress((FIRST, 30, 30)), SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_what_is_gone_is_given_up_on_demand(found: TopicPartition, start: int) -
     """A start offset says from where on to read; what has been read beyond it stays read."""
     settings = replace(SETTINGS, start_offsets={FIRST.origin: start})
     expected = (span(found, start, start, found.end_exclusive),)
-    assert expected == plan_ranges([found], ledger((FIRST, 30, 30)), settings)
-    later = ledger((found, found.end_exclusive, found.end_exclusive))
+    assert expected == plan_ranges([found], read_progress((FIRST, 30, 30)), settings)
+    later = read_progress((found, found.end_exclusive, found.end_exclusive))
     assert plan_ranges([found], later, settings) == ()
 
 

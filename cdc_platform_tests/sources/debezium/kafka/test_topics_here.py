@@ -107,10 +107,10 @@ def test_ranges_add_up_to_the_topics(
     _, client = _client(topics, isolation)
     partitions = client.partitions()
     whole = _polled(client, [one.first(one.end_exclusive) for one in partitions])
-    pieces = [_cut(one, part) for one, part in zip(partitions, cuts, strict=False)]
+    chunks = [_cut(one, part) for one, part in zip(partitions, cuts, strict=False)]
     found = [
         row
-        for step in itertools.zip_longest(*pieces)
+        for step in itertools.zip_longest(*chunks)
         for row in _polled(client, [one for one in step if one is not None])
     ]
     assert sorted(whole, key=_place) == sorted(found, key=_place)
@@ -128,7 +128,7 @@ def test_spark_reads_the_same(
 ) -> None:
     """Spark and this process read the same messages, with the same parts, in the same order."""
     place, client = _client(topics, isolation)
-    ranges = [pieces[len(pieces) // 2] for one in client.partitions() if (pieces := _cut(one, cuts))]
+    ranges = [chunks[len(chunks) // 2] for one in client.partitions() if (chunks := _cut(one, cuts))]
     expected = read_messages(kafka_spark, place, ranges).toArrow().to_pylist()
     assert expected == _polled(client, ranges)
     assert ("polled.aborted" in {row["topic"] for row in expected}) == (isolation == ISOLATIONS[1])

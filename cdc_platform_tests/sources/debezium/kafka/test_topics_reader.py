@@ -309,7 +309,7 @@ def test_a_transaction_that_never_becomes_whole_is_given_up() -> None:
             logs.append(message, 3)
     first = logs.cycle()
     assert [row for row in first if row["event"]["fault"]] == []
-    places = [TopicProgress.of(text) for text in logs.ledger.values() if text.startswith("ID#")]
+    places = [TopicProgress.of(text) for text in logs.read_progress.values() if text.startswith("ID#")]
     assert any(one.next_offset < one.seen_exclusive for one in places)
     heartbeat = {**messages[-1], "topic": "__debezium-heartbeat.cdc", "key": {"serverName": "cdc"}}
     late = {"value": {"ts_ms": 1}, "timestamp": messages[-1]["timestamp"] + PATIENCE_MS + 1}
@@ -334,4 +334,4 @@ def test_a_state_outlives_a_cycle_without_messages() -> None:
     """The first cycle of a stream may have none; its states are kept all the same."""
     logs = logs_for("transactions")
     assert logs.cycle_without_messages() == []
-    assert "decoder state" in logs.ledger
+    assert "decoder state" in logs.read_progress

@@ -37,7 +37,7 @@ def update(**rest: Any) -> str:
 
 def order(event: SourceEvent) -> str:
     """Return the key of order without the position of the message, which ends it."""
-    return event.order_key.rpartition(" ")[0]
+    return event.ordering_key.rpartition(" ")[0]
 
 
 def test_an_update() -> None:
@@ -257,7 +257,7 @@ def test_rows_without_a_key_need_the_row_before() -> None:
     assert isinstance(gained, SourceEvent)
     expected = (ModType.DELETE, ModType.INSERT)
     assert expected == (lost.mod_type, gained.mod_type)
-    assert lost.order_key < gained.order_key
+    assert lost.ordering_key < gained.ordering_key
     assert lost.event_id != gained.event_id
     assert "REPLICA IDENTITY FULL" in only_fault(line(envelope("d"))).reason
     assert only_event(line(envelope("t"))).mod_type is ModType.TRUNCATE

@@ -1,4 +1,4 @@
-"""What passes the gate, what is given up there, and what it tells of what seems to have passed before."""
+"""What passes the transaction buffer, what it gives up, and what it reports as passed before."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Cutting tables into pieces that hold every row once, on the emulator."""
+"""Cutting tables into chunks that hold every row once, on the emulator."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from cdc_platform.demo.bank import BankSettings, create_instance, open_client, o
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.copying.copy_bounds import KeyColumn, splittable
-from cdc_platform.sources.spanner.copying.copy_pieces import Piece, columns_from_text, columns_to_text
+from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, columns_from_text, columns_to_text
 from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
-from cdc_platform.sources.spanner.copying.copy_reader import read_piece
+from cdc_platform.sources.spanner.copying.copy_reader import read_chunk
 from cdc_platform.sources.spanner.copying.snapshot import clock_micros
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform_tests.example_tables import TABLES, table
@@ -52,7 +52,7 @@ SCHEMAS: Final = {
 @pytest.fixture(scope="module")
 def settings(emulator: str) -> SpannerSettings:
     """A database with tables whose keys are NULL, descending, of several columns, or cannot be bound."""
-    bank = BankSettings(emulator, database="pieces")
+    bank = BankSettings(emulator, database="chunks")
     with open_client(bank) as client:
         create_instance(bank, client)
         client.instance(bank.instance).database(bank.database, DDL).create().result(300)
@@ -70,14 +70,14 @@ def client(settings: SpannerSettings) -> Iterator[SpannerClient]:
     found.close()
 
 
-def read_all(client: SpannerClient, schema: TableSchema, pieces: tuple[str, ...], micros: int) -> list[int]:
-    """Return how many rows each piece holds, after making sure that together they hold every row once."""
+def read_all(client: SpannerClient, schema: TableSchema, chunks: tuple[str, ...], micros: int) -> list[int]:
+    """Return how many rows each chunk holds, after making sure that together they hold every row once."""
     found: Counter[str] = Counter()
     sizes = []
-    for text in pieces:
+    for text in chunks:
         rows = [
             row
-            for batch in read_piece(client, schema, Piece.from_text(text, micros))
+            for batch in read_chunk(client, schema, Chunk.from_text(text, micros))
             for row in batch.to_pylist()
         ]
         sizes.append(len(rows))
@@ -87,50 +87,50 @@ def read_all(client: SpannerClient, schema: TableSchema, pieces: tuple[str, ...]
 
 
 @pytest.mark.parametrize(
-    ("name", "piece_rows", "expected"),
+    ("name", "chunk_rows", "expected"),
     [
         ("numbers", 1, [1] * 16 + [0]),  # every key is a bound, NULL too
         ("numbers", 5, [5, 5, 5, 1]),  # bounds within and between values of the first column
-        ("numbers", 100, [16]),  # smaller than a piece
+        ("numbers", 100, [16]),  # smaller than a chunk
         ("moments", 1, [1] * 9 + [0]),  # descending, NULL last, nanoseconds apart
         ("moments", 4, [4, 4, 1]),
         ("flags", 1, [9]),  # a key that cannot be bound is not cut
-        ("nothing", 1, []),  # an empty table has no piece
+        ("nothing", 1, []),  # an empty table has no chunk
     ],
 )
 def test_ranges_of_the_key_hold_every_row_once(
-    client: SpannerClient, name: str, piece_rows: int, expected: list[int]
+    client: SpannerClient, name: str, chunk_rows: int, expected: list[int]
 ) -> None:
-    """Pieces by key have the asked size, and no row lies in two of them or in none."""
+    """Chunks by key have the asked size, and no row lies in two of them or in none."""
     micros = clock_micros(client) - 1
-    pieces = CopyPlanner(client, micros).pieces(SCHEMAS[name], piece_rows)
-    assert expected == read_all(client, SCHEMAS[name], pieces, micros)
+    chunks = CopyPlanner(client, micros).chunks(SCHEMAS[name], chunk_rows)
+    assert expected == read_all(client, SCHEMAS[name], chunks, micros)
 
 
 def test_partition_tokens_hold_every_row_once(settings: SpannerSettings) -> None:
-    """With Data Boost all pieces are partition tokens, those of several tables of one transaction."""
+    """With Data Boost all chunks are partition tokens, those of several tables of one transaction."""
     boosted = SpannerClient(replace(settings, data_boost=True))
     micros = clock_micros(boosted) - 1
     planner = CopyPlanner(boosted, micros)
-    plans = {name: planner.pieces(SCHEMAS[name], 1) for name in ("numbers", "moments")}
-    partitions = [Piece.from_text(text, micros).partition for pieces in plans.values() for text in pieces]
+    plans = {name: planner.chunks(SCHEMAS[name], 1) for name in ("numbers", "moments")}
+    partitions = [Chunk.from_text(text, micros).partition for chunks in plans.values() for text in chunks]
     assert len({(part.session, part.transaction) for part in partitions if part is not None}) == 1
     assert None not in partitions
-    for name, pieces in plans.items():
-        read_all(boosted, SCHEMAS[name], pieces, micros)
+    for name, chunks in plans.items():
+        read_all(boosted, SCHEMAS[name], chunks, micros)
     boosted.close()
 
 
 def test_a_copy_shows_the_past(client: SpannerClient, settings: SpannerSettings) -> None:
     """Rows that came after the moment are not in it, and rows that went are."""
     micros = clock_micros(client) - 1
-    pieces = CopyPlanner(client, micros).pieces(SCHEMAS["numbers"], 3)
+    chunks = CopyPlanner(client, micros).chunks(SCHEMAS["numbers"], 3)
     bank = BankSettings(settings.emulator_host or "", database=settings.database)
     with open_database(bank) as database:
         with database.batch() as batch:
             batch.insert("numbers", ("a", "b", "v"), [(99, "new", 1)])
         try:
-            read_all(client, SCHEMAS["numbers"], pieces, micros)
+            read_all(client, SCHEMAS["numbers"], chunks, micros)
         finally:
             from google.cloud.spanner import KeySet
 
@@ -145,7 +145,7 @@ def test_columns_survive_being_kept() -> None:
 
 
 def test_only_the_first_columns_that_can_be_bound_are_cut_by() -> None:
-    """A key column whose values are no texts ends what a piece can be bounded by."""
+    """A key column whose values are no texts ends what a chunk can be bounded by."""
     schema = table("t", {"a": "INT64", "b": "FLOAT64", "c": "DATE"}, {})
     columns = [KeyColumn(column) for column in schema.columns]
     assert splittable(columns) == (columns[0],)

@@ -1,4 +1,4 @@
-"""Reading one piece of a copy: every row once, whatever breaks."""
+"""Reading one chunk of a copy: every row once, whatever breaks."""
 
 from base64 import b64encode
 from dataclasses import replace
@@ -10,8 +10,8 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import INT64, Parameter, Query
 from cdc_platform.sources.spanner.copying import copy_reader
-from cdc_platform.sources.spanner.copying.copy_pieces import PartitionToken, Piece
-from cdc_platform.sources.spanner.copying.copy_reader import read_piece
+from cdc_platform.sources.spanner.copying.copy_chunks import Chunk, PartitionToken
+from cdc_platform.sources.spanner.copying.copy_reader import read_chunk
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.sources.spanner.fake_server import Answer, FakeServer, fake_server
 
@@ -26,26 +26,26 @@ def with_nanoseconds(schema: TableSchema) -> TableSchema:
     return replace(schema, columns=tuple(columns))
 
 
-RANGE = Piece(Query("SELECT id, v FROM t WHERE id > @a0", {"a0": Parameter(INT64, "0")}, 1_000_000))
-TOKEN = Piece(Query("SELECT id, v FROM t", {}, 1_000_000), PartitionToken("s/other", b"tx", b"part"))
+RANGE = Chunk(Query("SELECT id, v FROM t WHERE id > @a0", {"a0": Parameter(INT64, "0")}, 1_000_000))
+TOKEN = Chunk(Query("SELECT id, v FROM t", {}, 1_000_000), PartitionToken("s/other", b"tx", b"part"))
 ROWS = [[str(number), "v"] for number in range(5)]
 
 
-def read(server: FakeServer, piece: Piece = RANGE, *, data_boost: bool = False) -> list[int]:
-    """Return the keys of the rows that a piece gives."""
+def read(server: FakeServer, chunk: Chunk = RANGE, *, data_boost: bool = False) -> list[int]:
+    """Return the keys of the rows that a chunk gives."""
     client = SpannerClient(server.settings(data_boost=data_boost))
-    return [key for batch in read_piece(client, TABLE, piece) for key in batch["id"].to_pylist()]
+    return [key for batch in read_chunk(client, TABLE, chunk) for key in batch["id"].to_pylist()]
 
 
-def test_a_piece_survives_being_kept() -> None:
+def test_a_chunk_survives_being_kept() -> None:
     """Its text gives it back, with its query or its partition token."""
-    for piece in (RANGE, TOKEN):
-        assert piece == Piece.from_text(piece.to_text(), 1_000_000)
+    for chunk in (RANGE, TOKEN):
+        assert chunk == Chunk.from_text(chunk.to_text(), 1_000_000)
     assert b64encode(b"part").decode() in TOKEN.to_text()
 
 
 def test_a_range_is_read_at_its_moment() -> None:
-    """A piece that is a range is a query of its own at the copy's timestamp."""
+    """A chunk that is a range is a query of its own at the copy's timestamp."""
     with fake_server(Answer(ROWS, columns=2)) as server:
         assert read(server, data_boost=True) == [0, 1, 2, 3, 4]
     request = server.requests[0]
@@ -55,7 +55,7 @@ def test_a_range_is_read_at_its_moment() -> None:
 
 
 def test_a_partition_token_is_read_in_its_transaction() -> None:
-    """A piece that is a token names the session and the transaction in which it counts."""
+    """A chunk that is a token names the session and the transaction in which it counts."""
     with fake_server(Answer(ROWS, columns=2)) as server:
         assert read(server, TOKEN, data_boost=True) == [0, 1, 2, 3, 4]
     request = server.requests[0]
@@ -72,7 +72,7 @@ def test_a_broken_answer_goes_on_from_its_token(monkeypatch: pytest.MonkeyPatch)
     assert [request.resume_token for request in server.requests] == [b"", b"3"]
 
 
-def test_without_tokens_a_piece_is_read_again_while_nothing_was_given() -> None:
+def test_without_tokens_a_chunk_is_read_again_while_nothing_was_given() -> None:
     """An answer without tokens that breaks early is asked for anew as a whole."""
     broken = Answer(ROWS[:3], grpc.StatusCode.UNAVAILABLE, columns=2)
     with fake_server(broken, Answer(ROWS, columns=2)) as server:
@@ -80,7 +80,7 @@ def test_without_tokens_a_piece_is_read_again_while_nothing_was_given() -> None:
 
 
 def test_rows_are_never_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once rows without a token were given, a broken answer ends the piece: its commit is made anew."""
+    """Once rows without a token were given, a broken answer ends the chunk: its commit is made anew."""
     monkeypatch.setattr(copy_reader, "ROWS_PER_BATCH", 1)
     monkeypatch.setattr(copy_reader, "HELD_BATCHES", 2)
     broken = Answer(ROWS[:3], grpc.StatusCode.UNAVAILABLE, columns=2)
@@ -89,13 +89,13 @@ def test_rows_are_never_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_long_answers_are_given_out_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A piece of any size fits into memory, with resume tokens and without."""
+    """A chunk of any size fits into memory, with resume tokens and without."""
     monkeypatch.setattr(copy_reader, "ROWS_PER_BATCH", 2)
     monkeypatch.setattr(copy_reader, "HELD_BATCHES", 2)
     rows = [[str(number), "v"] for number in range(11)]
     for has_tokens, most in ((True, 3), (False, 4)):
         with fake_server(Answer(rows, columns=2, has_tokens=has_tokens)) as server:
-            batches = list(read_piece(SpannerClient(server.settings()), TABLE, RANGE))
+            batches = list(read_chunk(SpannerClient(server.settings()), TABLE, RANGE))
         assert list(range(11)) == [key for batch in batches for key in batch["id"].to_pylist()]
         assert max(batch.num_rows for batch in batches) <= most
 
@@ -118,7 +118,7 @@ FINE = "2024-01-01T00:00:00.123456001Z"
 def test_keys_that_stay_themselves_are_copied(schema: TableSchema, row: list[str | None]) -> None:
     """A timestamp is a key where it has microseconds, or where the lake keeps all of its digits."""
     with fake_server(Answer([row], columns=2)) as server:
-        batches = list(read_piece(SpannerClient(server.settings()), schema, RANGE))
+        batches = list(read_chunk(SpannerClient(server.settings()), schema, RANGE))
     assert [batch.num_rows for batch in batches] == [1]
 
 
@@ -128,12 +128,12 @@ def test_keys_that_could_become_one_are_refused() -> None:
         fake_server(Answer([[FINE, None]], columns=2)) as server,
         pytest.raises(KeyUnfit, match=rf"`events\.at` in `nanosecond_columns`.*{FINE}") as caught,
     ):
-        list(read_piece(SpannerClient(server.settings()), EVENTS, RANGE))
+        list(read_chunk(SpannerClient(server.settings()), EVENTS, RANGE))
     assert not caught.value.retryable
 
 
 @pytest.mark.parametrize(
-    ("piece", "code", "text"),
+    ("chunk", "code", "text"),
     [
         (RANGE, "FAILED_PRECONDITION", "has exceeded the maximum timestamp staleness"),  # the version
         (TOKEN, "FAILED_PRECONDITION", "has exceeded the maximum timestamp staleness"),  # the version
@@ -142,10 +142,10 @@ def test_keys_that_could_become_one_are_refused() -> None:
         (TOKEN, "INVALID_ARGUMENT", "Invalid partition token"),  # the token
     ],
 )
-def test_what_is_gone_for_good_is_an_expired_copy(piece: Piece, code: str, text: str) -> None:
+def test_what_is_gone_for_good_is_an_expired_copy(chunk: Chunk, code: str, text: str) -> None:
     """Version, session, transaction or token: without it the copy begins anew, and the advice says why."""
     with (
         fake_server(Answer((), grpc.StatusCode[code], text, columns=2)) as server,
         pytest.raises(CopyExpired, match="version_retention_period"),
     ):
-        read(server, piece)
+        read(server, chunk)

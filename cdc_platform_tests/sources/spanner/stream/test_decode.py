@@ -7,7 +7,7 @@ import pytest
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.schemas import RAW_CHANGE_RECORDS
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder, to_batch
 from cdc_platform.sources.spanner.stream.decode import DATA_FIELDS, check_layout, decode_change_record
 from cdc_platform_tests.sources.spanner.fake_server import (
@@ -129,7 +129,7 @@ def test_any_table_name_passes(table: str) -> None:
     ],
 )
 def test_other_shape_is_an_error(plain: Plain) -> None:
-    """What has not the documented shape stops the slice, with the record in the message."""
+    """What has not the documented shape stops the window, with the record in the message."""
     with pytest.raises(RecordUnreadable, match="documented shape"):
         decode_change_record(encoded(plain))
 
@@ -157,20 +157,20 @@ def test_layout_may_grow_but_not_change() -> None:
 
 
 def builder(*rows: Plain, seconds: int = 60) -> RecordBatchBuilder:
-    """Return a builder of the slice of so many seconds that has these rows."""
-    found = RecordBatchBuilder(1, Slice("token", MICROS, MICROS + seconds * SECOND))
+    """Return a builder of the window of so many seconds that has these rows."""
+    found = RecordBatchBuilder(1, ReadWindow("token", MICROS, MICROS + seconds * SECOND))
     for row in rows:
         found.add(decode_change_record(encoded(row)))
     return found
 
 
 def data_at(second: int, transaction: str = "t") -> Plain:
-    """Return a row with a data change record at a second of the slice."""
+    """Return a row with a data change record at a second of the window."""
     return change_row(data=[data_record(to_rfc3339(MICROS + second * SECOND), transaction)])
 
 
 def heartbeat_at(second: int) -> Plain:
-    """Return a row with a heartbeat at a second of the slice."""
+    """Return a row with a heartbeat at a second of the window."""
     return change_row(heartbeats=[to_rfc3339(MICROS + second * SECOND)])
 
 
@@ -183,7 +183,7 @@ def heartbeat_at(second: int) -> Plain:
         ([data_at(2), data_at(3)], 3 * SECOND - 1, 1),
         ([data_at(2), heartbeat_at(2)], 2 * SECOND, 2),  # a heartbeat says that none does
         ([heartbeat_at(5), data_at(9)], 9 * SECOND - 1, 1),
-        ([data_at(2), data_at(70)], 60 * SECOND, 1),  # after the end of the slice
+        ([data_at(2), data_at(70)], 60 * SECOND, 1),  # after the end of the window
     ],
 )
 def test_complete_is_what_no_record_can_join(rows: Sequence[Plain], complete: int, given: int) -> None:
@@ -206,7 +206,7 @@ def test_incomplete_records_can_be_read_again() -> None:
 
 
 def test_child_after_the_end_is_not_seen() -> None:
-    """A partition that ends after the slice has not finished in it."""
+    """A partition that ends after the window has not finished in it."""
     late = change_row(children=[child_record("2026-11-21T06:00:10.000001Z", "c", "token")])
 
     assert builder(late, seconds=10).child_micros is None

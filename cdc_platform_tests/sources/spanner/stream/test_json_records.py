@@ -149,7 +149,7 @@ def test_values_of_a_mod_are_kept(values: dict[str, Any]) -> None:
     ],
 )
 def test_other_shape_is_an_error(record: Any) -> None:
-    """What has not the documented shape stops the slice, with the record in the message."""
+    """What has not the documented shape stops the window, with the record in the message."""
     with pytest.raises(RecordUnreadable, match=r"documented shape.*report it"):
         rows_of(record)
 

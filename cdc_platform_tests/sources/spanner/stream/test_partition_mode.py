@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from cdc_platform.errors import PartitionModeUnsupported, SourceNotFound
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.simulator.wire.settings import Dialect, PartitionMode
 from cdc_platform.sources.spanner.client.query import Query
 from cdc_platform.sources.spanner.schema import describe_stream
 from cdc_platform.sources.spanner.stream.json_records import decode_json_record
 from cdc_platform.sources.spanner.stream.partition_mode import MUTABLE_KINDS, check_partition_mode
-from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.simulator.histories import ORIGIN
 from cdc_platform_tests.simulator.in_process import InProcessClient, churning
 from cdc_platform_tests.sources.spanner.fake_server import to_value
@@ -35,11 +35,13 @@ def client(dialect: Dialect, kind: type[InProcessClient] = InProcessClient) -> I
 
 
 def error_of(found: InProcessClient) -> str:
-    """Return the error in the report on the first slice."""
+    """Return the error in the report on the first window."""
     rows = [
-        row for batch in read_slice(found, 1, Slice("", ORIGIN - 1, ORIGIN + 9)) for row in batch.to_pylist()
+        row
+        for batch in read_window(found, 1, ReadWindow("", ORIGIN - 1, ORIGIN + 9))
+        for row in batch.to_pylist()
     ]
-    return str(rows[-1]["slice"]["error"])
+    return str(rows[-1]["read_window"]["error"])
 
 
 @every_dialect

@@ -11,11 +11,11 @@ import pytest
 
 from cdc_platform.demo.bank import write_transfers
 from cdc_platform.model.stream.generations import finished_parents
-from cdc_platform.model.stream.lineage import Lineage, begin, plan_slices, watermark_micros
+from cdc_platform.model.stream.lineage import Lineage, begin, plan_windows, watermark_micros
 from cdc_platform.model.stream.lineage_rules import violations
-from cdc_platform.model.stream.read_windows import ReadPlan, Slice, SliceOutcome
+from cdc_platform.model.stream.read_windows import ReadPlan, ReadWindow, WindowOutcome
 from cdc_platform.sources.spanner.source import SpannerSource
-from cdc_platform.sources.spanner.stream.reader import deal_out, slices_from_json, slices_to_json
+from cdc_platform.sources.spanner.stream.reader import deal_out, windows_from_json, windows_to_json
 from cdc_platform.sources.workers import prepare_worker
 from cdc_platform_tests.emulator_fixtures import make_bank
 from cdc_platform_tests.sources.spanner.cycles import apply_cycle
@@ -28,9 +28,9 @@ def read(
     spark: "SparkSession", source: SpannerSource, lineage: Lineage, *, follows: bool = False, tasks: int = 3
 ) -> "list[Row]":
     """Return the rows of the next cycle; where it follows, with those of children of partitions that end."""
-    slices = plan_slices(lineage, source.clock_micros() - 1, None, None, None)
+    windows = plan_windows(lineage, source.clock_micros() - 1, None, None, None)
     parents = finished_parents(lineage) if follows else None
-    options = source.spark_options(lineage.cycle + 1, ReadPlan(slices, finished_parents=parents), tasks)
+    options = source.spark_options(lineage.cycle + 1, ReadPlan(windows, finished_parents=parents), tasks)
     return spark.read.format("spanner_change_stream").options(**options).load().collect()
 
 
@@ -62,8 +62,8 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     assert len({(row.server_transaction_id, row.record_sequence) for row in data}) == len(data)
     assert {row.mod_type for row in data} >= {"INSERT", "UPDATE"}
     assert violations(lineage) == []
-    outcomes = {row.slice.outcome for row in rows if row.kind == "slice"}
-    assert SliceOutcome.FINISHED.value in outcomes
+    outcomes = {row.window.outcome for row in rows if row.kind == "read_window"}
+    assert WindowOutcome.FINISHED.value in outcomes
 
     # The same once more, from the beginning on: one task follows all generations in one read.
     again = read(spark, source, begin(start_micros), follows=True, tasks=1)
@@ -73,23 +73,23 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     assert violations(followed) == []
 
 
-def test_slices_survive_their_way_to_spark() -> None:
-    """Options are texts, and slices come out as they went in."""
-    slices = (Slice("", 1, 2), Slice('to"ken', -1, 10**15))
+def test_windows_survive_their_way_to_spark() -> None:
+    """Options are texts, and windows come out as they went in."""
+    windows = (ReadWindow("", 1, 2), ReadWindow('to"ken', -1, 10**15))
 
-    assert slices_from_json(slices_to_json(slices)) == slices
+    assert windows_from_json(windows_to_json(windows)) == windows
 
 
 @pytest.mark.parametrize(
-    ("slices", "tasks", "sizes"), [(1000, 8, [125] * 8), (10, 4, [3, 3, 2, 2]), (2, 8, [1, 1]), (0, 8, [])]
+    ("windows", "tasks", "sizes"), [(1000, 8, [125] * 8), (10, 4, [3, 3, 2, 2]), (2, 8, [1, 1]), (0, 8, [])]
 )
-def test_slices_are_dealt_out_evenly(slices: int, tasks: int, sizes: list[int]) -> None:
-    """No task gets more than one slice more than another, nor all of those that reach furthest back."""
-    given = [Slice(str(number), number, slices) for number in range(slices)]
+def test_windows_are_dealt_out_evenly(windows: int, tasks: int, sizes: list[int]) -> None:
+    """No task gets more than one window more than another, nor all of those that reach furthest back."""
+    given = [ReadWindow(str(number), number, windows) for number in range(windows)]
     dealt = deal_out(given, tasks)
 
     assert [len(task) for task in dealt] == sizes
-    assert sorted(given, key=str) == sorted((piece for task in dealt for piece in task), key=str)
+    assert sorted(given, key=str) == sorted((chunk for task in dealt for chunk in task), key=str)
     assert [task[0] for task in dealt] == given[: len(dealt)]
 
 

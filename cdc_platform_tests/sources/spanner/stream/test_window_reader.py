@@ -1,4 +1,4 @@
-"""One slice against a scripted server: nothing is lost, nothing comes twice, and every end is told."""
+"""One window against a scripted server: nothing is lost, nothing comes twice, and every end is told."""
 
 import json
 import time
@@ -12,12 +12,12 @@ from google.cloud.spanner_v1.types import ExecuteSqlRequest
 
 from cdc_platform.errors import AccessDenied, SourceNotFound, SourceUnreachable
 from cdc_platform.model.base.timestamps import from_datetime, from_rfc3339, to_rfc3339
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import Query
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform.sources.spanner.stream import slice_reader
-from cdc_platform.sources.spanner.stream.slice_reader import read_slice
+from cdc_platform.sources.spanner.stream import window_reader
+from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.sources.spanner.fake_server import (
     Answer,
     FakeServer,
@@ -31,12 +31,12 @@ from cdc_platform_tests.sources.spanner.fake_server import (
 
 START = from_rfc3339("2026-11-21T06:00:00Z")
 SECOND = 1_000_000
-PIECE = Slice("token", START, START + 60 * SECOND)
+PIECE = ReadWindow("token", START, START + 60 * SECOND)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
 def at(second: float) -> str:
-    """Return a timestamp of the slice."""
+    """Return a timestamp of the window."""
     return to_rfc3339(START + int(second * SECOND))
 
 
@@ -50,11 +50,11 @@ def heartbeat(second: float) -> list[Plain]:
     return [change_row(heartbeats=[at(second)])]
 
 
-def read(server: FakeServer, piece: Slice = PIECE) -> pa.Table:
-    """Return everything that a slice gives."""
+def read(server: FakeServer, chunk: ReadWindow = PIECE) -> pa.Table:
+    """Return everything that a window gives."""
     client = SpannerClient(server.settings())
     try:
-        return pa.Table.from_batches(read_slice(client, 3, piece))
+        return pa.Table.from_batches(read_window(client, 3, chunk))
     finally:
         client.close()
 
@@ -65,29 +65,29 @@ def names(table: pa.Table) -> list[str]:
 
 
 def report(table: pa.Table) -> tuple[str, float]:
-    """Return outcome and end of the slice, in seconds after its start."""
+    """Return outcome and end of the window, in seconds after its start."""
     row = table.to_pylist()[-1]
-    assert row["kind"] == "slice"
-    assert row["record_timestamp"] == row["slice"]["end_inclusive"]
-    return row["slice"]["outcome"], (from_datetime(row["record_timestamp"]) - START) / SECOND
+    assert row["kind"] == "read_window"
+    assert row["record_timestamp"] == row["read_window"]["end_inclusive"]
+    return row["read_window"]["outcome"], (from_datetime(row["record_timestamp"]) - START) / SECOND
 
 
 def starts(server: FakeServer) -> list[float]:
-    """Return the start of each query, in microseconds after that of the slice."""
+    """Return the start of each query, in microseconds after that of the window."""
     texts = [dict(ExecuteSqlRequest.pb(request).params)["start_timestamp"] for request in server.requests]
     return [from_rfc3339(text) - START for text in texts]
 
 
-def test_slice_is_complete_when_its_query_ends() -> None:
-    """All records up to the end come; those after it are left for the next slice."""
+def test_window_is_complete_when_its_query_ends() -> None:
+    """All records up to the end come; those after it are left for the next window."""
     rows = [data(1, "a"), heartbeat(2), data(60, "b"), data(60.000001, "c")]
     with fake_server(Answer(rows)) as server:
         table = read(server)
 
     assert names(table) == ["a", "b"]
     assert report(table) == ("complete", 60.0)
-    assert table.to_pylist()[-1]["slice"]["data_change_records"] == 2
-    assert table.to_pylist()[-1]["slice"]["heartbeat_records"] == 1
+    assert table.to_pylist()[-1]["read_window"]["data_change_records"] == 2
+    assert table.to_pylist()[-1]["read_window"]["heartbeat_records"] == 1
     assert starts(server) == [1]
 
 
@@ -96,7 +96,7 @@ def json_rows(*records: dict[str, Any]) -> list[list[Plain]]:
     return [[json.dumps(record)] for record in records]
 
 
-def test_slice_of_a_postgresql_database() -> None:
+def test_window_of_a_postgresql_database() -> None:
     """Records come as JSON, and a broken stream goes on where it is complete, as in the other dialect."""
     child = {"token": "child", "parent_partition_tokens": ["token"]}
     end = {"start_timestamp": at(5), "record_sequence": "00000001", "child_partitions": [child]}
@@ -105,7 +105,7 @@ def test_slice_of_a_postgresql_database() -> None:
     again = Answer(json_rows(second, {"child_partitions_record": end}), json=True)
     with fake_server(broken, again) as server:
         client = SpannerClient(server.settings(dialect="postgresql"))
-        table = pa.Table.from_batches(read_slice(client, 3, PIECE))
+        table = pa.Table.from_batches(read_window(client, 3, PIECE))
         client.close()
 
     assert (names(table), report(table)) == (["a", "b"], ("finished", 4.999999))
@@ -121,10 +121,10 @@ def test_records_of_the_other_dialect_are_refused() -> None:
         table = read(server)
 
     assert (names(table), report(table)) == ([], ("interrupted", 0.0))
-    assert table.to_pylist()[-1]["slice"]["error"].startswith("RecordUnreadable: ")
+    assert table.to_pylist()[-1]["read_window"]["error"].startswith("RecordUnreadable: ")
 
 
-def test_quiet_slice_is_complete() -> None:
+def test_quiet_window_is_complete() -> None:
     """Two queries that return nothing have read everything."""
     with fake_server(Answer()) as server:
         table = read(server)
@@ -149,7 +149,7 @@ def test_stream_that_ends_too_early_is_asked_again() -> None:
 
 
 def test_end_that_a_record_proves_is_not_asked_for_again() -> None:
-    """A heartbeat at the end, or any record after it, says that the slice is whole."""
+    """A heartbeat at the end, or any record after it, says that the window is whole."""
     for last in (heartbeat(60), data(60.000001, "b")):
         with fake_server(Answer([data(1, "a"), last])) as server:
             assert report(read(server)) == ("complete", 60.0)
@@ -197,41 +197,41 @@ def test_stream_that_progresses_may_break_often() -> None:
     ],
 )
 def test_read_that_fails_tells_how_far_it_came(answer: Answer, end: float, queries: int) -> None:
-    """The report of an interrupted slice ends where nothing is missing, and carries the error."""
+    """The report of an interrupted window ends where nothing is missing, and carries the error."""
     with fake_server(answer, replace(answer, rows=())) as server:
         table = read(server)
 
     assert names(table) == ["a"]
     assert report(table) == ("interrupted", end)
-    assert "down" in table.to_pylist()[-1]["slice"]["error"]
+    assert "down" in table.to_pylist()[-1]["read_window"]["error"]
     assert queries == len(server.requests)
 
 
 def test_failure_before_any_record_leaves_the_position() -> None:
-    """A slice of which nothing was read ends where it began."""
+    """A window of which nothing was read ends where it began."""
     expired = Answer((), grpc.StatusCode.OUT_OF_RANGE, "Specified start_timestamp is too far in the past.")
     with fake_server(expired) as server:
         table = read(server)
 
     assert report(table) == ("interrupted", 0.0)
-    assert table.to_pylist()[-1]["slice"]["error"].startswith("RetentionExpired: ")
+    assert table.to_pylist()[-1]["read_window"]["error"].startswith("RetentionExpired: ")
 
 
-def test_unreadable_record_interrupts_the_slice() -> None:
-    """A record of another shape stops its slice where nothing is missing, and is named."""
+def test_unreadable_record_interrupts_the_window() -> None:
+    """A record of another shape stops its window where nothing is missing, and is named."""
     with fake_server(Answer([data(1, "a"), data(2, "b"), [["x"]]])) as server:
         table = read(server)
 
     assert (names(table), report(table)) == (["a"], ("interrupted", 1.999999))
-    assert table.to_pylist()[-1]["slice"]["error"].startswith("RecordUnreadable: ")
+    assert table.to_pylist()[-1]["read_window"]["error"].startswith("RecordUnreadable: ")
 
 
-def test_large_slice_comes_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_window_comes_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records leave in batches while the read goes on, except those of the last timestamp."""
-    monkeypatch.setattr(slice_reader, "RECORDS_PER_BATCH", 2)
+    monkeypatch.setattr(window_reader, "RECORDS_PER_BATCH", 2)
     rows = [data(1, "a"), data(2, "b"), data(2, "c"), data(2, "d"), data(3, "e")]
     with fake_server(Answer(rows)) as server:
-        batches = list(read_slice(SpannerClient(server.settings()), 3, PIECE))
+        batches = list(read_window(SpannerClient(server.settings()), 3, PIECE))
 
     sizes = [batch.num_rows for batch in batches]
     assert sizes == [1, 3, 1, 1]

@@ -1,4 +1,4 @@
-"""Reads one slice to its end, or as far as the source lets it."""
+"""Reads one window to its end, or as far as the source lets it."""
 
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
@@ -7,18 +7,18 @@ import pyarrow as pa
 
 from cdc_platform.errors import SourceError, SourceUnreachable
 from cdc_platform.model.stream.generations import PartitionEnd
-from cdc_platform.model.stream.read_windows import Slice, SliceOutcome, SliceReport
+from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.sources.spanner.client.chunks import RowAssembler
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import change_stream_query
 from cdc_platform.sources.spanner.settings import Dialect
-from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder, slice_batch
+from cdc_platform.sources.spanner.stream.batches import RecordBatchBuilder, window_batch
 from cdc_platform.sources.spanner.stream.decode import RecordRow, check_layout, decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import check_json_layout, decode_json_record
 
 RECORDS_PER_BATCH: Final = 8192
 TEXT_BYTES_PER_BATCH: Final = 4 * 1024 * 1024
-"""A task reads several slices at a time, and each has a batch of its own."""
+"""A task reads several windows at a time, and each has a batch of its own."""
 
 RecordForm = tuple[Callable[[Any], None], Callable[[bytes], list[RecordRow]]]
 """How the columns of a query's result are checked, and how the records of a row are taken from it."""
@@ -28,49 +28,49 @@ RECORD_FORMS: Final[dict[Dialect, RecordForm]] = {
 }
 
 
-def read_slice(
-    client: SpannerClient, cycle: int, piece: Slice
+def read_window(
+    client: SpannerClient, cycle: int, chunk: ReadWindow
 ) -> Generator[pa.RecordBatch, None, PartitionEnd | None]:
-    """Yield the records of a slice, each once, and then the row that reports on it.
+    """Yield the records of a window, each once, and then the row that reports on it.
 
-    Returns the end of the partition if the slice reached it.
+    Returns the end of the partition if the window reached it.
 
     A failure of the source does not raise: the report says `interrupted`, with the error, and ends at the
     last timestamp up to which nothing is missing; records after it are not given out.
     """
-    builder = RecordBatchBuilder(cycle, piece)
+    builder = RecordBatchBuilder(cycle, chunk)
     error: SourceError | None = None
     try:
-        yield from _read_to_end(client, builder, piece)
+        yield from _read_to_end(client, builder, chunk)
     except SourceError as failure:
         error = failure
         builder.forget_incomplete()
     last = builder.take_all()
     if last.num_rows:
         yield last
-    report = _report(builder, piece, error)
-    yield slice_batch(cycle, report, builder.counts)
-    if report.outcome is not SliceOutcome.FINISHED:
+    report = _report(builder, chunk, error)
+    yield window_batch(cycle, report, builder.counts)
+    if report.outcome is not WindowOutcome.FINISHED:
         return None
-    return PartitionEnd(piece.token, report.end_inclusive_micros, builder.children)
+    return PartitionEnd(chunk.token, report.end_inclusive_micros, builder.children)
 
 
-def _report(builder: RecordBatchBuilder, piece: Slice, error: SourceError | None) -> SliceReport:
+def _report(builder: RecordBatchBuilder, chunk: ReadWindow, error: SourceError | None) -> WindowReport:
     if error is not None:
-        outcome, end_micros = SliceOutcome.INTERRUPTED, builder.complete_micros
+        outcome, end_micros = WindowOutcome.INTERRUPTED, builder.complete_micros
     elif builder.child_micros is not None:
         # The children begin at this timestamp, so the partition is complete right before it.
-        outcome, end_micros = SliceOutcome.FINISHED, builder.child_micros - 1
+        outcome, end_micros = WindowOutcome.FINISHED, builder.child_micros - 1
     else:
-        outcome, end_micros = SliceOutcome.COMPLETE, piece.end_inclusive_micros
+        outcome, end_micros = WindowOutcome.COMPLETE, chunk.end_inclusive_micros
     message = None if error is None else f"{type(error).__name__}: {error}"
-    return SliceReport(piece.token, piece.start_exclusive_micros, end_micros, outcome, message)
+    return WindowReport(chunk.token, chunk.start_exclusive_micros, end_micros, outcome, message)
 
 
 def _read_to_end(
-    client: SpannerClient, builder: RecordBatchBuilder, piece: Slice
+    client: SpannerClient, builder: RecordBatchBuilder, chunk: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
-    """Ask until a record tells that the slice is whole, or until asking again brings nothing new.
+    """Ask until a record tells that the window is whole, or until asking again brings nothing new.
 
     A stream may end with OK before its time, which looks like a partition that has been quiet since.
 
@@ -80,7 +80,7 @@ def _read_to_end(
     attempts = client.attempts()
     most = (0, 0)
     while True:
-        yield from _read_with_retries(client, builder, piece)
+        yield from _read_with_retries(client, builder, chunk)
         if builder.is_closed or builder.extent == most:
             return
         if builder.extent > most:
@@ -88,19 +88,19 @@ def _read_to_end(
             attempts.progressed()
         else:
             attempts.failed(
-                SourceUnreachable(f"The stream of partition {piece.token} keeps ending too early.")
+                SourceUnreachable(f"The stream of partition {chunk.token} keeps ending too early.")
             )
         builder.forget_incomplete()
 
 
 def _read_with_retries(
-    client: SpannerClient, builder: RecordBatchBuilder, piece: Slice
+    client: SpannerClient, builder: RecordBatchBuilder, chunk: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
     attempts = client.attempts()
     while True:
         before_micros = builder.complete_micros
         try:
-            yield from _read_once(client, builder, piece)
+            yield from _read_once(client, builder, chunk)
         except SourceUnreachable as error:
             if builder.complete_micros > before_micros:
                 attempts.progressed()
@@ -110,13 +110,15 @@ def _read_with_retries(
             return
 
 
-def _read_once(client: SpannerClient, builder: RecordBatchBuilder, piece: Slice) -> Iterator[pa.RecordBatch]:
+def _read_once(
+    client: SpannerClient, builder: RecordBatchBuilder, chunk: ReadWindow
+) -> Iterator[pa.RecordBatch]:
     query = change_stream_query(
         client.settings.change_stream,
-        piece.token,
+        chunk.token,
         builder.complete_micros + 1,
         # Asked for one microsecond more than needed: records exactly at a query's end are never relied on.
-        piece.end_inclusive_micros + 1,
+        chunk.end_inclusive_micros + 1,
         client.settings.heartbeat_ms,
         client.dialect,
     )

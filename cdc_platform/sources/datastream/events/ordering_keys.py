@@ -57,7 +57,7 @@ class OrderRules:
 
 
 class Standing(Struct, frozen=True):
-    """What is known of an event beyond its envelope when its order key is made."""
+    """What is known of an event beyond its envelope when its ordering key is made."""
 
     kind: SourceKind
     is_backfill: bool
@@ -65,8 +65,8 @@ class Standing(Struct, frozen=True):
     event_id: str
 
 
-def order_key(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
-    """Return the order key of an event; the same event has the same one in whatever file it comes.
+def ordering_key(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
+    """Return the ordering key of an event; the same event has the same one in whatever file it comes.
 
     Raises:
         RecordUnreadable: the event does not tell its place in the order.
@@ -83,7 +83,7 @@ def order_key(envelope: Envelope, standing: Standing, rules: OrderRules) -> str:
 
 
 def sequence_key(envelope: Envelope, standing: Standing, sequence: object) -> str:
-    """Return the order key of an event whose order the user supplies, in BigQuery's grammar.
+    """Return the ordering key of an event whose order the user supplies, in BigQuery's grammar.
 
     Raises:
         RecordUnreadable: the sequence is missing or none.

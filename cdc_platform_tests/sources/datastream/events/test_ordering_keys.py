@@ -7,7 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.errors import RecordUnreadable
-from cdc_platform.sources.datastream.events.order_keys import OrderRules, Standing, order_key, sequence_key
+from cdc_platform.sources.datastream.events.ordering_keys import (
+    OrderRules,
+    Standing,
+    ordering_key,
+    sequence_key,
+)
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform.sources.datastream.settings.policies import BackfillPolicy
 from cdc_platform_tests.sources.datastream.generated_events import Event, to_envelope
@@ -27,9 +32,9 @@ def key(
     removal: bool = False,
     event_id: str = "u",
 ) -> str:
-    """Return the order key of an event."""
+    """Return the ordering key of an event."""
     standing = Standing(kind, backfill, removal, event_id)
-    return order_key(to_envelope(event), standing, rules or OrderRules())
+    return ordering_key(to_envelope(event), standing, rules or OrderRules())
 
 
 def at(ms: int, **metadata: Any) -> Event:
@@ -97,7 +102,7 @@ def test_an_event_has_one_key_in_whatever_file_it_comes() -> None:
     event = at(5)
     standing = Standing(SourceKind.MYSQL, is_backfill=False, is_removal=False, event_id="u")
     again = to_envelope({**event, "read_timestamp": 99, "schema_key": "other"}, position=17)
-    assert order_key(to_envelope(event, 3), standing, OrderRules()) == order_key(
+    assert ordering_key(to_envelope(event, 3), standing, OrderRules()) == ordering_key(
         again, standing, OrderRules()
     )
 

@@ -1,4 +1,4 @@
-"""Pieces of a table's copy, as text that is kept in the lake and read by any worker."""
+"""Chunks of a table's copy, as text that is kept in the lake and read by any worker."""
 
 import json
 from base64 import b64decode, b64encode
@@ -21,14 +21,14 @@ class PartitionToken:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Chunk:
     """Some rows of a table at one moment: those of a query, or of one partition token of it."""
 
     query: Query
     partition: PartitionToken | None = None
 
     def to_text(self) -> str:
-        """Return the piece as JSON text, without its moment."""
+        """Return the chunk as JSON text, without its moment."""
         parameters = {name: [value.type_name, value.text] for name, value in self.query.parameters.items()}
         fields: dict[str, Any] = {"sql": self.query.sql, "parameters": parameters}
         if self.partition is not None:
@@ -38,8 +38,8 @@ class Piece:
         return json.dumps(fields)
 
     @classmethod
-    def from_text(cls, text: str, at_micros: int) -> "Piece":
-        """Return the piece of a text that `to_text` made, at its moment."""
+    def from_text(cls, text: str, at_micros: int) -> "Chunk":
+        """Return the chunk of a text that `to_text` made, at its moment."""
         fields = json.loads(text)
         parameters = {name: Parameter(*value) for name, value in fields["parameters"].items()}
         return cls(Query(fields["sql"], parameters, at_micros), _partition(fields))
@@ -51,12 +51,12 @@ def _partition(fields: Mapping[str, Any]) -> PartitionToken | None:
     return PartitionToken(fields["session"], b64decode(fields["transaction"]), b64decode(fields["token"]))
 
 
-def piece_request(piece: Piece, settings: SpannerSettings, session: str, resume_token: bytes) -> Any:
-    """Return the request that reads a piece, from its beginning or from where a resume token goes on."""
+def chunk_request(chunk: Chunk, settings: SpannerSettings, session: str, resume_token: bytes) -> Any:
+    """Return the request that reads a chunk, from its beginning or from where a resume token goes on."""
     from google.cloud.spanner_v1.types import TransactionSelector
 
-    partition = piece.partition
-    request = to_request(piece.query, settings, partition.session if partition is not None else session)
+    partition = chunk.partition
+    request = to_request(chunk.query, settings, partition.session if partition is not None else session)
     request.resume_token = resume_token
     if partition is not None:
         request.transaction = TransactionSelector(id=partition.transaction)

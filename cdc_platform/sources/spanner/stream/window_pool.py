@@ -1,6 +1,6 @@
-"""Reads the slices of one task, several at a time: most of them only wait for the source.
+"""Reads the windows of one task, several at a time: most of them only wait for the source.
 
-If a partition ends within its slice, its children are read with it, generation by generation.
+If a partition ends within its window, its children are read with it, generation by generation.
 """
 
 import threading
@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from cdc_platform.model.stream.generations import Generations, PartitionEnd
-from cdc_platform.model.stream.read_windows import Slice
+from cdc_platform.model.stream.read_windows import ReadWindow
 
 AT_ONCE: Final = 8
 """More would wait for this process, not for the source."""
@@ -22,34 +22,36 @@ WAITING_BATCHES: Final = 2
 LOOK_S: Final = 0.2
 """How often a reader that cannot hand its batch over looks whether anybody still wants it."""
 
-ReadSlice: TypeAlias = Callable[[Slice], Generator[pa.RecordBatch, None, PartitionEnd | None]]
+ReadOneWindow: TypeAlias = Callable[[ReadWindow], Generator[pa.RecordBatch, None, PartitionEnd | None]]
 
 
 def read_together(
-    read: ReadSlice, slices: Sequence[Slice], generations: Generations | None = None
+    read: ReadOneWindow, windows: Sequence[ReadWindow], generations: Generations | None = None
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the batches of all slices as they come; those of one slice are in its order.
+    """Yield the batches of all windows as they come; those of one window are in its order.
 
-    A caller that stops early ends the reads: no further slice is begun, and what is being read of one is
+    A caller that stops early ends the reads: no further window is begun, and what is being read of one is
     dropped with its next batch.
 
     Args:
-        read: reads one slice.
-        slices: what to read.
+        read: reads one window.
+        windows: what to read.
         generations: finds the children of partitions that end, to read them, too; None for no children.
 
     Raises:
-        Exception: whatever a read raises; what the other slices have not given yet is dropped.
+        Exception: whatever a read raises; what the other windows have not given yet is dropped.
     """
-    if len(slices) == 1 and generations is None:
-        yield from read(slices[0])
+    if len(windows) == 1 and generations is None:
+        yield from read(windows[0])
         return
-    yield from _Pool(read, slices, generations).batches()
+    yield from _Pool(read, windows, generations).batches()
 
 
 class _Pool:
-    def __init__(self, read: ReadSlice, slices: Sequence[Slice], generations: Generations | None) -> None:
-        self._read, self._left, self._generations = read, deque(slices), generations
+    def __init__(
+        self, read: ReadOneWindow, windows: Sequence[ReadWindow], generations: Generations | None
+    ) -> None:
+        self._read, self._left, self._generations = read, deque(windows), generations
         self._found: Queue[pa.RecordBatch | Exception | None] = Queue(WAITING_BATCHES)
         self._is_over = threading.Event()
         self._change = threading.Condition()
@@ -58,7 +60,7 @@ class _Pool:
     def batches(self) -> Iterator[pa.RecordBatch]:
         readers = AT_ONCE if self._generations is not None else min(AT_ONCE, len(self._left))
         for number in range(readers):
-            threading.Thread(target=self._run, name=f"slices-{number}", daemon=True).start()
+            threading.Thread(target=self._run, name=f"windows-{number}", daemon=True).start()
         try:
             while readers:
                 found = self._found.get()
@@ -73,8 +75,8 @@ class _Pool:
 
     def _run(self) -> None:
         try:
-            while (piece := self._next()) is not None:
-                with closing(self._read(piece)) as batches:
+            while (chunk := self._next()) is not None:
+                with closing(self._read(chunk)) as batches:
                     end = self._hand_over(batches)
                 self._go_on(end)
         except Exception as error:  # noqa: BLE001  whatever it is, the task raises it
@@ -82,8 +84,8 @@ class _Pool:
         else:
             self._give(None)
 
-    def _next(self) -> Slice | None:
-        """Return the next slice; waits for children while others are read, and returns None at the end."""
+    def _next(self) -> ReadWindow | None:
+        """Return the next window; waits for children while others are read, and returns None at the end."""
         with self._change:
             while not self._is_over.is_set():
                 if self._left:
@@ -97,7 +99,7 @@ class _Pool:
     def _hand_over(
         self, batches: Generator[pa.RecordBatch, None, PartitionEnd | None]
     ) -> PartitionEnd | None:
-        """Hand over the batches of a slice, and return the end of its partition if the slice reached it."""
+        """Hand over the batches of a window, and return the end of its partition if the window reached it."""
         while True:
             try:
                 batch = next(batches)

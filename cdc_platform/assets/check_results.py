@@ -1,4 +1,4 @@
-"""What the checks of a pipeline are called in Dagster, and how their verdicts are kept there."""
+"""What the checks of a pipeline are called in Dagster, and how their results are kept there."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,7 +7,7 @@ import dagster as dg
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.errors import CheckFailed
-from cdc_platform.pipeline.checks.check_result import Check, Verdict
+from cdc_platform.pipeline.checks.check_result import Check, CheckResult
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.resources import PipelineRun
@@ -21,18 +21,18 @@ def check_key(assets: PipelineAssets, check: Check) -> dg.AssetCheckKey:
     return dg.AssetCheckKey(next(key for key in layers if key.path[-1] == check.asset), check.name)
 
 
-def describe_verdict(
-    assets: PipelineAssets, check: Check, verdict: Verdict, cycle: int
+def describe_check_result(
+    assets: PipelineAssets, check: Check, result: CheckResult, cycle: int
 ) -> dg.AssetCheckEvaluation:
     """Return what a check found in the log through a cycle, as Dagster keeps it."""
     key = check_key(assets, check)
     return dg.AssetCheckEvaluation(
         asset_key=key.asset_key,
         check_name=key.name,
-        passed=verdict.passed,
+        passed=result.passed,
         severity=dg.AssetCheckSeverity.WARN if check.is_warning else dg.AssetCheckSeverity.ERROR,
-        description=verdict.summary,
-        metadata={**verdict.facts, THROUGH_CYCLE: cycle},
+        description=result.summary,
+        metadata={**result.facts, THROUGH_CYCLE: cycle},
         blocking=check.is_blocking,
     )
 
@@ -48,14 +48,14 @@ def look_at_log(
         CheckFailed: one that blocks has failed.
     """
     layer = context.job_def.asset_layer
-    due = [check for check in checks_of(run.pipeline.traits) if check.every_cycle and check.is_blocking]
+    due = [check for check in checks_of(run.pipeline.capabilities) if check.every_cycle and check.is_blocking]
     # It has checks as well as assets, though it says assets only.
     if all(layer.has(check_key(assets, check)) for check in due):  # type: ignore[arg-type]
         return
     evaluations: list[dg.AssetCheckEvaluation] = []
     try:
         Guard(
-            run.pipeline, run.spark, lambda *found: evaluations.append(describe_verdict(assets, *found))
+            run.pipeline, run.spark, lambda *found: evaluations.append(describe_check_result(assets, *found))
         ).look()
     except CheckFailed:
         yield from evaluations

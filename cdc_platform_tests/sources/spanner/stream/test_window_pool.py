@@ -1,0 +1,88 @@
+"""The windows of one task: all are read, several at a time, and what goes wrong with one is told."""
+
+import threading
+import time
+from collections.abc import Generator
+
+import pyarrow as pa
+import pytest
+
+from cdc_platform.model.stream.read_windows import ReadWindow
+from cdc_platform.sources.spanner.stream import window_pool
+from cdc_platform.sources.spanner.stream.window_pool import AT_ONCE, read_together
+
+PIECES = [ReadWindow(f"token-{number}", 0, 1) for number in range(3 * AT_ONCE)]
+BATCHES = 3
+
+
+def batch(token: str, number: int) -> pa.RecordBatch:
+    """Return a batch that says where it comes from."""
+    return pa.RecordBatch.from_pylist([{"token": token, "number": number}])
+
+
+def read(chunk: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the batches of a window."""
+    for number in range(BATCHES):
+        yield batch(chunk.token, number)
+
+
+def rows(batches: list[pa.RecordBatch]) -> list[tuple[str, int]]:
+    """Return where batches come from."""
+    return [(row["token"], row["number"]) for found in batches for row in found.to_pylist()]
+
+
+@pytest.mark.parametrize("count", [1, 2, len(PIECES)])
+def test_every_window_is_read_once_and_in_its_order(count: int) -> None:
+    """Batches of different windows may alternate, those of one window come as it gives them."""
+    found = rows(list(read_together(read, PIECES[:count])))
+
+    expected = [(chunk.token, number) for chunk in PIECES[:count] for number in range(BATCHES)]
+    assert expected == sorted(found, key=lambda row: (int(row[0].removeprefix("token-")), 0))
+
+
+def test_windows_are_read_at_the_same_time() -> None:
+    """A window that waits for the source does not keep the others waiting."""
+    together = threading.Barrier(AT_ONCE, timeout=120)
+
+    def waits(chunk: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
+        together.wait()
+        yield batch(chunk.token, 0)
+
+    assert len(list(read_together(waits, PIECES[:AT_ONCE]))) == AT_ONCE
+
+
+def test_what_reading_raises_fails_the_task() -> None:
+    """Errors of the source are reported by their window; any other is a bug and stops everything."""
+
+    def fails(chunk: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
+        yield batch(chunk.token, 0)
+        raise ZeroDivisionError(chunk.token)
+
+    with pytest.raises(ZeroDivisionError, match="token-"):
+        list(read_together(fails, PIECES))
+
+
+def test_a_reader_that_nobody_listens_to_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that is cancelled leaves neither threads nor open reads behind, and holds few batches."""
+    monkeypatch.setattr(window_pool, "LOOK_S", 0.01)
+    given, closed = list[str](), list[str]()
+
+    def endless(chunk: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
+        try:
+            while True:
+                given.append(chunk.token)
+                yield batch(chunk.token, 0)
+        finally:
+            closed.append(chunk.token)
+
+    batches = read_together(endless, PIECES)
+    next(batches)
+    time.sleep(0.05)
+    assert len(given) <= 1 + AT_ONCE + window_pool.WAITING_BATCHES
+    batches.close()
+    give_up_at = time.monotonic() + 120
+    while len(closed) < AT_ONCE and time.monotonic() < give_up_at:
+        time.sleep(0.01)
+
+    assert sorted(closed) == sorted(chunk.token for chunk in PIECES[:AT_ONCE])
+    assert set(given) == set(closed)
