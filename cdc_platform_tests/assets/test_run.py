@@ -67,7 +67,7 @@ class Bench:
         names_partitions: bool = True,
     ) -> dg.ExecuteInProcessResult:
         """Run some assets with their checks as the sensor asks for them, over all live partitions."""
-        job = self.definitions.resolve_job_def(f"{self.pipeline.name}_cycle")
+        job = self.definitions.resolve_job_def(f"{self.pipeline.name}_sync")
         graph = self.definitions.resolve_asset_graph()
         checks = [
             key for key in graph.asset_check_keys if key.asset_key in selection and key.name in CYCLE_CHECKS

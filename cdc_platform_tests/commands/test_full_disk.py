@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ import yaml
 from cdc_platform_tests.spark_fixtures import require_java
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "datastream"
+PROGRAM: Final = str(Path(sys.executable).with_name("cdc-platform"))
 SMALL_DISK: Final = (
     'mount -t tmpfs -o size="$1" tmpfs "$2" && shift 2 && "$@"; code=$?; cp -r "$0/." "$OUT"; exit $code'
 )
@@ -34,7 +36,7 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path, merge_here_bytes: int) ->
     disk.mkdir()
     kept.mkdir()
     shell = ["unshare", "-rm", "sh", "-c", SMALL_DISK, str(disk), "450k", str(disk)]
-    sync = ["cdc-platform", "sync", str(defs), "--until-caught-up"]
+    sync = [PROGRAM, "sync", str(defs), "--until-caught-up"]
     ended = subprocess.run(
         [*shell, *sync], capture_output=True, text=True, env={**os.environ, "OUT": str(kept)}, check=False
     )
@@ -46,6 +48,6 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path, merge_here_bytes: int) ->
     assert "Traceback" not in ended.stderr
     assert "\tat " not in ended.stderr
     shutil.copytree(kept, disk, dirs_exist_ok=True)
-    for command in (sync, ["cdc-platform", "check", str(defs)]):
+    for command in (sync, [PROGRAM, "check", str(defs)]):
         again = subprocess.run(command, capture_output=True, text=True, check=False)
         assert again.returncode == 0, again.stderr + again.stdout

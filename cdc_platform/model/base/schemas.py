@@ -30,7 +30,7 @@ READ_WINDOW: Final = pa.struct(
 RAW_CHANGE_RECORDS: Final = pa.schema(
     [
         ("cycle", pa.int64()),
-        # data_change, heartbeat, child_partitions, file, message or window: see RecordKind
+        # data_change, heartbeat, child_partitions, file, message or read_window: see RecordKind
         ("kind", pa.string()),
         # "" is the query without a token that a stream begins with
         ("partition_token", pa.string()),

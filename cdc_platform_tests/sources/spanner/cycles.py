@@ -29,7 +29,7 @@ def apply_cycle(lineage: Lineage, rows: "Iterable[Row]") -> Lineage:
 
 
 def _report(row: "Row") -> WindowReport:
-    about = row.window
+    about = row.read_window
     return WindowReport(
         row.partition_token,
         _micros(about.start_exclusive),

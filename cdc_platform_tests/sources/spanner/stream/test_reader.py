@@ -62,7 +62,7 @@ def test_every_transaction_is_read_whole_and_once(spark: "SparkSession", emulato
     assert len({(row.server_transaction_id, row.record_sequence) for row in data}) == len(data)
     assert {row.mod_type for row in data} >= {"INSERT", "UPDATE"}
     assert violations(lineage) == []
-    outcomes = {row.window.outcome for row in rows if row.kind == "read_window"}
+    outcomes = {row.read_window.outcome for row in rows if row.kind == "read_window"}
     assert WindowOutcome.FINISHED.value in outcomes
 
     # The same once more, from the beginning on: one task follows all generations in one read.
