@@ -134,7 +134,7 @@ class FakeSource:
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> Generator[pa.RecordBatch, None, None] | None:
         """Yield the answers to a cycle's windows, unless one is long."""
-        if any(chunk.duration_s > most_s for chunk in plan.windows):
+        if any(window.duration_s > most_s for window in plan.windows):
             return None
         return read_with(self.spark_format(), self.spark_options(cycle, plan, 1))
 

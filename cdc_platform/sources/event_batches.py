@@ -51,16 +51,16 @@ class EventBatches:
         self._changes: list[ChangeRow] = []
         self._rows: list[dict[str, Any]] = []
 
-    def add(self, event: SourceEvent | FaultyEvent, chunk: ReadWindow, file: SourceFile) -> None:
+    def add(self, event: SourceEvent | FaultyEvent, window: ReadWindow, file: SourceFile) -> None:
         """Take an event of a file."""
         if isinstance(event, SourceEvent):
-            self._changes.append(_of_event(event, chunk, file))
+            self._changes.append(_of_event(event, window, file))
         else:
-            self._changes.append(_of_fault(event, chunk, file))
+            self._changes.append(_of_fault(event, window, file))
 
-    def add_whole(self, event: Released, chunk: ReadWindow, file: SourceFile) -> None:
+    def add_whole(self, event: Released, window: ReadWindow, file: SourceFile) -> None:
         """Take an event of a transaction that has been read whole, or why it has not."""
-        self.add(event.event, chunk, file)
+        self.add(event.event, window, file)
         row = self._changes[-1]
         self._changes[-1] = row._replace(
             number_of_records_in_transaction=event.records,
@@ -68,12 +68,12 @@ class EventBatches:
             fault=row.fault if event.fault is None else event.fault,
         )
 
-    def add_message(self, message: SourceMessage, chunk: ReadWindow, file: SourceFile) -> None:
+    def add_message(self, message: SourceMessage, window: ReadWindow, file: SourceFile) -> None:
         """Take a message of a file."""
         told = {"prefix": message.prefix, "content": message.content, "lsn": message.lsn}
         told |= {"transaction": message.transaction_id or None}
         event_id, transaction_id = escaped(message.event_id), escaped(message.transaction_id)
-        row = self._row(RecordKind.MESSAGE, chunk)
+        row = self._row(RecordKind.MESSAGE, window)
         row |= {"record_sequence": event_id, "record_order": message.ordering_key}
         row["server_transaction_id"] = transaction_id or event_id
         row["event"] = _event(
@@ -87,7 +87,7 @@ class EventBatches:
 
     def report_file(
         self,
-        chunk: ReadWindow,
+        window: ReadWindow,
         file: SourceFile,
         counts: FileCounts,
         error: str | None = None,
@@ -97,7 +97,7 @@ class EventBatches:
         """Take the report on a file; one with an error has not been read, and is read again.
 
         Args:
-            chunk: the window that the file belongs to.
+            window: the window that the file belongs to.
             file: the file.
             counts: what it held.
             error: why it could not be read.
@@ -107,14 +107,14 @@ class EventBatches:
         told = {"version": version or file.version, "is_read": error is None, "events": counts.events}
         told |= {"faults": counts.faults, "size_bytes": file.size_bytes, "error": error}
         told |= {name: one for name, one in further.items() if one not in (None, [])}
-        row = self._row(RecordKind.FILE, chunk)
+        row = self._row(RecordKind.FILE, window)
         row["event"] = _event(origin=file.path, metadata=json.dumps(told))
         self._rows.append(row)
 
     def report_window(self, report: WindowReport, records: int, announced: int = 0) -> None:
         """Take the report on a window: how many events it had, and how many partitions came up in it."""
-        chunk = ReadWindow(report.token, report.start_exclusive_micros, report.end_inclusive_micros)
-        row = self._row(RecordKind.READ_WINDOW, chunk)
+        window = ReadWindow(report.token, report.start_exclusive_micros, report.end_inclusive_micros)
+        row = self._row(RecordKind.READ_WINDOW, window)
         row["read_window"] = {
             "start_exclusive": to_datetime(report.start_exclusive_micros),
             "end_inclusive": to_datetime(report.end_inclusive_micros),
@@ -126,10 +126,10 @@ class EventBatches:
         }
         self._rows.append(row)
 
-    def announce(self, token: str, chunk: ReadWindow) -> None:
+    def announce(self, token: str, window: ReadWindow) -> None:
         """Take a partition that has come up in a window of another one, and is a child of none."""
-        row = self._row(RecordKind.CHILD_PARTITIONS, chunk)
-        row["record_timestamp"] = to_datetime(chunk.start_exclusive_micros + 1)
+        row = self._row(RecordKind.CHILD_PARTITIONS, window)
+        row["record_timestamp"] = to_datetime(window.start_exclusive_micros + 1)
         row["child_partitions"] = [{"token": token, "parent_partition_tokens": [token]}]
         self._rows.append(row)
 
@@ -148,16 +148,16 @@ class EventBatches:
             columns = {name: [row.get(name) for row in rows] for name in _NAMES}
             yield from pa.table(columns, RAW_EVENT_RECORDS).to_batches()
 
-    def _row(self, kind: RecordKind, chunk: ReadWindow) -> dict[str, Any]:
+    def _row(self, kind: RecordKind, window: ReadWindow) -> dict[str, Any]:
         return {
             "cycle": self._cycle,
             "kind": kind.value,
-            "partition_token": chunk.token,
-            "record_timestamp": to_datetime(chunk.end_inclusive_micros),
+            "partition_token": window.token,
+            "record_timestamp": to_datetime(window.end_inclusive_micros),
         }
 
 
-def _of_event(event: SourceEvent, chunk: ReadWindow, file: SourceFile) -> ChangeRow:
+def _of_event(event: SourceEvent, window: ReadWindow, file: SourceFile) -> ChangeRow:
     # All at once and by their places: names would take as long as all the rest.
     (
         table,
@@ -177,8 +177,8 @@ def _of_event(event: SourceEvent, chunk: ReadWindow, file: SourceFile) -> Change
         position,
     ) = event
     return ChangeRow(
-        chunk.token,
-        chunk.end_inclusive_micros,
+        window.token,
+        window.end_inclusive_micros,
         event_id,
         ordering_key,
         transaction_id or event_id,
@@ -199,12 +199,12 @@ def _of_event(event: SourceEvent, chunk: ReadWindow, file: SourceFile) -> Change
     )
 
 
-def _of_fault(fault: FaultyEvent, chunk: ReadWindow, file: SourceFile) -> ChangeRow:
+def _of_fault(fault: FaultyEvent, window: ReadWindow, file: SourceFile) -> ChangeRow:
     place = "file" if fault.position is None else str(fault.position)
     event_id = fault.event_id or identity_in_file(file, place)
     return ChangeRow(
-        partition_token=chunk.token,
-        record_timestamp=chunk.end_inclusive_micros,
+        partition_token=window.token,
+        record_timestamp=window.end_inclusive_micros,
         record_sequence=event_id,
         record_order=fault.ordering_key,
         server_transaction_id=event_id,

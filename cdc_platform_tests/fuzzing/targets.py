@@ -51,7 +51,7 @@ MOST_SECONDS: Final = 10
 """For one input; most take milliseconds, and the machine may be busy."""
 MOST_GROWTH_BYTES: Final = 400 * 1024**2
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
-_PIECE: Final = ReadWindow("", 0, 1)
+_WINDOW: Final = ReadWindow("", 0, 1)
 _FILE: Final = SourceFile("file", "", 0, 0)
 
 
@@ -97,7 +97,7 @@ def _rows(events: Iterable[SourceEvent | FaultyEvent]) -> list[dict[str, Any]]:
     """Return the raw records of events: changes, or faults that say why and of what."""
     batches = EventBatches(1)
     for event in events:
-        batches.add(event, _PIECE, _FILE)
+        batches.add(event, _WINDOW, _FILE)
     rows: list[dict[str, Any]] = [row for batch in batches.take() for row in batch.to_pylist()]
     for row in rows:
         fault = row["event"]["fault"]
@@ -187,7 +187,7 @@ def check_debezium(data: bytes) -> None:
     assert {1, 2} <= {json.loads(row["mods"][0]["keys"]).get("id") for row in good}
     batches = EventBatches(1)
     for message, _ in passed.messages:
-        batches.add_message(message, _PIECE, _FILE)
+        batches.add_message(message, _WINDOW, _FILE)
     list(batches.take())
     DecoderState.from_json(decoder.state.to_json())
 

@@ -245,5 +245,5 @@ def _expected_records(pipeline: Pipeline, before: int, plan: ReadPlan) -> float:
     known_s = max((report.duration_s for report in control.windows), default=0.0)
     if not known_s:
         return 0.0
-    planned_s = max(chunk.duration_s for chunk in plan.windows)
+    planned_s = max(window.duration_s for window in plan.windows)
     return control.records.get(RecordKind.DATA_CHANGE, 0) * planned_s / known_s

@@ -52,10 +52,10 @@ class _Replay:
                 judged_by_log.append(self._again(raw))
             else:
                 self._decode(held, raw)
-        chunk = self._plan.windows[0]
-        report = SourceFile(replay_path(micros), chunk.token, 0, micros)
-        chunk = replace(chunk, end_inclusive_micros=self._plan.end_micros)
-        self._batches.report_file(chunk, report, self._counts, None)
+        window = self._plan.windows[0]
+        report = SourceFile(replay_path(micros), window.token, 0, micros)
+        window = replace(window, end_inclusive_micros=self._plan.end_micros)
+        self._batches.report_file(window, report, self._counts, None)
         decoded = pa.Table.from_batches(self._batches.take(), RAW_EVENT_RECORDS)
         return pa.concat_tables([decoded, pa.Table.from_pylist(judged_by_log, RAW_EVENT_RECORDS)])
 
@@ -79,7 +79,7 @@ class _Replay:
 
     def _decode(self, held: HeldRecord, raw: Mapping[str, Any]) -> None:
         origin, position = raw["event"]["origin"], raw["event"]["position"]
-        chunk = ReadWindow(held.partition_token, 0, self._plan.end_micros)
+        window = ReadWindow(held.partition_token, 0, self._plan.end_micros)
         file = SourceFile(origin, held.partition_token, 0, 0)
         # A transaction stays the one that it was counted with.
         transaction = raw["server_transaction_id"] if self._pipeline.capabilities.keeps_transactions else ""
@@ -87,7 +87,7 @@ class _Replay:
             told = Released(
                 _placed(event, held, position), transaction, raw["number_of_records_in_transaction"]
             )
-            self._batches.add_whole(told, chunk, file)
+            self._batches.add_whole(told, window, file)
 
 
 def _placed(event: SourceEvent | FaultyEvent, held: HeldRecord, position: int) -> SourceEvent | FaultyEvent:

@@ -36,7 +36,7 @@ TASKS_OPTION: Final = "tasks"
 
 def plan_to_json(plan: ReadPlan) -> str:
     """Return a plan as the text of the `plan` option."""
-    return json.dumps({"windows": [asdict(chunk) for chunk in plan.windows], **json.loads(plan.inputs)})
+    return json.dumps({"windows": [asdict(window) for window in plan.windows], **json.loads(plan.inputs)})
 
 
 @dataclass(frozen=True)
@@ -93,34 +93,34 @@ class DatastreamReader(DataSourceReader):
         assert isinstance(partition, Task)
         settings = DatastreamSettings.from_options(self._settings_json)
         batches = EventBatches(self._cycle)
-        chunks = {chunk.token: chunk for chunk in partition.windows}
+        windows = {window.token: window for window in partition.windows}
         store = FileStore(settings.path, SUFFIXES, settings.deadline_s)
         records: Counter[str] = Counter()
         for file in partition.files:
-            chunk, counts = chunks[file.folder], FileCounts()
+            window, counts = windows[file.folder], FileCounts()
             try:
                 data = store.read(file.path)
                 schemas = borrowed_schemas(settings.path, file, partition.offers, data, settings.bounds)
             except SourceError as error:
                 failure = FailedRead(file.version, time.time_ns() // 1000, f"{type(error).__name__}: {error}")
-                batches.report_file(chunk, file, counts, failure.error, failure.reported_version)
+                batches.report_file(window, file, counts, failure.error, failure.reported_version)
                 continue
-            yield from _take_events(decode_file(settings, data, schemas), file, chunk, batches, counts)
-            batches.report_file(chunk, file, counts)
+            yield from _take_events(decode_file(settings, data, schemas), file, window, batches, counts)
+            batches.report_file(window, file, counts)
             records[file.folder] += counts.events + counts.faults
-        _report(partition, batches, chunks, records)
+        _report(partition, batches, windows, records)
         yield from batches.take()
 
 
 def _take_events(
     events: Iterator[SourceEvent | FaultyEvent],
     file: SourceFile,
-    chunk: ReadWindow,
+    window: ReadWindow,
     batches: EventBatches,
     counts: FileCounts,
 ) -> Iterator[pa.RecordBatch]:
     for event in events:
-        batches.add(event, chunk, file)
+        batches.add(event, window, file)
         if isinstance(event, FaultyEvent):
             counts.faults += 1
         else:
@@ -129,15 +129,15 @@ def _take_events(
             yield from batches.take()
 
 
-def _report(task: Task, batches: EventBatches, chunks: dict[str, ReadWindow], records: Counter[str]) -> None:
-    for token, chunk in chunks.items():
+def _report(task: Task, batches: EventBatches, windows: dict[str, ReadWindow], records: Counter[str]) -> None:
+    for token, window in windows.items():
         if task.is_first or records[token]:
             report = WindowReport(
-                token, chunk.start_exclusive_micros, chunk.end_inclusive_micros, WindowOutcome.COMPLETE
+                token, window.start_exclusive_micros, window.end_inclusive_micros, WindowOutcome.COMPLETE
             )
             announced = len(task.announced) if token == ROOT_TOKEN else 0
             batches.report_window(report, records[token], announced)
     for path, version in task.settled:
-        batches.report_file(chunks[ROOT_TOKEN], SourceFile(path, ROOT_TOKEN, 0, 0, version), FileCounts())
+        batches.report_file(windows[ROOT_TOKEN], SourceFile(path, ROOT_TOKEN, 0, 0, version), FileCounts())
     for token in task.announced:
-        batches.announce(token, chunks[ROOT_TOKEN])
+        batches.announce(token, windows[ROOT_TOKEN])

@@ -110,7 +110,7 @@ class DatastreamSource(SourceOfArrivals):
         newest = max((partition.position_micros for partition in lineage.partitions.values()), default=0)
         limit = request.end_limit_micros if choice.is_all else newest + 1
         windows = plan_windows(lineage, max(request.clock_micros, newest + 2), None, request.keys, limit)
-        is_root_read = any(chunk.token == ROOT_TOKEN for chunk in windows)
+        is_root_read = any(window.token == ROOT_TOKEN for window in windows)
         fresh = sorted({file.folder for file in listed} - lineage.partitions.keys()) if is_root_read else []
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         settled = find_settled(listed, read) if is_root_read else {}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cdc_platform.sources.spanner.copying.copy_source import TableCopyDataSource
     from cdc_platform.sources.spanner.stream.reader import ChangeStreamDataSource
 
-SLICES_HERE: Final = 64
+WINDOWS_HERE: Final = 64
 """This process reads a few at a time; Spark's tasks share more of them better."""
 
 
@@ -166,7 +166,7 @@ class SpannerSource:
         self, cycle: int, plan: ReadPlan, most_s: float
     ) -> "Generator[pa.RecordBatch, None, None] | None":
         """Yield the raw records of the windows of a plan; None where they are long, or many."""
-        if len(plan.windows) > SLICES_HERE or any(chunk.duration_s > most_s for chunk in plan.windows):
+        if len(plan.windows) > WINDOWS_HERE or any(window.duration_s > most_s for window in plan.windows):
             return None
         from cdc_platform.sources.spanner.stream.window_pool import read_together
         from cdc_platform.sources.spanner.stream.window_reader import read_window
@@ -214,7 +214,7 @@ class SpannerSource:
             copy_source.SETTINGS_OPTION: self.settings.to_options(),
             copy_source.COLUMNS_OPTION: columns,
             copy_source.MICROS_OPTION: str(at_micros),
-            copy_source.PIECES_OPTION: json.dumps(list(chunks)),
+            copy_source.CHUNKS_OPTION: json.dumps(list(chunks)),
         }
 
     def close(self) -> None:

@@ -40,9 +40,9 @@ def after(lineage: Lineage, plan: ReadPlan) -> Lineage:
     """Return the lineage after a cycle that has done what was planned."""
     reports = [
         WindowReport(
-            chunk.token, chunk.start_exclusive_micros, chunk.end_inclusive_micros, WindowOutcome.COMPLETE
+            window.token, window.start_exclusive_micros, window.end_inclusive_micros, WindowOutcome.COMPLETE
         )
-        for chunk in plan.windows
+        for window in plan.windows
     ]
     start = next((p.start_exclusive_micros + 1 for p in plan.windows if p.token == ROOT_TOKEN), 0)
     cycle = lineage.cycle + 1
@@ -57,7 +57,7 @@ def test_objects_are_announced_and_then_read(tmp_path: Path) -> None:
     lineage, read_progress = begin(source.start_micros()), dict[str, str]()
     plan = source.plan(lineage, ReadRequest(CLOCK), lambda: read_progress)
     assert (
-        [chunk.token for chunk in plan.windows],
+        [window.token for window in plan.windows],
         files_in(plan),
         announced_in(plan),
     ) == ([ROOT_TOKEN], (), ["shop_users"])
@@ -97,7 +97,7 @@ def test_chosen_objects_are_read_alone(tmp_path: Path) -> None:
     assert {"root", "shop_users", "shop_orders"} == {found.key for found in lineage.partitions.values()}
     plan = source.plan(lineage, ReadRequest(CLOCK + 10, keys={"shop_users"}), dict)
     assert (
-        [chunk.token for chunk in plan.windows],
+        [window.token for window in plan.windows],
         [file.folder for file in files_in(plan)],
     ) == (["shop_users"], ["shop_users"])
 

@@ -61,7 +61,7 @@ class Cycles:
         options = {
             reader.SETTINGS_OPTION: self.settings.to_options(),
             reader.CYCLE_OPTION: str(self.cycle),
-            reader.SLICE_OPTION: json.dumps(asdict(ReadWindow("", self.cycle - 1, self.cycle))),
+            reader.WINDOW_OPTION: json.dumps(asdict(ReadWindow("", self.cycle - 1, self.cycle))),
             reader.INPUTS_OPTION: json.dumps(inputs),
         }
         batches = reader.DebeziumReader(options).read(InputPartition(0))

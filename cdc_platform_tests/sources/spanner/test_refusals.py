@@ -166,9 +166,9 @@ def test_start_outside_the_life_of_a_partition(database: Database) -> None:
         assert_refused(found, PartitionBoundsInvalid, "invalid for the partition", "outside its life")
 
 
-def rows_of(database: Database, chunk: ReadWindow, kind: str) -> list[dict[str, Any]]:
+def rows_of(database: Database, window: ReadWindow, kind: str) -> list[dict[str, Any]]:
     """Return the records of one kind that a window holds; waits for its end."""
-    rows = [row for batch in read_window(database.client, 1, chunk) for row in batch.to_pylist()]
+    rows = [row for batch in read_window(database.client, 1, window) for row in batch.to_pylist()]
     return [row for row in rows if row["kind"] == kind]
 
 

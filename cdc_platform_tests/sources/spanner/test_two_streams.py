@@ -24,9 +24,9 @@ DDL = (
 )
 
 
-def rows_of(client: SpannerClient, chunk: ReadWindow) -> list[RawRow]:
+def rows_of(client: SpannerClient, window: ReadWindow) -> list[RawRow]:
     """Return what a window gives."""
-    return [row for batch in read_window(client, 1, chunk) for row in batch.to_pylist()]
+    return [row for batch in read_window(client, 1, window) for row in batch.to_pylist()]
 
 
 def data_of(settings: SpannerSettings, start: int, end: int) -> Iterator[RawRow]:

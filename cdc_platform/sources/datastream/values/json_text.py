@@ -69,11 +69,11 @@ def normal(text: str) -> str:
 
 def without_spaces(text: str) -> str:
     """Return a JSON text as `compact` writes it, but with duplicate members and signed zeros."""
-    return _PIECE.sub(_compact_chunk, text)
+    return _PIECE.sub(_compact_piece, text)
 
 
-def _compact_chunk(chunk: re.Match[str]) -> str:
-    text = chunk[0]
+def _compact_piece(piece: re.Match[str]) -> str:
+    text = piece[0]
     if text[0] != '"':
         return "" if text.isspace() else encode_basestring(text)
     return encode_basestring(json.loads(text)) if "\\" in text else text

@@ -29,14 +29,14 @@ from cdc_platform.sources.workers import prepare_worker
 FORMAT_NAME: Final = "debezium_files"
 SETTINGS_OPTION: Final = "settings"
 CYCLE_OPTION: Final = "cycle"
-SLICE_OPTION: Final = "read_window"
+WINDOW_OPTION: Final = "read_window"
 INPUTS_OPTION: Final = "inputs"
 MOST_BYTES: Final = 256 * 1024**2
 """So much is read by one cycle, and more only where a transaction is larger."""
 
 
 class DebeziumDataSource(DataSource):
-    """Format `debezium_files`; options are `settings`, `cycle`, `window` and `inputs`."""
+    """Format `debezium_files`; options are `settings`, `cycle`, `read_window` and `inputs`."""
 
     @classmethod
     def name(cls) -> str:
@@ -68,10 +68,10 @@ class DebeziumReader(DataSourceReader):
         """Yield the events of the files that may enter the log, and what reports on files and stream."""
         prepare_worker()
         settings = DebeziumSettings.from_options(self._options[SETTINGS_OPTION])
-        chunk = ReadWindow(**json.loads(self._options[SLICE_OPTION]))
+        window = ReadWindow(**json.loads(self._options[WINDOW_OPTION]))
         inputs = json.loads(self._options[INPUTS_OPTION])
         batches = EventBatches(int(self._options[CYCLE_OPTION]))
-        yield from _Reading(settings, inputs).run(batches, chunk)
+        yield from _Reading(settings, inputs).run(batches, window)
 
 
 class _Reading:
@@ -87,7 +87,7 @@ class _Reading:
         self.ends: dict[str, int] = {}
         self.failed: dict[str, str] = {}
 
-    def run(self, batches: EventBatches, chunk: ReadWindow) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: EventBatches, window: ReadWindow) -> Iterator[pa.RecordBatch]:
         """Read, and yield what may pass."""
         total_bytes = 0
         for file in self.unread:
@@ -98,7 +98,7 @@ class _Reading:
                 break  # what comes later must not enter the log before it
             total_bytes += file.size_bytes
         passed = self._open_up()
-        yield from give_out(passed, self._reading(passed), batches, chunk)
+        yield from give_out(passed, self._reading(passed), batches, window)
 
     def _read_file(self, file: SourceFile) -> None:
         begun = self.begun[file.path]

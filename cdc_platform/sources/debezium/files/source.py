@@ -153,7 +153,7 @@ class DebeziumSource(SourceOfArrivals):
         return {
             reader.SETTINGS_OPTION: self.settings.without_password().to_options(),
             reader.CYCLE_OPTION: str(cycle),
-            reader.SLICE_OPTION: json.dumps(asdict(plan.windows[0])),
+            reader.WINDOW_OPTION: json.dumps(asdict(plan.windows[0])),
             reader.INPUTS_OPTION: plan.inputs,
         }
 

@@ -43,14 +43,14 @@ class TopicsReading:
     Args:
         settings: of the stream, as `DebeziumSettings.to_options` makes them.
         cycle: the cycle.
-        chunk: the window of the stream.
+        window: the window of the stream.
         inputs: what the plan says of partitions and states.
         patience_micros: how long a transaction that is not whole may wait.
     """
 
     settings: str
     cycle: int
-    chunk: ReadWindow
+    window: ReadWindow
     inputs: str
     patience_micros: int
 
@@ -81,7 +81,7 @@ class TopicsReading:
             decoder.state,
             further={PASSED: passed.until.to_text()},
         )
-        yield from give_out(passed, reading, EventBatches(self.cycle), self.chunk)
+        yield from give_out(passed, reading, EventBatches(self.cycle), self.window)
 
 
 def _progress(one: TopicRange, resume: int | None) -> str:

@@ -36,33 +36,33 @@ class Reading:
 
 
 def give_out(
-    passed: Passed, reading: Reading, batches: EventBatches, chunk: ReadWindow
+    passed: Passed, reading: Reading, batches: EventBatches, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
     """Yield the raw records of what may pass, and of what was read."""
     files = reading.files
     counts: dict[str, FileCounts] = {origin: FileCounts() for origin in files}
     for released, origin in passed.events:
-        batches.add_whole(released, chunk, files[origin])
+        batches.add_whole(released, window, files[origin])
         _count(counts[origin], released)
         if batches.is_full:
             yield from batches.take()
     for note, origin in passed.messages:
         if not note.prefix.startswith(MARKER_PREFIX):
-            batches.add_message(note, chunk, files[origin])
+            batches.add_message(note, window, files[origin])
     for origin, text in reading.progress.items():
-        batches.report_file(chunk, files[origin], counts[origin], version=text)
+        batches.report_file(window, files[origin], counts[origin], version=text)
     for origin, error in reading.failed.items():
-        batches.report_file(chunk, files[origin], counts[origin], error)
+        batches.report_file(window, files[origin], counts[origin], error)
     state = SourceFile(STATE, "", 0, 0, reading.state.to_json())
     further = {
         "waiting": [asdict(one) for one in passed.waiting],
         AGAIN_SINCE: passed.again_since_micros,
     }
-    batches.report_file(chunk, state, FileCounts(), further=further)
+    batches.report_file(window, state, FileCounts(), further=further)
     for name, text in reading.further.items():
-        batches.report_file(chunk, SourceFile(name, "", 0, 0, text), FileCounts())
+        batches.report_file(window, SourceFile(name, "", 0, 0, text), FileCounts())
     report = WindowReport(
-        chunk.token, chunk.start_exclusive_micros, chunk.end_inclusive_micros, WindowOutcome.COMPLETE
+        window.token, window.start_exclusive_micros, window.end_inclusive_micros, WindowOutcome.COMPLETE
     )
     batches.report_window(report, len(passed.events))
     yield from batches.take()

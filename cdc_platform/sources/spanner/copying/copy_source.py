@@ -16,7 +16,7 @@ FORMAT_NAME: Final = "spanner_table_copy"
 SETTINGS_OPTION: Final = "settings"
 COLUMNS_OPTION: Final = "columns"
 MICROS_OPTION: Final = "at_micros"
-PIECES_OPTION: Final = "chunks"
+CHUNKS_OPTION: Final = "chunks"
 
 
 class TableCopyDataSource(DataSource):
@@ -39,7 +39,7 @@ class TableCopyDataSource(DataSource):
             self.options[SETTINGS_OPTION],
             self.options[COLUMNS_OPTION],
             int(self.options[MICROS_OPTION]),
-            json.loads(self.options[PIECES_OPTION]),
+            json.loads(self.options[CHUNKS_OPTION]),
         )
 
 

@@ -29,12 +29,12 @@ class RecordBatchBuilder:
     its timestamp is complete, and at a heartbeat everything up to it: `complete_micros` says how far.
     """
 
-    def __init__(self, cycle: int, chunk: ReadWindow) -> None:
-        self.complete_micros = chunk.start_exclusive_micros
+    def __init__(self, cycle: int, window: ReadWindow) -> None:
+        self.complete_micros = window.start_exclusive_micros
         self.child_micros: int | None = None
         self.counts: Counter[str] = Counter()
         self.text_bytes = 0
-        self._cycle, self._window = cycle, chunk
+        self._cycle, self._window = cycle, window
         self._rows: list[tuple[Any, ...]] = []
         self._complete_rows = 0
         self._children: dict[str, ChildAnnouncement] = {}

@@ -26,7 +26,7 @@ PARENTS_OPTION: Final = "finished_parents"
 
 def windows_to_json(windows: Sequence[ReadWindow]) -> str:
     """Return windows as the text of the `windows` option."""
-    return json.dumps([asdict(chunk) for chunk in windows])
+    return json.dumps([asdict(window) for window in windows])
 
 
 def windows_from_json(text: str) -> tuple[ReadWindow, ...]:

@@ -75,8 +75,8 @@ class _Pool:
 
     def _run(self) -> None:
         try:
-            while (chunk := self._next()) is not None:
-                with closing(self._read(chunk)) as batches:
+            while (window := self._next()) is not None:
+                with closing(self._read(window)) as batches:
                     end = self._hand_over(batches)
                 self._go_on(end)
         except Exception as error:  # noqa: BLE001  whatever it is, the task raises it

@@ -29,7 +29,7 @@ RECORD_FORMS: Final[dict[Dialect, RecordForm]] = {
 
 
 def read_window(
-    client: SpannerClient, cycle: int, chunk: ReadWindow
+    client: SpannerClient, cycle: int, window: ReadWindow
 ) -> Generator[pa.RecordBatch, None, PartitionEnd | None]:
     """Yield the records of a window, each once, and then the row that reports on it.
 
@@ -38,37 +38,37 @@ def read_window(
     A failure of the source does not raise: the report says `interrupted`, with the error, and ends at the
     last timestamp up to which nothing is missing; records after it are not given out.
     """
-    builder = RecordBatchBuilder(cycle, chunk)
+    builder = RecordBatchBuilder(cycle, window)
     error: SourceError | None = None
     try:
-        yield from _read_to_end(client, builder, chunk)
+        yield from _read_to_end(client, builder, window)
     except SourceError as failure:
         error = failure
         builder.forget_incomplete()
     last = builder.take_all()
     if last.num_rows:
         yield last
-    report = _report(builder, chunk, error)
+    report = _report(builder, window, error)
     yield window_batch(cycle, report, builder.counts)
     if report.outcome is not WindowOutcome.FINISHED:
         return None
-    return PartitionEnd(chunk.token, report.end_inclusive_micros, builder.children)
+    return PartitionEnd(window.token, report.end_inclusive_micros, builder.children)
 
 
-def _report(builder: RecordBatchBuilder, chunk: ReadWindow, error: SourceError | None) -> WindowReport:
+def _report(builder: RecordBatchBuilder, window: ReadWindow, error: SourceError | None) -> WindowReport:
     if error is not None:
         outcome, end_micros = WindowOutcome.INTERRUPTED, builder.complete_micros
     elif builder.child_micros is not None:
         # The children begin at this timestamp, so the partition is complete right before it.
         outcome, end_micros = WindowOutcome.FINISHED, builder.child_micros - 1
     else:
-        outcome, end_micros = WindowOutcome.COMPLETE, chunk.end_inclusive_micros
+        outcome, end_micros = WindowOutcome.COMPLETE, window.end_inclusive_micros
     message = None if error is None else f"{type(error).__name__}: {error}"
-    return WindowReport(chunk.token, chunk.start_exclusive_micros, end_micros, outcome, message)
+    return WindowReport(window.token, window.start_exclusive_micros, end_micros, outcome, message)
 
 
 def _read_to_end(
-    client: SpannerClient, builder: RecordBatchBuilder, chunk: ReadWindow
+    client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
     """Ask until a record tells that the window is whole, or until asking again brings nothing new.
 
@@ -80,7 +80,7 @@ def _read_to_end(
     attempts = client.attempts()
     most = (0, 0)
     while True:
-        yield from _read_with_retries(client, builder, chunk)
+        yield from _read_with_retries(client, builder, window)
         if builder.is_closed or builder.extent == most:
             return
         if builder.extent > most:
@@ -88,19 +88,19 @@ def _read_to_end(
             attempts.progressed()
         else:
             attempts.failed(
-                SourceUnreachable(f"The stream of partition {chunk.token} keeps ending too early.")
+                SourceUnreachable(f"The stream of partition {window.token} keeps ending too early.")
             )
         builder.forget_incomplete()
 
 
 def _read_with_retries(
-    client: SpannerClient, builder: RecordBatchBuilder, chunk: ReadWindow
+    client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
     attempts = client.attempts()
     while True:
         before_micros = builder.complete_micros
         try:
-            yield from _read_once(client, builder, chunk)
+            yield from _read_once(client, builder, window)
         except SourceUnreachable as error:
             if builder.complete_micros > before_micros:
                 attempts.progressed()
@@ -111,14 +111,14 @@ def _read_with_retries(
 
 
 def _read_once(
-    client: SpannerClient, builder: RecordBatchBuilder, chunk: ReadWindow
+    client: SpannerClient, builder: RecordBatchBuilder, window: ReadWindow
 ) -> Iterator[pa.RecordBatch]:
     query = change_stream_query(
         client.settings.change_stream,
-        chunk.token,
+        window.token,
         builder.complete_micros + 1,
         # Asked for one microsecond more than needed: records exactly at a query's end are never relied on.
-        chunk.end_inclusive_micros + 1,
+        window.end_inclusive_micros + 1,
         client.settings.heartbeat_ms,
         client.dialect,
     )

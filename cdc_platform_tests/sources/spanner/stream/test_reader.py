@@ -89,7 +89,7 @@ def test_windows_are_dealt_out_evenly(windows: int, tasks: int, sizes: list[int]
     dealt = deal_out(given, tasks)
 
     assert [len(task) for task in dealt] == sizes
-    assert sorted(given, key=str) == sorted((chunk for task in dealt for chunk in task), key=str)
+    assert sorted(given, key=str) == sorted((window for task in dealt for window in task), key=str)
     assert [task[0] for task in dealt] == given[: len(dealt)]
 
 

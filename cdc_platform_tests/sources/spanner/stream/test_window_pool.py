@@ -11,7 +11,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.sources.spanner.stream import window_pool
 from cdc_platform.sources.spanner.stream.window_pool import AT_ONCE, read_together
 
-PIECES = [ReadWindow(f"token-{number}", 0, 1) for number in range(3 * AT_ONCE)]
+WINDOWS = [ReadWindow(f"token-{number}", 0, 1) for number in range(3 * AT_ONCE)]
 BATCHES = 3
 
 
@@ -20,10 +20,10 @@ def batch(token: str, number: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"token": token, "number": number}])
 
 
-def read(chunk: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
+def read(window: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
     """Yield the batches of a window."""
     for number in range(BATCHES):
-        yield batch(chunk.token, number)
+        yield batch(window.token, number)
 
 
 def rows(batches: list[pa.RecordBatch]) -> list[tuple[str, int]]:
@@ -31,12 +31,12 @@ def rows(batches: list[pa.RecordBatch]) -> list[tuple[str, int]]:
     return [(row["token"], row["number"]) for found in batches for row in found.to_pylist()]
 
 
-@pytest.mark.parametrize("count", [1, 2, len(PIECES)])
+@pytest.mark.parametrize("count", [1, 2, len(WINDOWS)])
 def test_every_window_is_read_once_and_in_its_order(count: int) -> None:
     """Batches of different windows may alternate, those of one window come as it gives them."""
-    found = rows(list(read_together(read, PIECES[:count])))
+    found = rows(list(read_together(read, WINDOWS[:count])))
 
-    expected = [(chunk.token, number) for chunk in PIECES[:count] for number in range(BATCHES)]
+    expected = [(window.token, number) for window in WINDOWS[:count] for number in range(BATCHES)]
     assert expected == sorted(found, key=lambda row: (int(row[0].removeprefix("token-")), 0))
 
 
@@ -44,22 +44,22 @@ def test_windows_are_read_at_the_same_time() -> None:
     """A window that waits for the source does not keep the others waiting."""
     together = threading.Barrier(AT_ONCE, timeout=120)
 
-    def waits(chunk: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
+    def waits(window: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
         together.wait()
-        yield batch(chunk.token, 0)
+        yield batch(window.token, 0)
 
-    assert len(list(read_together(waits, PIECES[:AT_ONCE]))) == AT_ONCE
+    assert len(list(read_together(waits, WINDOWS[:AT_ONCE]))) == AT_ONCE
 
 
 def test_what_reading_raises_fails_the_task() -> None:
     """Errors of the source are reported by their window; any other is a bug and stops everything."""
 
-    def fails(chunk: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
-        yield batch(chunk.token, 0)
-        raise ZeroDivisionError(chunk.token)
+    def fails(window: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
+        yield batch(window.token, 0)
+        raise ZeroDivisionError(window.token)
 
     with pytest.raises(ZeroDivisionError, match="token-"):
-        list(read_together(fails, PIECES))
+        list(read_together(fails, WINDOWS))
 
 
 def test_a_reader_that_nobody_listens_to_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,15 +67,15 @@ def test_a_reader_that_nobody_listens_to_ends(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(window_pool, "LOOK_S", 0.01)
     given, closed = list[str](), list[str]()
 
-    def endless(chunk: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
+    def endless(window: ReadWindow) -> Generator[pa.RecordBatch, None, None]:
         try:
             while True:
-                given.append(chunk.token)
-                yield batch(chunk.token, 0)
+                given.append(window.token)
+                yield batch(window.token, 0)
         finally:
-            closed.append(chunk.token)
+            closed.append(window.token)
 
-    batches = read_together(endless, PIECES)
+    batches = read_together(endless, WINDOWS)
     next(batches)
     time.sleep(0.05)
     assert len(given) <= 1 + AT_ONCE + window_pool.WAITING_BATCHES
@@ -84,5 +84,5 @@ def test_a_reader_that_nobody_listens_to_ends(monkeypatch: pytest.MonkeyPatch) -
     while len(closed) < AT_ONCE and time.monotonic() < give_up_at:
         time.sleep(0.01)
 
-    assert sorted(closed) == sorted(chunk.token for chunk in PIECES[:AT_ONCE])
+    assert sorted(closed) == sorted(window.token for window in WINDOWS[:AT_ONCE])
     assert set(given) == set(closed)

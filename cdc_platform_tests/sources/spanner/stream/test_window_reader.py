@@ -31,7 +31,7 @@ from cdc_platform_tests.sources.spanner.fake_server import (
 
 START = from_rfc3339("2026-11-21T06:00:00Z")
 SECOND = 1_000_000
-PIECE = ReadWindow("token", START, START + 60 * SECOND)
+WINDOW = ReadWindow("token", START, START + 60 * SECOND)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
@@ -50,11 +50,11 @@ def heartbeat(second: float) -> list[Plain]:
     return [change_row(heartbeats=[at(second)])]
 
 
-def read(server: FakeServer, chunk: ReadWindow = PIECE) -> pa.Table:
+def read(server: FakeServer, window: ReadWindow = WINDOW) -> pa.Table:
     """Return everything that a window gives."""
     client = SpannerClient(server.settings())
     try:
-        return pa.Table.from_batches(read_window(client, 3, chunk))
+        return pa.Table.from_batches(read_window(client, 3, window))
     finally:
         client.close()
 
@@ -105,7 +105,7 @@ def test_window_of_a_postgresql_database() -> None:
     again = Answer(json_rows(second, {"child_partitions_record": end}), json=True)
     with fake_server(broken, again) as server:
         client = SpannerClient(server.settings(dialect="postgresql"))
-        table = pa.Table.from_batches(read_window(client, 3, PIECE))
+        table = pa.Table.from_batches(read_window(client, 3, WINDOW))
         client.close()
 
     assert (names(table), report(table)) == (["a", "b"], ("finished", 4.999999))
@@ -231,7 +231,7 @@ def test_large_window_comes_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_reader, "RECORDS_PER_BATCH", 2)
     rows = [data(1, "a"), data(2, "b"), data(2, "c"), data(2, "d"), data(3, "e")]
     with fake_server(Answer(rows)) as server:
-        batches = list(read_window(SpannerClient(server.settings()), 3, PIECE))
+        batches = list(read_window(SpannerClient(server.settings()), 3, WINDOW))
 
     sizes = [batch.num_rows for batch in batches]
     assert sizes == [1, 3, 1, 1]
