@@ -1,7 +1,7 @@
 """Kills a running sync of Datastream's files at random moments, while files come as they must not.
 
 A stream writes files all the time: of two tables, shuffled, some compressed. Some events come files later,
-some come again, and some files are written anew with more events than they had. The pipeline has caught up
+some come again, and some files are rewritten with more events than they had. The pipeline has caught up
 once before the first kill; at the end it catches up, every check runs, every event must be in the log once,
 and the tables must have what the newest event of each row says.
 """
@@ -76,13 +76,13 @@ class FileTraffic:
         if not events:
             return
         former = [name for name in [*self.files][-40:] if self.files[name][0].table == events[0].table]
-        is_anew = bool(former) and self.chance.random() < 0.15
-        name = self.chance.choice(former) if is_anew else f"{len(self.files):06}.jsonl"
+        is_rewrite = bool(former) and self.chance.random() < 0.15
+        name = self.chance.choice(former) if is_rewrite else f"{len(self.files):06}.jsonl"
         listed = [*self.files.get(name, []), *events]
         self.chance.shuffle(listed)
         self.folder.write(listed, name, compressed=len(self.files) % 3 == 0)
         self.files[name] = listed
-        self.counts["rewritten" if is_anew else "files"] += 1
+        self.counts["rewritten" if is_rewrite else "files"] += 1
 
 
 @contextmanager

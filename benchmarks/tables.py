@@ -65,7 +65,7 @@ class IcebergTable:
     """An Iceberg table with the base rows, which returns to them by moving `main` back."""
 
     def __init__(self, lake: "Lake", name: str, files: Iterable[Path], statement: str) -> None:
-        """Create the table anew and load the base rows."""
+        """Recreate the table and load the base rows."""
         self.spark, self.catalog = lake.spark, lake.catalog
         self.path, self.name = f"{NAMESPACE}.{name}", f"lake.{NAMESPACE}.{name}"
         self.spark.sql(f"DROP TABLE IF EXISTS {self.name} PURGE")

@@ -114,7 +114,7 @@ class SourceUnreachable(SourceError):
 
 
 class PartitionStuck(SourceUnreachable):
-    """A partition sends neither records nor heartbeats, and did not when it was asked anew."""
+    """A partition sends neither records nor heartbeats, and did not when it was asked again."""
 
 
 class AccessDenied(SourceError):
@@ -142,7 +142,7 @@ class RetentionExpired(SourceError):
 
 
 class CopyExpired(SourceError):
-    """The version of the source that a copy was reading is gone: the copy has to begin anew."""
+    """The version of the source that a copy was reading is gone: the copy has to start over."""
 
 
 class KeyUnfit(SourceError):

@@ -146,7 +146,7 @@ def test_a_restart_between_two_announcements_starts_the_child_once(tmp_path: Pat
 
 
 @every_dialect
-def test_a_stalled_partition_is_asked_anew_once(dialect: Dialect) -> None:
+def test_a_stalled_partition_is_asked_again_once(dialect: Dialect) -> None:
     """A query that goes silent is replaced by a fresh one, which goes on where the first one was."""
     asked = []
     for stalls in (0, 1):

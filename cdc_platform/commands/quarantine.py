@@ -116,7 +116,7 @@ def replay(defs: Path, name: str | None, wanted: HeldFilter, *, record: str | No
 
     Files are read again, whole, so all that lies in quarantine of a file is replayed along; what the log has
     already is recognised. Of a file that is gone, and of a topic, the text of each event is enough. Where the
-    log is in order, the tables that are touched are built anew from it.
+    log is in order, the tables that are touched are rebuilt from it.
 
     A record that can be used now enters the log at its own place in the source's order, so it overrides
     nothing that is newer. One that still cannot be used comes back, with its reason of now.

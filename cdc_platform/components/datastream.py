@@ -84,7 +84,7 @@ class Source(dg.Model, dg.Resolvable):
         list[str] | None,
         says_names(
             "Moments, RFC 3339, in quotes: what happened at or after one follows everything before it, for "
-            "logs that begin anew and for repeated backfills. Declare one before its time comes."
+            "logs that start over and for repeated backfills. Declare one before its time comes."
         ),
     ] = None
     binlog_basenames: Annotated[

@@ -129,7 +129,7 @@ class Options(dg.Model, dg.Resolvable):
         bool,
         says(
             "Whether deleted rows stay in the table, with `__deleted` true and the moment in `__deleted_at`. "
-            "Switched on later, the table is built anew by the next cycle, from its initial copy and the log."
+            "Switched on later, the table is rebuilt by the next cycle, from its initial copy and the log."
         ),
     ] = False
 

@@ -48,7 +48,7 @@ class Source(dg.Model, dg.Resolvable):
         float | None,
         says(
             "Seconds without any record or heartbeat after which a partition counts as stuck: it is asked "
-            "anew once, and then left to the next cycle; empty means ten heartbeats, but at least 20 s."
+            "again once, and then left to the next cycle; empty means ten heartbeats, but at least 20 s."
         ),
     ] = None
     priority: Annotated[

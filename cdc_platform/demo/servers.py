@@ -18,7 +18,7 @@ SIMULATOR: Final = "simulator"
 PARTITIONS: Final = 8
 """About how many change stream partitions of the simulator are alive."""
 ANSWERS_WITHIN_S: Final = 600.0
-"""A simulator that goes on makes all of its history anew, at some ten thousand transactions a second."""
+"""A simulator that goes on makes all of its history again, at some ten thousand transactions a second."""
 
 
 class DemoServer(StrEnum):

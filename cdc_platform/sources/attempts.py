@@ -9,14 +9,14 @@ from typing import Final
 from cdc_platform.errors import PartitionStuck, SourceError
 
 MOST_RESTARTS: Final = 1
-"""How often a read asks a silent partition anew; the next cycle asks again."""
+"""How often a read asks a silent partition again; the next cycle asks again."""
 
 
 @dataclass
 class Attempts:
     """Counts failures in a row; progress forgives them, and too many end the read.
 
-    A silent partition is asked anew once a read, whether it progresses or not.
+    A silent partition is asked again once a read, whether it progresses or not.
     """
 
     max_attempts: int
@@ -27,7 +27,7 @@ class Attempts:
     silences: int = field(default=0, init=False)
 
     def progressed(self) -> None:
-        """Begin to count anew: the source answered."""
+        """Count from the beginning again: the source answered."""
         self.failures = 0
 
     def failed(self, error: SourceError) -> None:

@@ -13,7 +13,7 @@ def prepare_worker() -> None:
     """Spare this process work that is done again and again for nothing; calling it twice is fine.
 
     Spark puts its own archive and every fetched jar on the path of its workers, and has these read the
-    directory of each anew before every task: a fifth of a second, most of it for Iceberg's jar. And Python
+    directory of each again before every task: a fifth of a second, most of it for Iceberg's jar. And Python
     looks for cycles among all events that are held, again with every few hundred new ones: a third of the
     time of a reader that holds many.
     """

@@ -104,7 +104,7 @@ def test_a_stream_of_many_objects_shows_some_and_counts_all(
     assert (shown["objects"], len(listed), listed[0]["object"]) == (301, SHOWN_OBJECTS, "public.zz")
 
 
-def test_each_run_observes_anew(server: DatastreamServer, bench: StreamBench) -> None:
+def test_each_run_observes_again(server: DatastreamServer, bench: StreamBench) -> None:
     """A stream that was paused and goes on is seen going on, and both moments stay in its history."""
     for state in ("RUNNING", "PAUSED", "RUNNING"):
         server.hold(state)

@@ -1,6 +1,6 @@
 """The files of examples/datastream, as a stream of MySQL writes them; they are made up.
 
-Run it as `python -m cdc_platform_tests.examples.shop` to write them anew.
+Run it as `python -m cdc_platform_tests.examples.shop` to write them again.
 """
 
 import gzip

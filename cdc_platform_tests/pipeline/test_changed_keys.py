@@ -1,4 +1,4 @@
-"""Primary keys that change their type in place, and tables that are made anew with another one."""
+"""Primary keys that change their type in place, and tables that are recreated with another one."""
 
 import base64
 from typing import TYPE_CHECKING
@@ -102,7 +102,7 @@ REMADE = [
 
 
 @pytest.mark.parametrize(("before", "after", "key", "keys"), REMADE)
-def test_a_table_made_anew_with_another_key_begins_empty(
+def test_a_table_recreated_with_another_key_begins_empty(
     spark: "SparkSession",
     session_lake: LakeSettings,
     before: TableSchema,
@@ -110,7 +110,7 @@ def test_a_table_made_anew_with_another_key_begins_empty(
     key: str,
     keys: str,
 ) -> None:
-    """Dropped and made anew between two cycles, it has the new rows only; nothing is set aside or differs."""
+    """Dropped and recreated between two cycles, it has the new rows only; nothing is set aside or differs."""
     pipeline = changing(session_lake, before, after)
     feed(pipeline, START + SECOND, write(before, ModType.INSERT, key, "old", 1))
     run_steps(pipeline, spark)

@@ -163,7 +163,7 @@ def test_two_merges_cannot_mix_on_the_branch(
     order_changes(pipeline, spark)
 
     def rival() -> None:
-        # Like any second run, it finds the branch unfinished and begins anew.
+        # Like any second run, it finds the branch unfinished and starts over.
         monkeypatch.setattr(merge, "finished_head", lambda _table: None)
         merge_table(pipeline, spark, "accounts")
         monkeypatch.setattr(merge, "finished_head", finished_head)

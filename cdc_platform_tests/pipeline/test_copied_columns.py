@@ -70,7 +70,7 @@ def end_table(source: Source) -> None:
 
 
 def make_table(source: Source) -> None:
-    """Make the table anew, with another column."""
+    """Recreate the table, with another column."""
     source.columns = {"a": "INT64"}
 
 
@@ -151,7 +151,7 @@ def cycle(pipeline: Pipeline, spark: "SparkSession") -> Cut | None:
     return publish_cut(pipeline, spark)
 
 
-# A table that is made anew between two looks leaves no trace of it.
+# A table that is recreated between two looks leaves no trace of it.
 @pytest.mark.parametrize(
     ("lives", "reads"), [({"notes": NOTES, "remade": REMADE}, (3, END)), ({"notes": NOTES}, (END,))]
 )
@@ -198,7 +198,7 @@ def assert_rows(pipeline: Pipeline, source: Source, cut: Cut) -> None:
 def test_a_table_is_copied_though_nothing_changes_any_more(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """No record tells of the column that it has got; a copy that begins anew does, with all values."""
+    """No record tells of the column that it has got; a copy that starts over does, with all values."""
     source = live("notes", {3: (add("added", "INT64", 6), retype("retyped"))})
     pipeline = watch(session_lake, source)
     fake = source_of(pipeline)

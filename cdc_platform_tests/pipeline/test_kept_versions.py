@@ -144,7 +144,7 @@ def test_whatever_changes_all_versions_are_kept(
         assert source.typed_rows_at(end) == sorted(then, key=lambda row: int(row["id"]))
 
 
-def test_a_table_that_is_made_anew_ends_all_versions(
+def test_a_table_that_is_recreated_ends_all_versions(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """The rows of the dropped table stay in the history, and end when the new one begins."""
@@ -170,6 +170,6 @@ def test_a_table_that_is_made_anew_ends_all_versions(
     assert expected == versions(pipeline, "tags", "id", "a")
     assert [row["id"] for row in rows_of(pipeline, "tags")] == [2]
     assert [step.change.commit_micros for step in explain_row(pipeline, "tags", "2").story.steps] == [again]
-    with pytest.raises(RowNotFound, match="since it was made anew"):
+    with pytest.raises(RowNotFound, match="since it was recreated"):
         explain_row(pipeline, "tags", "1")
     assert are_sound(pipeline, spark)

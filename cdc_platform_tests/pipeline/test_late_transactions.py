@@ -103,7 +103,7 @@ def test_a_replayed_transaction_overrides_nothing_newer(
     assert count_quarantined(pipeline.lake) == 0
     feed(pipeline, START + 4 * SECOND, change(ModType.UPDATE, 2, 3 * SECOND + 1, "newest", balance="120"))
     order_changes(pipeline, spark)
-    # The process ends here; the next one knows by the log what is to be built anew.
+    # The process ends here; the next one knows by the log what is to be rebuilt.
     pipeline = Pipeline(pipeline.settings, open_pipeline(pipeline.settings).lake, pipeline.source)
     run_steps(pipeline, spark)
     rows = [(1, "x", 7), (2, "owner 2", 120), (3, "owner 3", 50)]
@@ -121,7 +121,7 @@ def test_a_replayed_transaction_overrides_nothing_newer(
     (held,) = load_held(pipeline.lake)
     assert (held.transaction_id, held.cycle) == ("broken", 4)
 
-    # Nothing is taken twice, ordinary cycles go on, and whoever builds anew builds the same.
+    # Nothing is taken twice, ordinary cycles go on, and whoever builds again builds the same.
     feed(pipeline, START + 5 * SECOND, change(ModType.UPDATE, 3, 4 * SECOND + 1, "after", balance="51"))
     run_steps(pipeline, spark)
     assert [row["transaction_id"] for row in log_rows(pipeline)].count("refused") == 2

@@ -43,7 +43,7 @@ def catch_up(pipeline: Pipeline, spark: "SparkSession", source: Source) -> int:
 
 
 def assert_proven(pipeline: Pipeline, spark: "SparkSession", source: Source, now: int) -> None:
-    """Assert that the table equals the source and the log, and goes on to do so when it is made anew."""
+    """Assert that the table equals the source and the log, and goes on to do so when it is recreated."""
     assert source.typed_rows_at(now) == live_rows(pipeline, source, now)
     result = check_fold(pipeline, spark, EVERYTHING)
     assert result.passed, result.summary

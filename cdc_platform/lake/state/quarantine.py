@@ -154,7 +154,7 @@ class Replays:
 
     Args:
         files: each file that is read again, with the newest cycle that had been read when that was asked for.
-        texts: records that are judged anew from their texts, by the moment at which that was asked for.
+        texts: records that are judged again from their texts, by the moment at which that was asked for.
     """
 
     files: Mapping[str, int]
@@ -221,7 +221,7 @@ def _sequence(row: Mapping[str, Any]) -> str:
 
 
 def untaken_records(lake: Lake, quarantine: Table, taken_id: int | None) -> tuple[HeldRecord, ...]:
-    """Return the records whose raw records are to be judged anew, and that the log has not judged yet.
+    """Return the records whose raw records are to be judged again, and that the log has not judged yet.
 
     Args:
         lake: the pipeline's part of the lake.

@@ -138,7 +138,7 @@ FILES: Final = pa.schema(
     [
         ("cycle", pa.int64()),
         ("path", pa.string()),
-        # changes when the file is written anew: its moment of writing and its size;
+        # changes when the file is rewritten: its moment of writing and its size;
         # below the path of a failed read it is what is known of that: model/stream/unread.py
         ("version", pa.string()),
     ],
@@ -170,7 +170,7 @@ CUTS: Final = pa.schema(
 COPIES: Final = pa.schema(
     [
         ("table_name", pa.string()),
-        # counts the beginnings: a copy whose version of the source is gone begins anew
+        # counts the beginnings: a copy whose version of the source is gone starts over
         ("number", pa.int64()),
         # the rows are those of this moment; the stream takes over right after it
         ("position", TIMESTAMP),

@@ -65,7 +65,7 @@ class ColumnHistory:
 
     ``is_created`` is set where the table was made while the stream was read, so that the log has all of it;
     ``is_uncopied`` where it may have had rows before, and no copy brings them.
-    ``beginnings`` has each time at which a table of this name was made anew after it was dropped: of its
+    ``beginnings`` has each time at which a table of this name was recreated after it was dropped: of its
     rows none counts that is older than the newest of them.
     ``has_gap`` tells that the table was not watched for a while. ``places`` are the ordinals at the source
     of the columns outside the key, as far as they are those that the last exact look has seen.
@@ -103,7 +103,7 @@ class ColumnHistory:
 
     @property
     def begun(self) -> Bound | None:
-        """When the table was made anew the last time, None when it never was."""
+        """When the table was recreated the last time, None when it never was."""
         return self.beginnings[-1] if self.beginnings else None
 
     @property

@@ -101,7 +101,7 @@ _IN_PLACE: Final = frozenset(
 
 
 def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    anew = (Bound(event.cycle, event.since_micros),) if table.is_dropped else ()
+    recreated = (Bound(event.cycle, event.since_micros),) if table.is_dropped else ()
     has_gap = table.has_gap or not (table.is_watched or table.is_dropped)
     created = table.is_created or event.value == CREATED
     uncopied = event.value == UNCOPIED or (table.is_uncopied and not table.is_dropped)
@@ -112,7 +112,7 @@ def _add_table(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
         is_created=created,
         is_uncopied=uncopied,
         has_gap=has_gap,
-        beginnings=table.beginnings + anew,
+        beginnings=table.beginnings + recreated,
         places={},
     )
 

@@ -100,7 +100,7 @@ def describe_findings(
     )
     keyless = (
         f"`{name}` has a primary key without columns, so it is not in the lake: its changes are in the "
-        "change log only. Make it anew with a key column at the source, and the lake has it."
+        "change log only. Recreate it with a key column at the source, and the lake has it."
         for name in sorted(history.keyless)
     )
     tables = (

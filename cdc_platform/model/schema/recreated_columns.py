@@ -14,7 +14,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 
 @dataclass(frozen=True)
 class Renewal:
-    """A column that was made anew between two looks at the source.
+    """A column that was recreated between two looks at the source.
 
     ``before`` is where it stood at the first look, ``ahead`` are the columns that only since then stand
     ahead of it.
@@ -60,7 +60,7 @@ def _may_be_old(known: ColumnHistory, name: str) -> bool:
 
 
 def find_renewed(history: SchemaHistory, look: Look | None) -> Mapping[tuple[str, str], Renewal]:
-    """Return table and name of the columns that were made anew as they were since the last look."""
+    """Return table and name of the columns that were recreated as they were since the last look."""
     if look is None or not look.is_exact:
         return {}
     return {

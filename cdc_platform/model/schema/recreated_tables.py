@@ -1,4 +1,4 @@
-"""Tables that were made between two looks: new ones, and those that were dropped and made anew.
+"""Tables that were made between two looks: new ones, and those that were dropped and recreated.
 
 The key tells of the latter: Spanner changes none in place, but for STRING that becomes BYTES and the other
 way round.

@@ -107,7 +107,7 @@ class _Finder:
     converts: bool = True
     look_back: Callable[[int], Look] | None = None
     renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
-    """Columns that a look has found to be made anew, and that no record has shown to be so far."""
+    """Columns that a look has found to be recreated, and that no record has shown to be so far."""
     renamed: frozenset[str] = frozenset()
     """Tables that may have had rows under another name."""
     uncopied: frozenset[str] = frozenset()
@@ -151,7 +151,7 @@ class _Finder:
         return self.fixes_keys and known is not None and has_other_key(known, key_types(sighting.columns))
 
     def _remade(self, table: str, sighting: Sighting) -> ColumnHistory:
-        """Let a table begin anew, without the columns of the key that it no longer has."""
+        """Let a table start over, without the columns of the key that it no longer has."""
         was_dropped = self.history.tables[table].is_dropped
         known = self._watched(table, sighting.micros)
         if not was_dropped:

@@ -40,7 +40,7 @@ class SourceFile:
 
     @property
     def version(self) -> str:
-        """Text that changes when the file is written anew."""
+        """Text that changes when the file is rewritten."""
         return self.told_version or f"{self.modified_micros}-{self.size_bytes}"
 
 

@@ -9,7 +9,7 @@ from cdc_platform.model.stream.ordering_key import place_of
 
 
 class ReplaySource(StrEnum):
-    """What a replayed record is judged anew from."""
+    """What a replayed record is judged again from."""
 
     FILE = "file"
     """The file that it came in: a cycle reads it again, whole."""
@@ -35,7 +35,7 @@ class HeldRecord:
         origin: file, or topic and partition; None for a source that hands out no events.
         replayed_micros: when somebody asked for its replay; None while nobody has.
         replayed_cycle: the newest cycle that had been read then.
-        replayed_from: what it is judged anew from.
+        replayed_from: what it is judged again from.
     """
 
     cycle: int

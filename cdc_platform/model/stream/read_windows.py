@@ -30,7 +30,7 @@ class ReadRequest:
         max_window_s: how much time a cycle may cover.
         keys: partition keys to read; all live partitions when None.
         end_limit_micros: nothing after it is read.
-        has_replay: whether records of quarantine are to be judged anew, so that there must be a cycle.
+        has_replay: whether records of quarantine are to be judged again, so that there must be a cycle.
         ends_pauses: whether files that could not be read are tried now, and not when their pauses end.
     """
 
@@ -83,7 +83,7 @@ class WindowReport:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the partition was silent, also when it was asked anew."""
+        """Whether the partition was silent, also when it was asked again."""
         return self.outcome is WindowOutcome.INTERRUPTED and self.error_name == PartitionStuck.__name__
 
     @property

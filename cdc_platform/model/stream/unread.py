@@ -21,7 +21,7 @@ class FailedRead:
     """The newest read of a file that failed.
 
     Args:
-        version: the file's; once it is written anew, nothing is known of it.
+        version: the file's; once it is rewritten, nothing is known of it.
         micros: when it was tried.
         error: why it failed.
         tries: how often this version has been tried.

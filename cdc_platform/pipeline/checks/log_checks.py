@@ -75,7 +75,7 @@ def _count_places(places: Mapping[str, DataFrame], *, comes_mended: bool) -> tup
     """Return how many records were read, with and without duplicates, are in the log, held, and neither.
 
     What was replayed is held as long as the log does not have it, be it under another identity. What
-    ``comes_mended``, in a file that was written anew, is in the log, though nobody has replayed it.
+    ``comes_mended``, in a file that was rewritten, is in the log, though nobody has replayed it.
     """
     marked = [
         found.select("record_id", *(F.lit(int(name == other)).alias(other) for other in places))

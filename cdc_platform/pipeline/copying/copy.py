@@ -120,7 +120,7 @@ class _Run:
         self.copies = {progress.plan.table: progress for progress in copies}
         self.failure: CdcError | None = None
         self.notes: list[str] = []
-        self._began_anew: set[str] = set()
+        self._restarted: set[str] = set()
         if copies:
             spark.dataSource.register(pipeline.copy_source.copy_format())
 
@@ -144,21 +144,21 @@ class _Run:
             try:
                 return copy_chunks(self.pipeline, self.spark, progress)
             except CopyExpired as error:
-                if progress.plan.table in self._began_anew:
+                if progress.plan.table in self._restarted:
                     raise
-                return self._begin_anew(progress, error)
+                return self._restart(progress, error)
         except CdcError as error:
             return error
 
-    def _begin_anew(self, progress: CopyProgress, error: CopyExpired) -> CopyProgress:
+    def _restart(self, progress: CopyProgress, error: CopyExpired) -> CopyProgress:
         """Plan a copy again at the source's present; once a step, so that what fails for good shows."""
         table = progress.plan.table
-        self._began_anew.add(table)
+        self._restarted.add(table)
         planned = _make_plans(self.pipeline, [table], {table: progress.plan})
         if not planned.plans:
             raise planned.failure or error
         self.notes.append(
-            f"The copy of `{table}` begins anew after {len(progress.done)} of "
+            f"The copy of `{table}` starts over after {len(progress.done)} of "
             f"{len(progress.plan.chunks)} chunks. {error}"
         )
         return _open_copy(self.pipeline, self.spark, planned.plans[0])
@@ -233,7 +233,7 @@ def _refuse_passed(pipeline: Pipeline, position_micros: int) -> None:
     if reached is not None and reached > position_micros:
         raise CommitConflict(
             "Another run has brought the log beyond the moment of the initial copies that this one was "
-            "planning; the next cycle plans them anew."
+            "planning; the next cycle plans them again."
         )
 
 
@@ -276,7 +276,7 @@ def _level_branch(pipeline: Pipeline, spark: SparkSession, progress: CopyProgres
     if base is None:
         raise LakeError(
             f"Table `{table}` has no snapshot to copy upon: somebody else has changed it. Drop it in the "
-            "lake; the next cycle makes it anew."
+            "lake; the next cycle recreates it."
         )
     if progress.head is None or progress.is_mixed:
         spark.sql(

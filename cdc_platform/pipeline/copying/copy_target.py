@@ -22,7 +22,7 @@ from cdc_platform.spark.frames.table_frames import read_current
 def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> Table:
     """Return the table that a copy is written into, with the columns that the source had at its moment.
 
-    One that has others is of an earlier plan. No cut has named it, so it is made anew, and what it holds of
+    One that has others is of an earlier plan. No cut has named it, so it is recreated, and what it holds of
     a copy is copied again: chunks with other columns would not go with the rest.
 
     Raises:

@@ -213,7 +213,7 @@ class Pipeline:
         return history_schema(replace(table, columns=tuple(columns)))
 
     def forget_tables(self) -> None:
-        """Ask the lake and the source anew when the tables are needed next."""
+        """Ask the lake and the source again when the tables are needed next."""
         for name in ("watched", "tables", "refused", "schema_history"):
             self.__dict__.pop(name, None)
 

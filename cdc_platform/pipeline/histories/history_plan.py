@@ -85,7 +85,7 @@ def plan_extension(
 ) -> HistoryBuild:
     """Return how a span of the log brings a history further.
 
-    Where the table was dropped and made anew in the span, the history is made from its beginning: every
+    Where the table was dropped and recreated in the span, the history is made from its beginning: every
     version that was current then has ended.
     """
     known_all = known_through(pipeline, span.until_inclusive)
@@ -93,8 +93,8 @@ def plan_extension(
     trusted = trusts_inserts(pipeline, schema.name, known_all)
     if known is None:
         return HistoryBuild(ChangeSource(schema, span), base, trusts_inserts=trusted)
-    begins_anew = known.begun is not None and known.begun.cycle > span.after_exclusive
-    if begins_anew or span.has_truncates:
+    starts_over = known.begun is not None and known.begun.cycle > span.after_exclusive
+    if starts_over or span.has_truncates:
         return plan_whole(pipeline, spark, schema)
     known = columns_in_history(known)
     evolved = known.schema_after(span.after_exclusive)

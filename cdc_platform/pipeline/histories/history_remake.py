@@ -1,4 +1,4 @@
-"""Histories of sources whose changes may come late: all versions of the touched keys are made anew."""
+"""Histories of sources whose changes may come late: all versions of the touched keys are recreated."""
 
 from contextlib import ExitStack
 from dataclasses import replace

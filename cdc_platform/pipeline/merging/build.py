@@ -83,7 +83,7 @@ class Build:
     ``begun_micros`` belong to a dropped table of the same name. Without ``trusts_inserts`` the log does not
     tell which keys the table has, since the change stream leaves changes out. With ``marks_living`` the
     base is older than the columns that mark deleted rows. With ``takes_former`` rows of which something
-    comes late are folded anew, from all of their changes.
+    comes late are folded again, from all of their changes.
     """
 
     schema: TableSchema

@@ -49,7 +49,7 @@ MOST_ROWS: Final = 20_000_000
 MOST_READ_BYTES: Final = 64 * 1024**2
 """The same, by what the columns that are read take in the files."""
 MOST_LOOKUPS: Final = 20_000_000
-"""The same, by keys of the patch times files: for each file its keys are indexed anew."""
+"""The same, by keys of the patch times files: for each file its keys are indexed again."""
 TAKEN_NAMES: Final = frozenset({"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"})
 """What Arrow adds to the columns of files that it reads."""
 NO_KEYS: Final[Codes] = np.array([], dtype=np.int64)

@@ -82,13 +82,13 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     found = ensure_table(pipeline, spark, schema)
     named = cut.tables.get(table) if cut is not None else None
     base = handover.base or head(found) if handover is not None else published_head(found, named)
-    is_anew = lacks_deleted(found, base, schema)
-    if is_anew:
+    is_rebuilt = lacks_deleted(found, base, schema)
+    if is_rebuilt:
         span = whole_span(pipeline, table, find_copy(pipeline, found, table))
     else:
         span = _pending(pipeline, found, table, cut, handover)
     # What belongs before the changes that the table has already cannot be merged upon them.
-    is_late = span.is_late and handover is None and not is_anew
+    is_late = span.is_late and handover is None and not is_rebuilt
     if is_late:
         span = whole_span(pipeline, table, find_copy(pipeline, found, table))
     # Readers of a cut see the columns that its snapshots were made with.
@@ -105,9 +105,9 @@ def _plan(pipeline: Pipeline, spark: SparkSession, schema: TableSchema) -> Build
     ):
         fell_back = fact(done, FELL_BACK) == "true"
         return MergeOutcome(table, span.until_inclusive, done.snapshot_id, fell_back=fell_back)
-    if is_anew:
+    if is_rebuilt:
         tell_of_rebuild(schema)
-    if is_anew or is_late:
+    if is_rebuilt or is_late:
         base = first_version(pipeline, spark, found, table)
     return plan_build(pipeline, spark, schema, require_base(base, table), span)
 
@@ -121,7 +121,7 @@ def _pending(
 
 
 def first_version(pipeline: Pipeline, spark: SparkSession, found: Table, table: str) -> Snapshot:
-    """Return what a table is built upon that is built anew: its initial copy, else no row at all."""
+    """Return what a table is built upon that is rebuilt: its initial copy, else no row at all."""
     copy = find_copy(pipeline, found, table)
     return (copy.head if copy is not None else None) or empty_version(pipeline, spark, table)
 
@@ -139,7 +139,7 @@ def plan_build(
     begun = known.begun if known is not None else None
     begun = begun if begun is not None and begun.cycle > span.after_exclusive else None
     if begun is not None and span.after_micros is not None and (begun.micros or 0) <= span.after_micros:
-        # The copy that it is built upon is of the table that was made anew.
+        # The copy that it is built upon is of the table that was recreated.
         begun = None
     is_soft = keeps_deleted(schema)
     is_truncated = span.has_truncates and has_truncate(read_span(pipeline, spark, schema.name, span))

@@ -62,7 +62,7 @@ def drops_unseen(capabilities: SourceCapabilities) -> bool:
 
 
 def lacks_deleted(table: Table, version: Snapshot | None, stored: TableSchema) -> bool:
-    """Whether a version of a table was made before its deleted rows had to stay, so that it is built anew.
+    """Whether a version of a table was made before its deleted rows had to stay, so that it is rebuilt.
 
     Raises:
         SettingError: deleted rows had to stay, and have not to any more.
@@ -97,12 +97,12 @@ def stored_at(pipeline: Pipeline, table: TableSchema, snapshot_id: int) -> Table
 def tell_of_rebuild(stored: TableSchema) -> None:
     """Say why a cycle takes as long as the table's whole log does."""
     LOGGER.warning(
-        "Table %s is built anew from the change log, since its setting soft_delete is new.", stored.name
+        "Table %s is rebuilt from the change log, since its setting soft_delete is new.", stored.name
     )
 
 
 def drop_markers(pipeline: Pipeline, spark: SparkSession, stored: TableSchema) -> None:
-    """Take the columns of deleted rows away from a table that was built anew without such rows."""
+    """Take the columns of deleted rows away from a table that was rebuilt without such rows."""
     columns = load_table(pipeline, stored.name).schema().column_names
     markers = [quote_spark(name) for name in (DELETED, DELETED_AT) if name in columns]
     if markers and not keeps_deleted(stored):

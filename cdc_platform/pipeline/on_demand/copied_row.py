@@ -47,7 +47,7 @@ def find_copied_row(pipeline: Pipeline, table: str, keys: Sequence[RowKey]) -> C
     copied = found.schemas()[progress.head.schema_id]
     key = next((key for key in keys if _is_typed(key, copied)), None)
     if key is None:
-        # The table was made anew with another key since.
+        # The table was recreated with another key since.
         return None
     names = {column.name for column in key.columns}
     snapshot_id = progress.head.snapshot_id

@@ -116,7 +116,7 @@ def explain_row(pipeline: Pipeline, table: str, key_text: str) -> Explanation:
         # What was committed before is in the copy.
         changes = [change for change in changes if change.commit_micros > copied.position_micros]
     if not changes and copied is None:
-        since = f" since it was made anew at {to_rfc3339(begun_micros)}" if begun_micros else ""
+        since = f" since it was recreated at {to_rfc3339(begun_micros)}" if begun_micros else ""
         raise RowNotFound(f"The change log has no change of this key of `{table}`{since}: {key.to_json()}")
     columns = _value_columns(pipeline, table, key)
     story = tell_story(changes, columns, copied.values if copied is not None else None)
@@ -142,7 +142,7 @@ def _in_order(pipeline: Pipeline, changes: list[LoggedChange]) -> list[LoggedCha
 
 
 def _begun_micros(pipeline: Pipeline, table: str) -> int:
-    """Return when the table was made anew the last time: what was before is the story of other rows."""
+    """Return when the table was recreated the last time: what was before is the story of other rows."""
     known = pipeline.schema_history.tables.get(table)
     begun = known.begun if known is not None else None
     return begun.micros if begun is not None and begun.micros is not None else 0

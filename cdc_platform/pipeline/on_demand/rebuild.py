@@ -1,4 +1,4 @@
-"""Building one table, or one history, anew from the log: from its beginning, or from an older cut on."""
+"""Rebuilding one table, or one history, from the log: from its beginning, or from an older cut on."""
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -27,7 +27,7 @@ from cdc_platform.pipeline.versions.log_span import LogSpan, pending_span
 def rebuild_table(
     pipeline: Pipeline, spark: SparkSession, table: str, at_cut: int | None = None
 ) -> MergeOutcome:
-    """Build a table anew, bring the other tables up to the same cycle, and publish all of them.
+    """Rebuild a table, bring the other tables up to the same cycle, and publish all of them.
 
     Args:
         pipeline: the pipeline.

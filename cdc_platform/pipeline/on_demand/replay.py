@@ -1,7 +1,7 @@
 """Replaying what lies in quarantine: asking for it is one commit, and the next cycle does it.
 
 What a replay brings into a log that is in order has the ordering key that it would have had, and a later
-ordinal: the tables that it touches are built anew, by ordering keys.
+ordinal: the tables that it touches are rebuilt, by ordering keys.
 """
 
 import json
@@ -29,8 +29,8 @@ class ReplayOutcome:
     Args:
         from_files: records whose files are read again.
         files: the files.
-        from_texts: records that are judged anew from their texts.
-        from_records: records whose transactions are judged anew from what the lake has of them.
+        from_texts: records that are judged again from their texts.
+        from_records: records whose transactions are judged again from what the lake has of them.
         lost: records that stay where they are: nothing is left that they could be read from.
     """
 
@@ -45,7 +45,7 @@ def replay_records(pipeline: Pipeline, wanted: HeldFilter) -> ReplayOutcome:
     """Ask for the replay of what lies in quarantine; asked again, nothing happens that has not happened.
 
     A file is read again as a whole, so all of its records are replayed along. Those whose file is gone, or
-    which came by a topic, are judged anew from their texts, and transactions from their raw records.
+    which came by a topic, are judged again from their texts, and transactions from their raw records.
 
     Raises:
         SourceError: the source does not tell which files it has.

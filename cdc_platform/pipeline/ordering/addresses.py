@@ -86,7 +86,7 @@ def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
 
 
 def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
-    """Have deletes in quarantine judged anew whose rows have come by now; return how many.
+    """Have deletes in quarantine judged again whose rows have come by now; return how many.
 
     The next cycle does it, by their texts. One that would stay in quarantine is left there.
 

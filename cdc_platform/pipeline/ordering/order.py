@@ -150,7 +150,7 @@ def _read_records(
     """Return the raw records of a window that the log has not had."""
     records = _between(raw, window)
     if window.late:
-        records = records.unionByName(_judged_anew(raw, window.late))
+        records = records.unionByName(_judged_again(raw, window.late))
     if pipeline.capabilities.repeats_within_s is None or not window.mark.next_ordinal:
         return records
     replayed = replayed_origins(pipeline, window.reports)
@@ -190,7 +190,7 @@ def _between(raw: DataFrame, window: Window) -> DataFrame:
     return records.where(F.col("record_timestamp") > F.lit(to_datetime(window.mark.position_micros)))
 
 
-def _judged_anew(raw: DataFrame, late: Sequence[HeldRecord]) -> DataFrame:
+def _judged_again(raw: DataFrame, late: Sequence[HeldRecord]) -> DataFrame:
     """Return the raw records of transactions that lie in quarantine."""
     asked = sorted({(held.moment_micros, held.transaction_id or "") for held in late})
     moments, transactions = zip(*asked, strict=True)

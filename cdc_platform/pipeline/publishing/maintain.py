@@ -202,7 +202,7 @@ def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
         forget_deletion_markers(pipeline, spark, upkeep.now_micros)
     minor = 0
     is_fragmented = _fragmentation(pipeline, pipeline.lake.system_table(name)) >= 1
-    # The lineage is written anew each time, so it has one file.
+    # The lineage is rewritten each time, so it has one file.
     if name != LINEAGE and (upkeep.is_thorough or is_fragmented):
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
         minor = compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", small_file_bytes)

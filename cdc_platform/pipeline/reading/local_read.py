@@ -35,7 +35,7 @@ def commit_local(
         step: the cycle.
         plan: what the cycle reads.
         properties: further entries of the snapshot's summary.
-        replayed: raw records that are judged anew with it.
+        replayed: raw records that are judged again with it.
 
     Raises:
         CommitConflict: another run has committed the same cycle; nothing was changed.

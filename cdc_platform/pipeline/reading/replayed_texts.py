@@ -1,4 +1,4 @@
-"""Events that a cycle judges anew from the texts that quarantine and raw records have of them."""
+"""Events that a cycle judges again from the texts that quarantine and raw records have of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -160,7 +160,7 @@ def convert_stored(
 ) -> int:
     """Fill columns on the branch, where they have no value, with the converted one of the version before.
 
-    All of them at once, since each time all rows are written anew.
+    All of them at once, since each of them rewrites all rows.
 
     Returns:
         the number of commits: none where the table has no row, or nothing is to be converted.

@@ -55,7 +55,7 @@ class ChangeSource:
 
     ``schema`` has the columns as these changes set them. What was committed before ``since_micros`` belongs
     to a dropped table of the same name and is left out; ``remade_micros`` are moments at which the table
-    was dropped and made anew among the changes that are not left out. With ``keeps_truncated`` it matters
+    was dropped and recreated among the changes that are not left out. With ``keeps_truncated`` it matters
     which rows a truncate took away, and the span begins with the log. With ``is_history`` the columns are
     called as in the table's history. With ``takes_former`` a row is more than its newest change, so that of
     rows of which something comes late the former changes count, too.
@@ -84,7 +84,7 @@ def find_beginning(
     """Return everything that a table, or its history, is made of.
 
     Of a history the rows of a dropped table of the same name count, too, but only where the table was made
-    anew with the same key.
+    again with the same key.
 
     Args:
         pipeline: the pipeline.
@@ -114,7 +114,7 @@ def find_beginning(
 
 
 def _has_kept_key(schema: TableSchema) -> bool:
-    """Whether the key of a table is what it was before the table was made anew."""
+    """Whether the key of a table is what it was before the table was recreated."""
     names = {column.source_name for column in schema.key_columns}
     has_lost = any(column.is_in_keys and column.source_name not in names for column in schema.value_columns)
     # In a history, a column may have no more than another name.

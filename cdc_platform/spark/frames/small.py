@@ -12,7 +12,7 @@ INTERPRETED: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 ONE_TASK: Final = {
-    # Otherwise each exchange is a job of its own, after which the rest is planned anew.
+    # Otherwise each exchange is a job of its own, after which the rest is planned again.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
 }
@@ -23,7 +23,7 @@ def interpreted(
 ) -> AbstractContextManager[None]:
     """Let the session interpret its expressions meanwhile.
 
-    The bounds of a cycle are literals in its queries, so Spark compiles their code anew in each cycle; for
+    The bounds of a cycle are literals in its queries, so Spark compiles their code again in each cycle; for
     some thousand rows that takes longer than the rows do.
 
     Args:

@@ -67,7 +67,7 @@ def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str |
 
 
 def _unless_remade(table: TableSchema, fault: str) -> str:
-    """Return the SQL of a fault of the key, which is judged anew where the table has got another key."""
+    """Return the SQL of a fault of the key, which is judged again where the table has got another key."""
     declared = f"filter(from_json(column_types, {_DECLARED}), c -> c.is_primary_key)"
     names = f"transform({declared}, c -> c.name)"
     known = ", ".join(quote_text(column.name) for column in table.key_columns)

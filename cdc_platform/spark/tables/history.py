@@ -27,7 +27,7 @@ _GONE: Final = "__gone"
 _EPOCH: Final = "__epoch"
 _SINCE: Final = "__since"
 _MOMENT: Final = "__moment"
-"""How often the table was made anew before a change."""
+"""How often the table was recreated before a change."""
 _BEFORE: Final = -1
 """Ordinal of what a key was before the changes."""
 
@@ -124,13 +124,13 @@ def make_versions(
     A version ends when the next transaction that touches its key commits. Where two transactions of one
     commit timestamp touch a key, or the later one's is earlier by the source's clock, as it is where that
     tells of statements, the first one's version is valid for no time at all. All versions end when the table
-    is made anew. A row that was read moves no version of a captured change, see `_moments`.
+    is recreated. A row that was read moves no version of a captured change, see `_moments`.
 
     Args:
         changes: the result of `type_changes` with origin; with patches, and those of `current_before`.
         table: the source table.
         has_patches: whether a change may name only some columns; the others keep their values.
-        remade_micros: moments at which the table was dropped and made anew, ascending.
+        remade_micros: moments at which the table was dropped and recreated, ascending.
 
     Returns:
         the columns of the table, `valid_from`, `valid_to`, `is_current` and `transaction_id`.

@@ -65,9 +65,9 @@ def test_a_plan_is_kept(lake: Lake) -> None:
     """The newest plan of a table comes back as it was; older ones stay as a record."""
     assert load_plans(lake) == {}
     save_plans(lake, [PLAN, CopyPlan("transfers", 1, 1, 2, "{}", ())])
-    anew = CopyPlan("accounts", 2, 5_000_000, 6_000_000, "{}", ("x",))
-    save_plans(lake, [anew])
-    assert load_plans(lake) == {"accounts": anew, "transfers": CopyPlan("transfers", 1, 1, 2, "{}", ())}
+    restarted = CopyPlan("accounts", 2, 5_000_000, 6_000_000, "{}", ("x",))
+    save_plans(lake, [restarted])
+    assert load_plans(lake) == {"accounts": restarted, "transfers": CopyPlan("transfers", 1, 1, 2, "{}", ())}
     assert FORMAT_VERSION == 1, "a lake of the first format has no copies, and gets the table when opened"
 
 
@@ -111,8 +111,8 @@ def test_a_commit_upon_another_runs_does_not_count(table: Table) -> None:
 
 
 def test_an_earlier_plan_does_not_count(table: Table) -> None:
-    """When a copy begins anew, what the last one has left on the branch is nothing."""
+    """When a copy starts over, what the last one has left on the branch is nothing."""
     commit(table, newest(table), 0, 1, 2, 3, number=1)
-    anew = CopyPlan("accounts", 2, 5_000_000, 6_000_000, "{}", ("x",))
-    found = load_copy_progress(table, anew)
+    restarted = CopyPlan("accounts", 2, 5_000_000, 6_000_000, "{}", ("x",))
+    found = load_copy_progress(table, restarted)
     assert (found.missing, found.rows, found.head, found.is_mixed) == ((0,), 0, None, True)

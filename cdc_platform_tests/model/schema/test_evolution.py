@@ -117,7 +117,7 @@ def test_names_that_are_set_aside_stay_apart() -> None:
 
 
 def test_tables_come_and_go() -> None:
-    """A dropped table that comes again begins anew; one that was not watched for a while has a gap."""
+    """A dropped table that comes again starts over; one that was not watched for a while has a gap."""
     first = look(5, notes())
     history, events = follow(([], first), ([], look(6)), ([sighting(7, notes())], look(8, notes())))
     assert changes(events) == [(SchemaChange.TABLE_DROPPED, None, 6), (SchemaChange.TABLE_ADDED, None, 7)]
@@ -299,7 +299,7 @@ def test_the_history_is_the_fold_of_its_events() -> None:
 @pytest.mark.parametrize(
     ("type_text", "copied_micros", "lake_name"),
     [
-        ("string", 6, "text__string"),  # before the column was made anew
+        ("string", 6, "text__string"),  # before the column was recreated
         ("bigint", 9, "text__int64"),
         ("string", 12, "text"),  # the type is that of the first version, which is over
         ("bigint", 6, "text__int64"),  # the log has found it later than it was there

@@ -10,7 +10,7 @@ from cdc_platform_tests.model.schema_windows import Window, changes, follow, loo
 
 TEXT, RANK, NOTE = {"text": "STRING(9)"}, {"rank": "INT64"}, {"note": "STRING(9)"}
 FORMER: Window = ([sighting(5, notes(**TEXT, **RANK))], look(6, notes(**TEXT, **RANK)))
-ANEW = notes(**RANK, **TEXT)
+RECREATED = notes(**RANK, **TEXT)
 """`text` was dropped and added again: it stands behind `rank` now."""
 
 
@@ -18,13 +18,13 @@ ANEW = notes(**RANK, **TEXT)
     ("windows", "gone_micros", "added_micros"),
     [
         # a cycle without it in between
-        ([([], look(9, notes(**RANK))), ([sighting(11, ANEW)], look(12, ANEW))], 9, 11),
+        ([([], look(9, notes(**RANK))), ([sighting(11, RECREATED)], look(12, RECREATED))], 9, 11),
         # the whole row of an update lacks it, in one and the same cycle
         (
             [
                 (
-                    [sighting(8, notes(**RANK), is_sure=True), sighting(11, ANEW)],
-                    look(12, ANEW),
+                    [sighting(8, notes(**RANK), is_sure=True), sighting(11, RECREATED)],
+                    look(12, RECREATED),
                 )
             ],
             8,
@@ -32,11 +32,11 @@ ANEW = notes(**RANK, **TEXT)
         ),
         ([([sighting(8, notes(**RANK), is_sure=True)], look(12, notes(**RANK, **TEXT)))], 8, 12),
         # nothing but its place
-        ([([sighting(8, ANEW)], look(12, ANEW))], 8, 8),
-        ([([], look(12, ANEW))], 12, 12),
+        ([([sighting(8, RECREATED)], look(12, RECREATED))], 8, 8),
+        ([([], look(12, RECREATED))], 12, 12),
         # a record of it alone tells by its ordinal alone
         (
-            [([sighting(7, notes(**TEXT), is_whole=False), sighting(8, ANEW)], look(12, ANEW))],
+            [([sighting(7, notes(**TEXT), is_whole=False), sighting(8, RECREATED)], look(12, RECREATED))],
             8,
             8,
         ),
@@ -50,7 +50,7 @@ ANEW = notes(**RANK, **TEXT)
         ([([], look(9, notes(**RANK, text="BYTES(9)")))], 9, 9),
     ],
 )
-def test_a_column_made_anew_as_it_was_has_no_older_values(
+def test_a_column_recreated_as_it_was_has_no_older_values(
     windows: list[Window], gone_micros: int, added_micros: int
 ) -> None:
     """It is another column of the same name: the former one is set aside, and nothing is converted."""
@@ -81,9 +81,9 @@ def test_a_column_made_anew_as_it_was_has_no_older_values(
         # a row was inserted without it
         [([sighting(8, notes(**RANK)), sighting(9, notes(**TEXT, **RANK))], look(9, notes(**TEXT, **RANK)))],
         # the source no longer tells what its schema was
-        [([], look(9, ANEW, is_exact=False))],
+        [([], look(9, RECREATED, is_exact=False))],
         # and tells it again
-        [([], look(9, ANEW, is_exact=False)), ([], look(12, ANEW))],
+        [([], look(9, RECREATED, is_exact=False)), ([], look(12, RECREATED))],
         # what it was dropped and added with was the last one before, too: nothing tells of that
         [([], look(9, notes(**TEXT, **RANK)))],
         # a column of before was not watched
@@ -173,7 +173,7 @@ def test_a_column_that_records_lack_is_kept_where_the_source_does_not_tell_why()
         ],
     ],
 )
-def test_a_column_made_anew_as_another_type_is_so_once(windows: list[Window]) -> None:
+def test_a_column_recreated_as_another_type_is_so_once(windows: list[Window]) -> None:
     """What was written since is in the new column, whatever looks tell later of its place."""
     before = notes(**TEXT, **RANK, **NOTE)
     history, _ = follow(([sighting(5, before)], look(6, before)), *windows)

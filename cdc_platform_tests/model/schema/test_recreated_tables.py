@@ -1,4 +1,4 @@
-"""Tables that are dropped and made anew between two looks, by what their keys tell."""
+"""Tables that are dropped and recreated between two looks, by what their keys tell."""
 
 from dataclasses import replace
 from functools import reduce
@@ -50,7 +50,7 @@ def test_a_key_tells_another_table(*, is_other: bool, known: str, key: dict[str,
     assert is_other == has_other_key(known_of(schema).tables["notes"], key)
 
 
-def test_a_table_is_made_anew_where_a_record_has_another_key_first() -> None:
+def test_a_table_is_recreated_where_a_record_has_another_key_first() -> None:
     """It begins with that record, and no further record or look begins it again."""
     history = known_of(NUMBER)
     sightings = {"notes": [seen(7, NUMBER), seen(8, CODE), seen(9, CODE)]}

@@ -23,7 +23,7 @@ def made(number: int, size_bytes: int = 10) -> SourceFile:
 
 
 def test_what_has_been_read_in_its_version_is_left_out() -> None:
-    """A file that was written anew is read anew, also where only its moment or its size tells of it."""
+    """A file that was rewritten is read again, also where only its moment or its size tells of it."""
     old, rewritten, longer = made(1), made(2), made(3)
     read_progress = {old.path: old.version, rewritten.path: "1-10", longer.path: "3-9"}
     assert (rewritten, longer) == choose_files([longer, old, rewritten], read_progress).files
@@ -47,7 +47,7 @@ def failed(*files: SourceFile, micros: int = 0, tries: int = 1) -> dict[str, str
 
 
 def test_what_could_not_be_read_pauses() -> None:
-    """It is chosen once it is due, or where somebody asks; written anew it is as good as any other."""
+    """It is chosen once it is due, or where somebody asks; rewritten it is as good as any other."""
     file, due_micros = made(1), FIRST_PAUSE_S * 1_000_000
     read_progress = failed(file)
     assert (
@@ -56,8 +56,8 @@ def test_what_could_not_be_read_pauses() -> None:
     ) == ((), True)
     assert (file,) == choose_files([file], read_progress, clock_micros=due_micros).files
     assert (file,) == choose_files([file], read_progress).files
-    anew = made(1, size_bytes=11)
-    assert (anew,) == choose_files([anew], read_progress, clock_micros=1).files
+    rewritten = made(1, size_bytes=11)
+    assert (rewritten,) == choose_files([rewritten], read_progress, clock_micros=1).files
 
 
 def test_what_could_not_be_read_crowds_nothing_out() -> None:

@@ -10,7 +10,7 @@ def test_pauses_double_up_to_an_hour() -> None:
 
 
 def test_tries_count_for_one_version() -> None:
-    """Once a file is written anew, what is wrong with it is something else."""
+    """Once a file is rewritten, what is wrong with it is something else."""
     first, second, other = FailedRead("1", 5, "a"), FailedRead("1", 6, "b"), FailedRead("2", 7, "c")
     assert FailedRead("1", 6, "b", tries=2) == second.after(first.after(None))
     assert other == other.after(second)

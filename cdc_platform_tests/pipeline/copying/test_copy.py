@@ -215,7 +215,7 @@ def _cut(stepped: tuple[CopyOutcome, Cut | None]) -> Cut:
     return stepped[1]
 
 
-def test_an_expired_copy_begins_anew(spark: "SparkSession", session_lake: LakeSettings) -> None:
+def test_an_expired_copy_starts_over(spark: "SparkSession", session_lake: LakeSettings) -> None:
     """When the source no longer keeps the copy's version, all is copied again, as it is at a later moment."""
     pipeline = bank_of(session_lake, 9)
     source = source_of(pipeline)
@@ -224,7 +224,7 @@ def test_an_expired_copy_begins_anew(spark: "SparkSession", session_lake: LakeSe
     copy_tables(pipeline, spark)
     source.now_micros = NOW + 20
     outcome = step(pipeline, spark)[0]
-    assert "begins anew after 1 of 2 chunks" in outcome.notes[0]
+    assert "starts over after 1 of 2 chunks" in outcome.notes[0]
     assert (outcome.copies[0].plan.number, outcome.copies[0].plan.position_micros) == (2, NOW + 19)
     while step(pipeline, spark)[0].is_going_on:
         continue
@@ -236,7 +236,7 @@ def test_an_expired_copy_begins_anew(spark: "SparkSession", session_lake: LakeSe
 def test_a_table_that_is_dropped_in_the_middle_of_its_copy(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """Its copy ends and is removed; made anew, it has the rows that it has got since; others went on."""
+    """Its copy ends and is removed; recreated, it has the rows that it has got since; others went on."""
     pipeline = bank_of(session_lake, 60, ACCOUNTS, TRANSFERS)
     source = source_of(pipeline)
     source.look_at = lambda micros: Look(micros, source.schemas, {}, {})

@@ -95,7 +95,7 @@ def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings,
 
 
 def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
-    """Where a file is gone, texts and raw records are judged anew; of one that was broken nothing is left."""
+    """Where a file is gone, its texts and raw records are judged; of one that was broken nothing is left."""
     folder = StreamFolder(tmp_path)
     path = tmp_path / "shop_visits/2027/01/15/08/00/one.jsonl"
     pipeline = with_source(make_pipeline(session_lake, tmp_path), keyless={"*": "refuse"})
@@ -170,7 +170,7 @@ def message(op: str, key: int, value: str, lsn: int, *, has_key: bool = True) ->
 def test_events_of_a_log_in_order_enter_it_late(
     spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
 ) -> None:
-    """The tables and histories that they touch are built anew, as if they had come in time."""
+    """The tables and histories that they touch are rebuilt, as if they had come in time."""
     columns = {"public.visits": {"id": "integer", "v": "text"}}
     source = DebeziumSettings(FilesInput(str(tmp_path)), columns=columns)
     options = {"public.visits": TableOptions(history=True)}

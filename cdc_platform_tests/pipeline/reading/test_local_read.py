@@ -124,7 +124,7 @@ def test_two_runs_cannot_both_order_what_they_hold(
 def test_what_turns_out_to_be_large_is_left_to_spark(
     spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A short cycle of many bytes is read anew by Spark, and none of its records is committed twice."""
+    """A short cycle of many bytes is read again by Spark, and none of its records is committed twice."""
     pipeline = busy(bank_pipeline(session_lake), accounts=5)
     monkeypatch.setattr(local_read, "MOST_BYTES", 10)
     wait(pipeline, 1)

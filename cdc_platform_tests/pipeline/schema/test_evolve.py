@@ -189,7 +189,7 @@ def test_two_runs_meet_one_schema_change(spark: "SparkSession", session_lake: La
     assert check_fold(pipeline, spark, EVERYTHING).passed
 
 
-def test_columns_made_anew_as_they_were_have_no_older_values(
+def test_columns_recreated_as_they_were_have_no_older_values(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
     """Dropped and added again with the same type, across cycles or within one: NULL, as in the source."""
@@ -234,7 +234,7 @@ def test_columns_made_anew_as_they_were_have_no_older_values(
 
 
 def test_tables_come_and_go_without_a_restart(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """A new table is in the next cut; a dropped one stays there; made anew, it has the new rows only."""
+    """A new table is in the next cut; a dropped one stays there; recreated, it has the new rows only."""
     notes, tags = Source("notes"), Source("tags", columns={})
     capture = ValueCaptureType.NEW_ROW
     pipeline = follow(session_lake, notes, tags)

@@ -158,7 +158,7 @@ def test_mysql_moves_many_keys_at_one_place(halves: tuple[Half, ...], expected: 
         # UPDATE t SET id = 3 - id, all new rows before all old ones, and the other way round.
         (moves(("I", 1, "B"), ("I", 2, "A"), ("D", 1, "A"), ("D", 2, "B")), {1: "B", 2: "A"}),
         (moves(("D", 1, "A"), ("D", 2, "B"), ("I", 1, "B"), ("I", 2, "A")), {1: "B", 2: "A"}),
-        # A row that is written anew, and lies elsewhere.
+        # A row that is rewritten, and lies elsewhere.
         (moves(("I", 1, "C"), ("D", 1, "A")), {1: "C", 2: "B"}),
     ],
 )

@@ -164,7 +164,7 @@ def test_what_was_sent_before_the_metadata_holds_nothing_back(tmp_path: Path) ->
 
 
 def test_a_file_that_was_cut_is_told(tmp_path: Path) -> None:
-    """A log file that was emptied to be written anew would else lose as many lines as had been read."""
+    """A log file that was emptied to be rewritten would else lose as many lines as had been read."""
     sent = Connector()
     sent.whole(1)
     cycles = feed(cycles_over(tmp_path), sent.lines, "1.jsonl")

@@ -45,7 +45,7 @@ def place() -> Path:
     ],
 )
 def test_only_a_whole_archive_is_mapped(cache: Path, content: bytes | None, option: str) -> None:
-    """Any other one is written anew when the process ends."""
+    """Any other one is rewritten when the process ends."""
     if content is not None:
         place().write_bytes(content)
     assert f'"{option}={place()}"' in archive_options()

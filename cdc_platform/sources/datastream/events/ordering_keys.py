@@ -2,7 +2,7 @@
 
 Every key has the shape `EPOCH CLASS ... HALF UUID`:
 
-* EPOCH counts the declared moments, `epochs`, at or before the event: a log that begins anew.
+* EPOCH counts the declared moments, `epochs`, at or before the event: a log that starts over.
 * CLASS is 0 for rows that a backfill read and 1 for captured changes; 2 where both are compared by their
   clocks; 3 where the user's own sequence decides.
 * then the place in the source's log (positions.py), and the source timestamp.

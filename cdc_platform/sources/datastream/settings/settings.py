@@ -52,7 +52,7 @@ class DatastreamSettings:
         sequence_columns: column per table whose values order its events, in BigQuery's grammar.
         backfill_policy: whether rows of a backfill count more than captured changes.
         epochs: RFC 3339 moments, ascending. What happened at or after one follows everything before it: for
-            logs that begin anew, and for repeated backfills (`force`). Declare one before its time comes.
+            logs that start over, and for repeated backfills (`force`). Declare one before its time comes.
         binlog_basenames: names of MySQL's binary logs without number, oldest first, where they changed.
         order_by: what comes first in the order of PostgreSQL and SQL Server.
         null_means_unchanged: columns per table in whose updates NULL stands for a value that was not sent.

@@ -39,7 +39,7 @@ MEANINGS: Final = (
     Meaning(
         r"no longer available on the server|slot is ahead|ahead of the",
         SlotOutrun,
-        "The slot is gone, or was made anew: the changes between are lost to it. Begin with a new spool and "
+        "The slot is gone, or was recreated: the changes between are lost to it. Begin with a new spool and "
         "a new lake, or set `snapshot` to `when_needed`, which reads all rows again.",
     ),
     Meaning(r"slot \S+ is active", SlotInUse, "Another engine or connector reads the slot: stop it."),

@@ -110,7 +110,7 @@ class _Reading:
         if len(lines) < begun:
             self.failed[file.path] = (
                 f"It has {len(lines)} lines, and had {begun} when they were read: it was cut, or written "
-                "anew. Files may grow only; give what is in it now another name."
+                "again. Files may grow only; give what is in it now another name."
             )
             return
         position = begun

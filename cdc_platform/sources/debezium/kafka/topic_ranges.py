@@ -166,7 +166,7 @@ def _begin(
         start = seen = wanted
     elif progress.topic_id != one.topic_id:
         raise OffsetsLost(
-            f"The topic {one.topic} is another one than before: it was deleted and made anew. The lake has "
+            f"The topic {one.topic} is another one than before: it was deleted and recreated. The lake has "
             f"the old one's messages before offset {progress.next_offset} of partition {one.partition}; the "
             f"new one's begin at {one.earliest}. {_OTHER_WAY}, such as `{one.origin}: {one.earliest}`."
         )

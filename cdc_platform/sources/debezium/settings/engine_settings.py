@@ -81,7 +81,7 @@ class EngineSettings:
         if POST_PROCESSORS in self.properties:
             raise SettingError(
                 f"engine.properties.{POST_PROCESSORS}",
-                "cannot be set: a value that is selected anew is of a later moment than its event, which "
+                "cannot be set: a value that is selected again is of a later moment than its event, which "
                 "does not say so. Remove it; what an event does not send is the row's own all the same.",
             )
 
@@ -132,7 +132,7 @@ class EngineSettings:
             "offset.storage": OFFSET_STORE,
             "offset.storage.file.filename": str(offsets),
             "offset.flush.interval.ms": "0",
-            # A slot that was made anew is noticed, instead of a gap that nobody sees.
+            # A slot that was recreated is noticed, instead of a gap that nobody sees.
             "offset.mismatch.strategy": "trust_offset",
             "offset.flush.timeout.ms": "60000",
             "key.converter.schemas.enable": schemas,

@@ -210,7 +210,7 @@ class TransactionBuffer:
     def _is_repeated(self, name: str, found: Transaction) -> bool:
         """Whether a transaction has passed before: it is not behind the last one, nor committed later.
 
-        One that is committed later and stands before it is of a server whose positions have begun anew.
+        One that is committed later and stands before it is of a server whose positions have started over.
         """
         newest_ms = self._passed_until.committed_ms
         if newest_ms and not is_held_snapshot(name) and found.committed_ms > newest_ms:

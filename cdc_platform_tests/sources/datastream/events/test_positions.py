@@ -143,7 +143,7 @@ def test_events_without_a_moment_are_refused(kind: str) -> None:
 
 
 def test_logs_that_changed_their_name_follow_each_other_as_declared() -> None:
-    """After a failover the new server's logs follow the old one's, though their numbers begin anew."""
+    """After a failover the new server's logs follow the old one's, though their numbers start over."""
     rules = PositionRules(binlog_basenames=("old-bin", "new-bin"))
     old, new = (
         locate(SourceKind.MYSQL, to_envelope({"source_timestamp": 0, "source_metadata": each}), rules).place
@@ -161,7 +161,7 @@ def test_a_name_of_logs_that_is_not_declared_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["postgresql", "sqlserver"])
 def test_timestamps_come_first_where_it_is_asked_for(kind: str) -> None:
-    """After a restore that began the log anew, the moments tell the order."""
+    """After a restore that began the log again, the moments tell the order."""
     lsns = ("9/0", "1/0") if kind == "postgresql" else ("9:0:0", "1:0:0")
     events = [{"source_timestamp": n, "source_metadata": {"lsn": lsn}} for n, lsn in enumerate(lsns)]
     for order_by, expected in ((OrderBy.POSITION, False), (OrderBy.TIMESTAMP, True)):

@@ -121,7 +121,7 @@ def test_a_workload_is_captured_as_it_was_at_each_checkpoint(capturing: Cluster,
     assert any("__debezium.oldkey" in event["headers"] and MARKER in str(event["value"]) for event in events)
 
 
-def test_rows_are_read_anew_where_the_slot_is_gone(capturing: Cluster, tmp_path: Path) -> None:
+def test_rows_are_read_again_where_the_slot_is_gone(capturing: Cluster, tmp_path: Path) -> None:
     """With `when_needed`; else the engine refuses to go on behind the gap."""
     settings = settings_for(capturing, "gap", tmp_path)
     with database(capturing, "gap") as name:

@@ -76,7 +76,7 @@ def test_what_comes_again_shows_no_end(tmp_path: Path) -> None:
     assert faults_of(cycles) == []
 
 
-def test_a_server_whose_positions_begin_anew() -> None:
+def test_a_server_whose_positions_start_over() -> None:
     """What was committed later than all that has passed is new, however low its positions are."""
     logs = topic_logs()
     before, after = Connector(5000, 5000), Connector(100, 100, transaction=810)

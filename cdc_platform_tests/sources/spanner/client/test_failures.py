@@ -106,7 +106,7 @@ def test_what_cannot_pass_is_not_tried_again() -> None:
         Attempts(5, 1.0, 1.0, lambda _: pytest.fail("waited")).failed(AccessDenied("no"))
 
 
-def test_a_silent_partition_is_asked_anew_once() -> None:
+def test_a_silent_partition_is_asked_again_once() -> None:
     """The second silence ends the read, whatever came in between, and however many attempts are left."""
     attempts = Attempts(9, 0.0, 0.0, lambda _: None)
     attempts.failed(PartitionStuck("silent"))

@@ -73,14 +73,14 @@ def test_a_broken_answer_goes_on_from_its_token(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_without_tokens_a_chunk_is_read_again_while_nothing_was_given() -> None:
-    """An answer without tokens that breaks early is asked for anew as a whole."""
+    """An answer without tokens that breaks early is asked for again as a whole."""
     broken = Answer(ROWS[:3], grpc.StatusCode.UNAVAILABLE, columns=2)
     with fake_server(broken, Answer(ROWS, columns=2)) as server:
         assert read(server) == [0, 1, 2, 3, 4]
 
 
 def test_rows_are_never_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once rows without a token were given, a broken answer ends the chunk: its commit is made anew."""
+    """Once rows without a token were given, a broken answer ends the chunk: its commit is recreated."""
     monkeypatch.setattr(copy_reader, "ROWS_PER_BATCH", 1)
     monkeypatch.setattr(copy_reader, "HELD_BATCHES", 2)
     broken = Answer(ROWS[:3], grpc.StatusCode.UNAVAILABLE, columns=2)
@@ -143,7 +143,7 @@ def test_keys_that_could_become_one_are_refused() -> None:
     ],
 )
 def test_what_is_gone_for_good_is_an_expired_copy(chunk: Chunk, code: str, text: str) -> None:
-    """Version, session, transaction or token: without it the copy begins anew, and the advice says why."""
+    """Version, session, transaction or token: without it the copy starts over, and the advice says why."""
     with (
         fake_server(Answer((), grpc.StatusCode[code], text, columns=2)) as server,
         pytest.raises(CopyExpired, match="version_retention_period"),

@@ -94,7 +94,7 @@ def test_windows_are_dealt_out_evenly(windows: int, tasks: int, sizes: list[int]
 
 
 def test_archives_of_the_import_path_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker does not look into an archive again, although Spark has all paths read anew."""
+    """A worker does not look into an archive again, although Spark has all paths read again."""
     archive = tmp_path / "library.jar"
     with ZipFile(archive, "w") as file:
         file.writestr("module_of_an_archive.py", "")
