@@ -24,7 +24,7 @@ def build_history(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinit
         "with `valid_from`, `valid_to` (exclusive), `is_current` and the transaction that made it. "
         "Rows of an initial copy have none, and begin at the moment of the copy.\n\n"
         "Materialising it catches up with the change log, unseen by readers until the next cut is published. "
-        "The run setting `rebuild` rebuilds it from the log, `at_cut` from an older cut on.",
+        "The run setting `rebuild` builds it again from the log, `at_cut` from an older cut on.",
     )
     def history(context: dg.AssetExecutionContext, config: TableConfig) -> dg.MaterializeResult[None]:
         run = find_run(context, assets.run_key)

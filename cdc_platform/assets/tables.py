@@ -37,7 +37,7 @@ def build_table(assets: PipelineAssets, source_table: str) -> dg.AssetsDefinitio
         deps=assets.before_tables,
         description=f"The source table `{source_table}` as it was at the newest cut.\n\nMaterialising it "
         "catches up with the change log, unseen by readers until the next cut is published. "
-        "The run setting `rebuild` rebuilds it from the log, `at_cut` from an older cut on.",
+        "The run setting `rebuild` builds it again from the log, `at_cut` from an older cut on.",
     )
     def table(
         context: dg.AssetExecutionContext, config: TableConfig

@@ -27,7 +27,7 @@ class Attempts:
     silences: int = field(default=0, init=False)
 
     def progressed(self) -> None:
-        """Count from the beginning again: the source answered."""
+        """Reset the counts: the source answered."""
         self.failures = 0
 
     def failed(self, error: SourceError) -> None:

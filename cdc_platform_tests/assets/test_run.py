@@ -270,7 +270,7 @@ def test_one_table_alone_catches_up_unseen(bench: Bench) -> None:
 
 
 def test_a_run_setting_rebuilds_a_table(bench: Bench) -> None:
-    """`rebuild` rebuilds a table from the log, and the next cut publishes the same rows."""
+    """`rebuild` builds a table again from the log, and the next cut publishes the same rows."""
     for number in (1, 2):
         feed_cycle(bench.pipeline, number)
         assert bench.run(bench.assets.all_keys[1:-1]).success

@@ -40,7 +40,7 @@ def content_of(path: Path, data: bytes) -> Any:
 
 @pytest.mark.parametrize("file", shop.FILES, ids=lambda file: file.number)
 def test_the_files_of_the_shop_are_those_of_the_program(file: shop.ExampleFile) -> None:
-    """Whoever changes the program rewrites the files."""
+    """The files of the repository are those that the program writes."""
     written = (shop.FOLDER / file.path).read_bytes()
     assert content_of(file.path, shop.to_bytes(file)) == content_of(file.path, written)
 

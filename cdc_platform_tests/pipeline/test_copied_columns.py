@@ -198,7 +198,7 @@ def assert_rows(pipeline: Pipeline, source: Source, cut: Cut) -> None:
 def test_a_table_is_copied_though_nothing_changes_any_more(
     spark: "SparkSession", session_lake: LakeSettings
 ) -> None:
-    """No record tells of the column that it has got; a copy that starts over does, with all values."""
+    """No record names the added column; a copy that starts over has it, with all values."""
     source = live("notes", {3: (add("added", "INT64", 6), retype("retyped"))})
     pipeline = watch(session_lake, source)
     fake = source_of(pipeline)

@@ -97,7 +97,7 @@ class KeyIndex:
         return np.where((codes == MISSING) | (further == MISSING), MISSING, both)
 
     def _narrow(self, codes: Codes, place: int) -> Codes:
-        """Number what was combined again, so that the numbers stay small."""
+        """Renumber the combined codes, so that the numbers stay small."""
         return _codes(pc.index_in(pa.array(codes), value_set=self._combined[place - 1]))
 
 

@@ -107,7 +107,7 @@ class _Finder:
     converts: bool = True
     look_back: Callable[[int], Look] | None = None
     renewals: dict[tuple[str, str], Renewal] = field(default_factory=dict)
-    """Columns that a look has found to be recreated, and that no record has shown to be so far."""
+    """Columns that a look has found recreated, and that no record has shown to be so far."""
     renamed: frozenset[str] = frozenset()
     """Tables that may have had rows under another name."""
     uncopied: frozenset[str] = frozenset()

@@ -134,7 +134,7 @@ def _extend(
 
 
 def _remake(pipeline: Pipeline, spark: SparkSession, attempt: Attempt, build: HistoryBuild) -> MergeOutcome:
-    """Make the versions of all touched keys again: a change that came late may lie between older ones."""
+    """Rebuild the versions of all touched keys: a change that came late may lie between older ones."""
     commits = forget_touched(pipeline, spark, attempt, build) + 1
     versions = remake_versions(pipeline, spark, build)
     _append(pipeline, spark, versions, attempt, attempt.completion(commits))

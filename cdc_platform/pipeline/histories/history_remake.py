@@ -1,4 +1,4 @@
-"""Histories of sources whose changes may come late: all versions of the touched keys are recreated."""
+"""Histories of sources whose changes may come late: all versions of the touched keys are rebuilt."""
 
 from contextlib import ExitStack
 from dataclasses import replace

@@ -121,7 +121,7 @@ def _pending(
 
 
 def first_version(pipeline: Pipeline, spark: SparkSession, found: Table, table: str) -> Snapshot:
-    """Return what a table is built upon that is rebuilt: its initial copy, else no row at all."""
+    """Return what a rebuilt table is built upon: its initial copy, else no row at all."""
     copy = find_copy(pipeline, found, table)
     return (copy.head if copy is not None else None) or empty_version(pipeline, spark, table)
 

@@ -83,8 +83,8 @@ def find_beginning(
 ) -> ChangeSource:
     """Return everything that a table, or its history, is made of.
 
-    Of a history the rows of a dropped table of the same name count, too, but only where the table was made
-    again with the same key.
+    Of a history the rows of a dropped table of the same name count, too, but only where the table was
+    recreated with the same key.
 
     Args:
         pipeline: the pipeline.

@@ -23,7 +23,7 @@ def made(number: int, size_bytes: int = 10) -> SourceFile:
 
 
 def test_what_has_been_read_in_its_version_is_left_out() -> None:
-    """A file that was rewritten is read again, also where only its moment or its size tells of it."""
+    """A file that was rewritten is read again, even if only its moment or only its size has changed."""
     old, rewritten, longer = made(1), made(2), made(3)
     read_progress = {old.path: old.version, rewritten.path: "1-10", longer.path: "3-9"}
     assert (rewritten, longer) == choose_files([longer, old, rewritten], read_progress).files

@@ -95,7 +95,7 @@ def test_a_file_is_read_again(spark: "SparkSession", session_lake: LakeSettings,
 
 
 def test_a_text_is_enough(spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path) -> None:
-    """Where a file is gone, its texts and raw records are judged; of one that was broken nothing is left."""
+    """Texts and raw records are judged where a file is gone; of one that was broken nothing is left."""
     folder = StreamFolder(tmp_path)
     path = tmp_path / "shop_visits/2027/01/15/08/00/one.jsonl"
     pipeline = with_source(make_pipeline(session_lake, tmp_path), keyless={"*": "refuse"})

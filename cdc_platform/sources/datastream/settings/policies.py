@@ -21,7 +21,7 @@ class OrderBy(StrEnum):
     POSITION = "position"
     """The log sequence number: right while one server writes one log."""
     TIMESTAMP = "timestamp"
-    """The source timestamp: survives a restore that begins the log again, but not a clock that goes back."""
+    """The source timestamp: survives a restore that restarts the log, but not a clock that goes back."""
 
 
 class KeylessPolicy(StrEnum):

@@ -109,8 +109,8 @@ class _Reading:
             return
         if len(lines) < begun:
             self.failed[file.path] = (
-                f"It has {len(lines)} lines, and had {begun} when they were read: it was cut, or written "
-                "again. Files may grow only; give what is in it now another name."
+                f"It has {len(lines)} lines, and had {begun} when they were read: it was cut, or "
+                "rewritten. Files may grow only; give what is in it now another name."
             )
             return
         position = begun

@@ -81,7 +81,7 @@ class EngineSettings:
         if POST_PROCESSORS in self.properties:
             raise SettingError(
                 f"engine.properties.{POST_PROCESSORS}",
-                "cannot be set: a value that is selected again is of a later moment than its event, which "
+                "cannot be set: a reselected value is of a later moment than its event, which "
                 "does not say so. Remove it; what an event does not send is the row's own all the same.",
             )
 

@@ -161,7 +161,7 @@ def test_a_name_of_logs_that_is_not_declared_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["postgresql", "sqlserver"])
 def test_timestamps_come_first_where_it_is_asked_for(kind: str) -> None:
-    """After a restore that began the log again, the moments tell the order."""
+    """After a restore at which the log started over, the moments tell the order."""
     lsns = ("9/0", "1/0") if kind == "postgresql" else ("9:0:0", "1:0:0")
     events = [{"source_timestamp": n, "source_metadata": {"lsn": lsn}} for n, lsn in enumerate(lsns)]
     for order_by, expected in ((OrderBy.POSITION, False), (OrderBy.TIMESTAMP, True)):

@@ -80,7 +80,7 @@ def test_a_repeated_snapshot_is_held_until_its_end(tmp_path: Path, cut: int) -> 
 
 
 def test_a_snapshot_that_a_crash_has_ended(tmp_path: Path) -> None:
-    """It is started over, as another one, which alone counts; also where the very first one was ended."""
+    """It starts over, as another one, which alone counts; also where the very first one was ended."""
     cycles = feed(cycles_over(tmp_path), snapshot(100, [1, 2, 3])[:2])
     feed(cycles, snapshot(200, [2, 3, 4])[:2])
     feed(cycles, snapshot(300, [3, 4, 5]))

@@ -80,7 +80,7 @@ def test_without_tokens_a_chunk_is_read_again_while_nothing_was_given() -> None:
 
 
 def test_rows_are_never_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once rows without a token were given, a broken answer ends the chunk: its commit is recreated."""
+    """Once rows without a token were given, a broken answer ends the read; the chunk is tried again."""
     monkeypatch.setattr(copy_reader, "ROWS_PER_BATCH", 1)
     monkeypatch.setattr(copy_reader, "HELD_BATCHES", 2)
     broken = Answer(ROWS[:3], grpc.StatusCode.UNAVAILABLE, columns=2)
