@@ -9,9 +9,9 @@ Every command validates all settings before it does anything.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -22,11 +22,15 @@ from cdc_platform.printing import print_line, print_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cdc_platform.lake.catalog.settings import LakeSettings
     from cdc_platform.pipeline.core.pipeline import Pipeline
     from cdc_platform.pipeline.core.settings import PipelineSettings
+    from cdc_platform.spark.session.settings import SparkSettings
 
 DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 NAME = click.option("--name", help="Pipeline to use; required if DEFS declares several.")
+OWN_SETTINGS: Final = frozenset({"table_format_version"})
+"""Settings of `lake` and `spark` in which pipelines that share a process may differ."""
 EVERY_NAME = click.option("--name", help="Use only this pipeline of DEFS.")
 
 
@@ -75,18 +79,25 @@ def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[Pipel
     shared = [replace(one, spark=replace(one.spark, packages=packages)) for one in chosen]
     first = shared[0]
     for other in shared[1:]:
-        equalities = {
-            "lake": (first.lake.path, first.lake.catalog) == (other.lake.path, other.lake.catalog),
-            "spark": first.spark == other.spark,
-        }
-        differing = [part for part, is_equal in equalities.items() if not is_equal]
+        differing = [
+            *_differing("lake", first.lake, other.lake),
+            *_differing("spark", first.spark, other.spark),
+        ]
         if differing:
             raise SettingError(
-                f"{defs}: {differing[0]}",
+                f"{defs}: {', '.join(differing)}",
                 f"differs between `{first.name}` and `{other.name}`, but one process has one Spark session "
                 "with one lake; nothing was run. Give them the same settings, or choose one with `--name`",
             )
     return shared
+
+
+def _differing(
+    part: str, first: "LakeSettings | SparkSettings", other: "LakeSettings | SparkSettings"
+) -> list[str]:
+    """Return the paths of the settings that differ; the format version is each pipeline's own."""
+    names = (entry.name for entry in fields(first) if entry.name not in OWN_SETTINGS)
+    return [f"{part}.{name}" for name in names if getattr(first, name) != getattr(other, name)]
 
 
 def print_name(name: str, chosen: "Sequence[PipelineSettings]") -> None:

@@ -1,6 +1,7 @@
 """`cdc-platform sync`: how it begins and ends, and the line of a cycle."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,13 +49,20 @@ def test_a_cycle_is_one_line(turn: tuple[int, int] | None, number: str) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "part"),
-    [({"lake": {"path": "other"}}, "lake"), ({"spark": {"driver_memory": "3g"}}, "spark")],
+    [
+        ({"lake": {"path": "other"}}, "lake.path"),
+        ({"spark": {"driver_memory": "3g"}}, "spark.driver_memory"),
+        (
+            {"lake": {"path": "other"}, "spark": {"driver_memory": "3g", "class_archive": False}},
+            "lake.path, spark.driver_memory, spark.class_archive",
+        ),
+    ],
 )
 @pytest.mark.parametrize("command", ["sync", "check"])
 def test_pipelines_of_different_lakes_are_refused_before_one_runs(
-    tmp_path: Path, command: str, changes: dict[str, dict[str, str]], part: str
+    tmp_path: Path, command: str, changes: dict[str, dict[str, Any]], part: str
 ) -> None:
-    """One process has one Spark with one lake: nothing is asked of a source, and `--name` is the way out."""
+    """Every setting that differs is named, nothing is asked of a source, and `--name` is the way out."""
     defs = write_two(tmp_path, bank_attributes(name="shop", **changes))
     code, output, errors = run(command, defs)
     assert (code, output) == (1, "")

@@ -1,6 +1,7 @@
 """The first step of a cycle: plan windows, read them, and commit what they hold in one commit."""
 
 import logging
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -40,6 +41,8 @@ WINDOWS_PER_TASK: Final = 8
 """ReadWindows that a task reads at a time; fewer tasks can follow more partitions that split and merge."""
 RECORDS_PER_TASK: Final = 500_000
 """Above this, reading in parallel saves more time than following partitions does."""
+LONG_S: Final = 60.0
+"""A plan of more seconds is read in parallel if nothing is known of its rate."""
 
 
 @dataclass(frozen=True)
@@ -240,10 +243,10 @@ def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadP
 
 
 def _expected_records(pipeline: Pipeline, before: int, plan: ReadPlan) -> float:
-    """Return how many records a plan has at the rate of the cycle before; 0 if there is none."""
+    """Return how many records a plan has at the rate of the cycle before, if that read anything."""
     control = read_control(pipeline.lake, before)
     known_s = max((report.duration_s for report in control.windows), default=0.0)
-    if not known_s:
-        return 0.0
     planned_s = max(window.duration_s for window in plan.windows)
+    if not known_s:
+        return math.inf if planned_s > LONG_S else 0.0
     return control.records.get(RecordKind.DATA_CHANGE, 0) * planned_s / known_s

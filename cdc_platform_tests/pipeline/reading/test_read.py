@@ -108,6 +108,20 @@ def test_few_records_are_read_by_few_tasks(
     assert tasks == most_tasks(pipeline, cast("SparkSession", None), 1, plan)
 
 
+@pytest.mark.parametrize(("duration_s", "tasks"), [(10, 1), (3_600, 4)])
+def test_a_long_plan_of_unknown_rate_is_read_in_parallel(
+    monkeypatch: pytest.MonkeyPatch, duration_s: int, tasks: int
+) -> None:
+    """A cycle that read no window does not foretell an hour of changes."""
+    monkeypatch.setattr(read, "read_control", lambda *_: ControlRows((), (), {}))
+    monkeypatch.setattr(read, "local_cores", lambda _: 4)
+    window = ReadWindow("token", START, START + duration_s * SECOND)
+    plan = ReadPlan(tuple(replace(window, token=f"token-{n}") for n in range(6)), finished_parents=())
+    source = SpannerSettings("project", "instance", "database", "stream")
+    pipeline = open_pipeline(PipelineSettings("bank", source, LakeSettings("unused")))
+    assert tasks == most_tasks(pipeline, cast("SparkSession", None), 1, plan)
+
+
 def test_a_cycle_whose_reads_fall_silent_under_way_goes_on(tmp_path: Path) -> None:
     """A pipeline that catches up commits what it has and reads on; only one that does not move stops."""
     pipeline = make_pipeline(LakeSettings(str(tmp_path)), first_micros=START)
