@@ -10,6 +10,9 @@ from cdc_platform.spark.session.session_settings import changed_settings
 INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Iceberg's vectorised reader leaves allocators on the heap for every file that it reads
+    # (apache/iceberg#13937); for some thousand rows it is no quicker.
+    "spark.sql.iceberg.vectorization.enabled": "false",
 }
 ONE_TASK: Final = {
     # Otherwise each exchange is a job of its own, after which the rest is planned again.

@@ -52,8 +52,9 @@ PROCESS: Final = {
     # Spark's own expression leaves out some names under which catalogs take credentials.
     "spark.redaction.regex": HIDDEN_NAMES,
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
-    # Cycles run many small queries of the same few shapes.
-    "spark.sql.codegen.cache.maxEntries": "1000",
+    # Small queries are interpreted, so few shapes are left to compile; but the bounds of a cycle are
+    # literals in their code, so that a check compiles them each time, and each entry holds some 30 KB.
+    "spark.sql.codegen.cache.maxEntries": "200",
     "spark.cleaner.periodicGC.interval": "10min",
     # A broadcast table takes a page, however small it is, and lives until Java and Python have collected
     # what refers to it: pages of 32 MiB, the default of this heap, would take hundreds of MiB.
