@@ -12,7 +12,7 @@ from cdc_platform_tests.support.soak import Cycle
 
 CYCLES: Final = 1000
 EVERY: Final = 20
-HELD: Final = Held(0, 0, 20, 20, 330, 30, 60, 200, 1, 1.0)
+HELD: Final = Held(0, 0, 20, 20, 330, 30, 60, 200, 1, 0, 1.0)
 MEMORY: Final = Memory(100_000_000, 1, 1, 1, 1, 1)
 TREE: Final = Tree(7, 70, 1000)
 

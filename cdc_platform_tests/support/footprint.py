@@ -41,6 +41,7 @@ class Held:
         java_threads: threads of the session's Java process but for those of Spark's pools.
         pool_threads: threads of Spark's pools.
         workers: processes that Java has started, such as Spark's Python workers.
+        allocators: of Iceberg's vectorised reader, which closes none of them.
         processor_s: processor time so far of this process, of Java and of the workers.
     """
 
@@ -53,6 +54,7 @@ class Held:
     java_threads: int
     pool_threads: int
     workers: int
+    allocators: int
     processor_s: float
 
 
@@ -120,6 +122,7 @@ class Session:
             java_threads=len(threads) - pooled,
             pool_threads=pooled,
             workers=len(workers),
+            allocators=self._allocators(),
             processor_s=sum(map(_processor_s, (mine, self.java, *workers))),
         )
 
@@ -159,6 +162,10 @@ class Session:
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         rows = (line.split() for line in text.splitlines())
         return {row[3]: int(row[2]) for row in rows if len(row) > 3 and row[0].rstrip(":").isdigit()}
+
+    def _allocators(self) -> int:
+        arrow = self.spark._jvm.org.apache.iceberg.arrow.ArrowAllocation  # noqa: SLF001  as above
+        return int(arrow.rootAllocator().getChildAllocators().size())
 
     def _shared_state(self) -> Any:
         return self.spark._jsparkSession.sharedState()  # noqa: SLF001  as above
