@@ -22,16 +22,14 @@ from cdc_platform.printing import print_line, print_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc_platform.lake.catalog.settings import LakeSettings
     from cdc_platform.pipeline.core.pipeline import Pipeline
     from cdc_platform.pipeline.core.settings import PipelineSettings
-    from cdc_platform.spark.session.settings import SparkSettings
 
 DEFS = click.argument("defs", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 NAME = click.option("--name", help="Pipeline to use; required if DEFS declares several.")
+EVERY_NAME = click.option("--name", help="Use only this pipeline of DEFS.")
 OWN_SETTINGS: Final = frozenset({"table_format_version"})
 """Settings of `lake` and `spark` in which pipelines that share a process may differ."""
-EVERY_NAME = click.option("--name", help="Use only this pipeline of DEFS.")
 
 
 class FiniteRange(click.FloatRange):
@@ -79,11 +77,7 @@ def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[Pipel
     shared = [replace(one, spark=replace(one.spark, packages=packages)) for one in chosen]
     first = shared[0]
     for other in shared[1:]:
-        differing = [
-            *_differing("lake", first.lake, other.lake),
-            *_differing("spark", first.spark, other.spark),
-        ]
-        if differing:
+        if differing := _differing(first, other):
             raise SettingError(
                 f"{defs}: {', '.join(differing)}",
                 f"differs between `{first.name}` and `{other.name}`, but one process has one Spark session "
@@ -92,12 +86,14 @@ def share_spark(defs: Path, chosen: "Sequence[PipelineSettings]") -> "list[Pipel
     return shared
 
 
-def _differing(
-    part: str, first: "LakeSettings | SparkSettings", other: "LakeSettings | SparkSettings"
-) -> list[str]:
-    """Return the paths of the settings that differ; the format version is each pipeline's own."""
-    names = (entry.name for entry in fields(first) if entry.name not in OWN_SETTINGS)
-    return [f"{part}.{name}" for name in names if getattr(first, name) != getattr(other, name)]
+def _differing(first: "PipelineSettings", other: "PipelineSettings") -> list[str]:
+    """Return the paths of the settings that keep two pipelines from sharing a process."""
+    return [
+        f"{part}.{name}"
+        for part, mine, theirs in (("lake", first.lake, other.lake), ("spark", first.spark, other.spark))
+        for name in (entry.name for entry in fields(mine))
+        if name not in OWN_SETTINGS and getattr(mine, name) != getattr(theirs, name)
+    ]
 
 
 def print_name(name: str, chosen: "Sequence[PipelineSettings]") -> None:

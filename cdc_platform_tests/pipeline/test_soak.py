@@ -20,7 +20,6 @@ WARM_UP: Final = 3
 CHANGES: Final = 30
 EXECUTIONS_MAX: Final = 30
 """Spark forgets a few of its past queries late."""
-MORE_ALLOCATORS: Final = 0
 MORE_HANDLES: Final = 5
 HANDLES_PER_WORKER: Final = 3
 """Of Java: Spark starts Python workers as tasks need them, and ends those that are idle."""
@@ -59,7 +58,7 @@ def test_cycles_leave_nothing_behind(
     assert faults == []
     warm, last = held[WARM_UP - 1], held[-1]
     assert last.executions <= EXECUTIONS_MAX
-    assert last.allocators - warm.allocators <= MORE_ALLOCATORS
+    assert warm.allocators == last.allocators
     assert last.python_handles - warm.python_handles <= MORE_HANDLES
     more_workers = max(0, last.workers - warm.workers)
     assert last.java_handles - warm.java_handles <= MORE_HANDLES + HANDLES_PER_WORKER * more_workers

@@ -243,7 +243,7 @@ def most_tasks(pipeline: Pipeline, spark: SparkSession, before: int, plan: ReadP
 
 
 def _expected_records(pipeline: Pipeline, before: int, plan: ReadPlan) -> float:
-    """Return how many records a plan has at the rate of the cycle before, if that read anything."""
+    """Return how many records a plan has at the rate of the cycle before; without one, inf if it is long."""
     control = read_control(pipeline.lake, before)
     known_s = max((report.duration_s for report in control.windows), default=0.0)
     planned_s = max(window.duration_s for window in plan.windows)

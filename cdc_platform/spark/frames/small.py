@@ -24,7 +24,7 @@ ONE_TASK: Final = {
 def interpreted(
     spark: SparkSession, *, when: bool, in_one_task: bool = False
 ) -> AbstractContextManager[None]:
-    """Let the session interpret its expressions meanwhile.
+    """Let the session interpret its expressions, and read files row by row, meanwhile.
 
     The bounds of a cycle are literals in its queries, so Spark compiles their code again in each cycle; for
     some thousand rows that takes longer than the rows do.

@@ -53,7 +53,7 @@ PROCESS: Final = {
     "spark.redaction.regex": HIDDEN_NAMES,
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     # Small queries are interpreted, so few shapes are left to compile; but the bounds of a cycle are
-    # literals in their code, so that a check compiles them each time, and each entry holds some 30 KB.
+    # literals in their code, so that a check compiles them each time, and each entry holds more than 20 KB.
     "spark.sql.codegen.cache.maxEntries": "200",
     "spark.cleaner.periodicGC.interval": "10min",
     # A broadcast table takes a page, however small it is, and lives until Java and Python have collected
