@@ -46,13 +46,19 @@ def archive_file() -> Path | None:
     try:
         folder = cache_folder()
         program = java.resolve()
-        is_from = f"{program} {program.stat().st_mtime_ns} {Path(pyspark.__file__).parent}"
+        is_from = f"{program} {program.stat().st_mtime_ns} {_jars()}"
         folder.mkdir(parents=True, exist_ok=True)
         remove_unused(folder)
     except (OSError, RuntimeError):
         return None
     name = hashlib.sha256(f"{is_from} {pyspark.__version__}".encode()).hexdigest()[:16]
     return folder / f"spark-{name}.jsa"
+
+
+def _jars() -> str:
+    """Return Spark's jars as Java compares them with those of an archive: path, time and size."""
+    facts = ((file, file.stat()) for file in sorted(Path(pyspark.__file__).parent.glob("jars/*.jar")))
+    return " ".join(f"{file} {found.st_mtime_ns} {found.st_size}" for file, found in facts)
 
 
 def cache_folder() -> Path:

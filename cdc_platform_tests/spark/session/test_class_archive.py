@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
@@ -56,6 +57,20 @@ def test_each_java_has_an_archive_of_its_own(cache: Path) -> None:
     """An upgrade of Java does not meet the archive of the former one, which it could not use."""
     before = place()
     os.utime(cache.parents[1] / "home" / "bin" / "java", (1, 1))
+    assert before != place()
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_spark_that_is_installed_again_has_an_archive_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment created again in the same folder has other jars for Java, even of the same version."""
+    jar = tmp_path / "pyspark" / "jars" / "spark-core.jar"
+    jar.parent.mkdir(parents=True)
+    jar.touch()
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "pyspark" / "__init__.py"))
+    before = place()
+    os.utime(jar, (1, 1))
     assert before != place()
 
 
