@@ -1,7 +1,8 @@
 """Soak: runs a thousand small cycles of each source in one process, and measures what grows.
 
-Each configuration runs in its own process, by the loop of `cdc-platform sync --continuous`, with new input
-for every cycle and normal maintenance. All tables but one stay small, so that growing tables do not explain
+Each source runs in its own process, by the loop of `cdc-platform sync --continuous`, with new input for every
+cycle and normal maintenance. A source that can be declared in several ways has a pipeline for each of them,
+and these take turns. All tables but one stay small, so that growing tables do not explain
 longer cycles. After each cycle it counts the entries of Spark's cache manager, threads and file handles;
 every `--every` cycles also memory after a full garbage collection, files and snapshots. At the end the
 tables must equal what was sent, every check must pass, and nothing may have grown: see `judge` in
@@ -16,11 +17,13 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Final
 
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from benchmarks.harness import Report, arguments
@@ -31,32 +34,43 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.spark.session.settings import SparkSettings
 from cdc_platform_tests.servers.kafka import CONNECTOR, Broker, broker, fetch_jars
 from cdc_platform_tests.support.footprint import Session, tree_of
-from cdc_platform_tests.support.soak import Cycle, Soak
-from cdc_platform_tests.support.workload import WORKLOADS, Place, Workload, needs_broker
+from cdc_platform_tests.support.soak import Cycle, Soak, take_turns
+from cdc_platform_tests.support.workload import WORKLOADS, Place, needs_broker
 
-PIPELINE = "soak"
-RESULT = "soaked.json"
-GROWN_CLASSES = 12
+SOURCES: Final[Mapping[str, Sequence[str]]] = {
+    "spanner": ("spanner",),
+    "datastream": ("datastream_history", "datastream_keyless"),
+    "debezium_files": ("debezium_omit_files", "debezium_enrich_files", "debezium_veto_files"),
+    "debezium_kafka": ("debezium_omit_kafka", "debezium_enrich_kafka", "debezium_veto_kafka"),
+}
+"""Workloads that take turns in one process, by the name of the run."""
+RUNS: Final[Mapping[str, Sequence[str]]] = {**{name: (name,) for name in WORKLOADS}, **SOURCES}
+"""All that can be run; a workload alone helps to find what grows."""
+RESULT: Final = "soaked.json"
+GROWN_CLASSES: Final = 12
 
 
 @contextmanager
-def open_workload(
-    name: str, folder: Path, spark: SparkSession, lake: LakeSettings, options: argparse.Namespace
-) -> Iterator[Workload]:
-    """Provide a workload, with a broker of its own if it needs one."""
+def open_soaks(
+    names: Sequence[str], folder: Path, spark: SparkSession, lake: LakeSettings, options: argparse.Namespace
+) -> Iterator[list[Soak]]:
+    """Open a soak for each workload, with one broker if any of them needs it."""
     with ExitStack() as stack:
-        found: Broker | None = None
-        if needs_broker(name):
-            found = stack.enter_context(broker(folder / "broker"))
+        shared: Broker | None = None
+        if any(map(needs_broker, names)):
+            shared = stack.enter_context(broker(folder / "broker"))
             for jar in fetch_jars(CONNECTOR, with_dependencies=False):
                 spark.sql(f"ADD JAR '{jar}'")
-        has_histories = "history" in name
-        place = Place(folder / "in", lake, PIPELINE, options.changes, options.seed, has_histories)
-        yield stack.enter_context(WORKLOADS[name](place, found))
+        soaks = []
+        for name in names:
+            place = Place(folder / name, lake, name, options.changes, options.seed, "history" in name)
+            soaks.append(Soak(stack.enter_context(WORKLOADS[name](place, shared)), spark))
+            stack.callback(soaks[-1].close)
+        yield soaks
 
 
 def run_here(name: str, options: argparse.Namespace) -> Soaked:
-    """Run the cycles of a configuration in this process."""
+    """Run the cycles of a source in this process."""
     folder: Path = options.work / "soak" / name
     shutil.rmtree(folder, ignore_errors=True)
     temporary = folder / "temporary"
@@ -68,33 +82,29 @@ def run_here(name: str, options: argparse.Namespace) -> Soaked:
     settings = SparkSettings(driver_memory=options.heap, conf={"spark.local.dir": str(temporary)})
     with (
         open_session(settings, lake) as spark,
-        open_workload(name, folder, spark, lake, options) as workload,
+        open_soaks(RUNS[name], folder, spark, lake, options) as soaks,
     ):
-        run = Run(name, Soak(workload, spark), Session.of(spark), temporary)
+        run = Run(soaks, Session.of(spark), temporary)
         try:
             run.go(options.cycles, options.every)
-            faults = run.soak.faults()
+            faults = [fault for soak in soaks for fault in soak.faults()]
         except Exception as error:  # noqa: BLE001  a run that breaks off has found something
             faults = [f"cycle {len(run.cycles) + 1}: {type(error).__name__}: {error}"]
             traceback.print_exc()
-        finally:
-            run.soak.close()
     return Soaked(name, run.cycles, run.samples, faults)
 
 
 @dataclass
 class Run:
-    """The run of a configuration, with what was measured so far.
+    """The run of a source, with what was measured so far.
 
     Args:
-        name: of the configuration.
-        soak: runs the cycles.
+        soaks: run the cycles, in turn.
         session: of Spark.
         temporary: folder for temporary files.
     """
 
-    name: str
-    soak: Soak
+    soaks: Sequence[Soak]
     session: Session
     temporary: Path
     cycles: list[Cycle] = field(default_factory=list)
@@ -103,40 +113,40 @@ class Run:
     def go(self, cycles: int, every: int) -> None:
         """Run the cycles, and take a sample at regular intervals."""
         early = dict[str, int]()
-        for cycle in self.soak.run(cycles):
+        lakes = [soak.pipeline.lake for soak in self.soaks]
+        for cycle in take_turns(self.soaks, cycles):
             self.cycles.append(cycle)
-            print_cycle(self.name, cycle)
+            print_cycle(cycle)
             if cycle.number % every == 0:
-                self.samples.append(
-                    take_sample(cycle.number, self.session, self.temporary, self.soak.pipeline.lake)
-                )
+                self.samples.append(take_sample(cycle.number, self.session, self.temporary, lakes))
                 print_sample(self.samples[-1])
                 early = early or self.session.histogram()
         print_grown(early, self.session.histogram())
 
 
-def take_sample(cycle: int, session: Session, temporary: Path, lake: Lake) -> Sample:
-    """Take the measurements that are too slow for every cycle."""
-    names = [*map(lake.table, lake.table_names())]
-    tables = [*map(lake.system_table, SYSTEM_TABLES), *(table for table in names if table is not None)]
-    counts = [len(table.metadata.snapshots) for table in tables]
-    metadata = sum(1 for _ in Path(lake.settings.path).rglob("*.metadata.json"))
-    return Sample(
-        cycle,
-        session.memory(),
-        tree_of(temporary),
-        tree_of(Path(lake.settings.path)),
-        max(counts),
-        metadata,
-    )
+def take_sample(cycle: int, session: Session, temporary: Path, lakes: Sequence[Lake]) -> Sample:
+    """Take the measurements that are too slow for every cycle; the lakes lie in one folder."""
+    snapshots = [len(table.metadata.snapshots) for lake in lakes for table in tables_of(lake)]
+    folder = Path(lakes[0].settings.path)
+    metadata = sum(1 for _ in folder.rglob("*.metadata.json"))
+    return Sample(cycle, session.memory(), tree_of(temporary), tree_of(folder), max(snapshots), metadata)
 
 
-def print_cycle(name: str, cycle: Cycle) -> None:
+def tables_of(lake: Lake) -> Iterator[Table]:
+    """Return all tables of a pipeline."""
+    yield from map(lake.system_table, SYSTEM_TABLES)
+    for name in lake.table_names():
+        if (table := lake.table(name)) is not None:
+            yield table
+
+
+def print_cycle(cycle: Cycle) -> None:
     """Print a line for a cycle."""
     held, steps = cycle.held, "  ".join(f"{step} {taken:.2f}" for step, taken in cycle.steps_s.items())
     print(
-        f"  {name} {cycle.number:>4}  {cycle.whole_s:5.2f} s  processor {cycle.processor_s:5.2f} s  "
-        f"changes {cycle.changes:>4}  cached {held.cached_plans}  persisted {held.persisted_rdds}  "
+        f"  {cycle.pipeline} {cycle.number:>4}  {cycle.whole_s:5.2f} s  "
+        f"processor {cycle.processor_s:5.2f} s  changes {cycle.changes:>4}  "
+        f"cached {held.cached_plans}  persisted {held.persisted_rdds}  "
         f"executions {held.executions}  "
         f"handles {held.python_handles} {held.java_handles}  threads {held.python_threads} "
         f"{held.java_threads} and {held.pool_threads} of pools  workers {held.workers}  {steps}",
@@ -159,7 +169,7 @@ def print_grown(before: dict[str, int], after: dict[str, int]) -> None:
 
 
 def run_apart(name: str, options: argparse.Namespace) -> Soaked:
-    """Run the cycles of a configuration in a process of its own."""
+    """Run the cycles of a source in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.soak", "--here", "--only", name]
     told = {"cycles": options.cycles, "every": options.every, "changes": options.changes}
     told |= {"heap": options.heap, "seed": options.seed, "work": options.work}
@@ -181,8 +191,8 @@ def run_apart(name: str, options: argparse.Namespace) -> Soaked:
 def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
-    parser.add_argument("--cycles", type=int, default=1000, help="cycles of each configuration")
-    parser.add_argument("--only", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS), help="which")
+    parser.add_argument("--cycles", type=int, default=1000, help="cycles of each source")
+    parser.add_argument("--only", nargs="+", choices=list(RUNS), default=list(SOURCES), help="which")
     parser.add_argument("--heap", default="2g", help="heap of Spark's driver")
     parser.add_argument("--changes", type=int, default=100, help="changes or messages for a cycle, about")
     parser.add_argument("--every", type=int, default=20, help="cycles between two samples of memory")
@@ -203,7 +213,7 @@ def main() -> None:
 
 
 def tell(report: Report, soaked: Soaked) -> int:
-    """Report the criteria of a configuration, and return how many of them are not met."""
+    """Report the criteria of a run, and return how many of them are not met."""
     criteria = judge(soaked)
     for criterion in criteria:
         outcome = "pass" if criterion.is_met else "FAIL"

@@ -52,10 +52,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Soaked:
-    """The run of one configuration.
+    """The run of one source.
 
     Args:
-        name: of the configuration.
+        name: of the source.
         cycles: in their order.
         samples: in their order.
         faults: what is wrong at the end; empty where tables and checks are right.
@@ -136,7 +136,7 @@ def judge(soaked: Soaked) -> list[Criterion]:
 def markdown(soaked: Iterable[Soaked]) -> str:
     """Return a table of the runs; two numbers are those of the second and of the last window."""
     heads = (
-        *("configuration", "cycles", "cache manager, most", "heap, MiB", "seconds a cycle"),
+        *("source", "cycles", "cache manager, most", "heap, MiB", "seconds a cycle"),
         *("processor seconds a cycle", "handles, Python and Java", "threads, Python and Java"),
         *("temporary files", "files of the lake", "snapshots, most", "criteria"),
     )

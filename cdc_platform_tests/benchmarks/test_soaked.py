@@ -20,7 +20,8 @@ TREE: Final = Tree(7, 70, 1000)
 def steady() -> Soaked:
     """Return a run in which nothing grows once it is warm."""
     cycles = [
-        Cycle(number, 100, 9.0 if number < 50 else 1.5, 2.0, {}, HELD) for number in range(1, CYCLES + 1)
+        Cycle(number, "bank", 100, 9.0 if number < 50 else 1.5, 2.0, {}, HELD)
+        for number in range(1, CYCLES + 1)
     ]
     samples = [Sample(number, MEMORY, TREE, TREE, 50, 100) for number in range(EVERY, CYCLES + 1, EVERY)]
     return Soaked("spanner", cycles, samples, [])

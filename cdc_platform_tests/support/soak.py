@@ -1,7 +1,7 @@
 """Cycles of a workload in one process, each with fresh input, and what the process holds after each."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ class Cycle:
 
     Args:
         number: counted from 1.
+        pipeline: name of the pipeline that ran it.
         changes: how many it has added to the log.
         whole_s: seconds from the arrival of its input to its end.
         processor_s: processor time meanwhile, of this process, of Java and of Spark's workers.
@@ -32,6 +33,7 @@ class Cycle:
     """
 
     number: int
+    pipeline: str
     changes: int
     whole_s: float
     processor_s: float
@@ -50,14 +52,18 @@ class Soak:
 
     def run(self, cycles: int) -> Iterator[Cycle]:
         """Send input and run a cycle, so many times."""
-        for number in range(1, cycles + 1):
-            self._workload.send()
-            before_s, begun = self._session.held().processor_s, time.perf_counter()
-            outcome = next(self._outcomes)
-            whole_s = time.perf_counter() - begun
-            held = self._session.held()
-            processor_s = held.processor_s - before_s
-            yield Cycle(number, outcome.order.changes, whole_s, processor_s, outcome.seconds, held)
+        return take_turns([self], cycles)
+
+    def run_cycle(self, number: int) -> Cycle:
+        """Send input and run a cycle, which is counted as the given number."""
+        self._workload.send()
+        before_s, begun = self._session.held().processor_s, time.perf_counter()
+        outcome = next(self._outcomes)
+        whole_s = time.perf_counter() - begun
+        held = self._session.held()
+        processor_s = held.processor_s - before_s
+        name, changes = self.pipeline.settings.name, outcome.order.changes
+        return Cycle(number, name, changes, whole_s, processor_s, outcome.seconds, held)
 
     def faults(self) -> list[str]:
         """Read what is left, and return what is wrong: differing tables, and checks that fail."""
@@ -76,3 +82,9 @@ class Soak:
             result = check.run(self.pipeline, self._spark, EVERYTHING)
             if not (result.passed or check.is_warning):
                 yield f"{check.name}: {result.summary}"
+
+
+def take_turns(soaks: Sequence[Soak], cycles: int) -> Iterator[Cycle]:
+    """Run so many cycles in all, one of each soak after the other."""
+    for number in range(1, cycles + 1):
+        yield soaks[number % len(soaks)].run_cycle(number)
