@@ -21,7 +21,8 @@ from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, EngineInput, Strategy
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, Strategy
 from cdc_platform_tests.pipeline.test_datastream import failed_checks
 from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster

@@ -20,7 +20,8 @@ from cdc_platform.sources.debezium.engine.capture import Capture
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.event_files import event_files
 from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
-from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, EngineInput
+from cdc_platform.sources.debezium.settings.engine_settings import EngineInput
+from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
 from cdc_platform.sources.debezium.wire.lines import FileDamaged, whole_lines
 from cdc_platform.sources.event_tables import storable, table_of
@@ -69,7 +70,7 @@ class DebeziumSource(SourceOfArrivals):
         found = self.settings.input
         if not isinstance(found, EngineInput) or not self.settings.captures:
             return None
-        return Capture(found.engine_settings())
+        return Capture(found)
 
     def describe(self) -> EventsDescription:
         """Return the tables that the beginnings of the files tell of."""
