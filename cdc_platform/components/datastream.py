@@ -13,7 +13,6 @@ from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.scaffolding import DatastreamPipelineScaffolder
 from cdc_platform.model.base.declared_settings import read_settings
 from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.sensors import Running
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.stream.stream_reader import require_library
@@ -29,14 +28,14 @@ class DatastreamPipeline(PipelineComponent):
         """Return the settings of the stream's files."""
         return read_settings(DatastreamSettings, given, folder)
 
-    def upstream(self, settings: PipelineSettings, running: Running) -> Upstream:
+    def upstream(self, settings: PipelineSettings) -> Upstream:
         """Return the stream itself, where the settings name it."""
         source = settings.source
         if not isinstance(source, DatastreamSettings) or source.stream is None:
             return NO_UPSTREAM
         require_library()
         found = StreamSettings(source.stream, source.datastream_host)
-        stream = StreamAsset(self.name, found, running.owners)
+        stream = StreamAsset(self.name, found, self.running.owners)
         return Upstream(
             (build_stream(stream),),
             (build_stream_check(stream),),

@@ -14,7 +14,7 @@ from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
 from cdc_platform.components.mistakes import check_templates
 from cdc_platform.components.schemas import Group, fields_of, make_group
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.declared_settings import Described, read_settings
+from cdc_platform.model.base.declared_settings import Described, read_settings, settings_of
 from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.core.source import SourceSettings
 from cdc_platform.sensors import Running
@@ -35,7 +35,8 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
     """One source feeding one folder of a lake.
 
     Args:
-        attributes: the settings that the YAML has, with their templates filled in.
+        attributes: the settings that the YAML has, with their templates filled in, but for its group `runs`.
+        running: how Dagster runs the pipeline.
     """
 
     source_class: ClassVar[type]
@@ -44,6 +45,7 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
     """Settings of pipelines that have no effect with this kind of source."""
 
     attributes: Mapping[str, Any]
+    running: Running
 
     @classmethod
     @cache
@@ -64,10 +66,12 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         """Return the component with its templates filled in, for this platform and for Dagster.
 
         Raises:
-            SettingError: a template is more than an environment variable.
+            SettingError: a template is more than an environment variable, or a value cannot be used.
         """
         check_templates(model.model_dump())
-        return cls(cls.group().resolve_from_model(context, model).model_dump(exclude_unset=True))
+        attributes = cls.group().resolve_from_model(context, model).model_dump(exclude_unset=True)
+        own = {name: attributes.pop(name) for name in settings_of(DagsterSettings) if name in attributes}
+        return cls(attributes, read_settings(DagsterSettings, own).runs)
 
     @property
     def name(self) -> str:
@@ -83,13 +87,8 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         # Reading a pipeline's settings needs no Spark: `cdc-platform status` is fast.
         from cdc_platform.components.building import build_pipeline
 
-        settings, running = self.to_settings(folder), self.running
-        return build_pipeline(settings, running, self.upstream(settings, running))
-
-    @property
-    def running(self) -> Running:
-        """How Dagster runs the pipeline."""
-        return read_settings(DagsterSettings, {"runs": self.attributes.get("runs")}).runs
+        settings = self.to_settings(folder)
+        return build_pipeline(settings, self.running, self.upstream(settings))
 
     def to_settings(self, folder: Path) -> PipelineSettings:
         """Return the settings of the pipeline; relative paths count from the YAML file's folder.
@@ -97,12 +96,11 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
         Raises:
             SettingError: a value is out of its range; it is named as in the file.
         """
-        given = {name: value for name, value in self.attributes.items() if name != "runs"}
         try:
-            source = self.source_settings(given["source"], folder)
+            source = self.source_settings(self.attributes["source"], folder)
         except SettingError as error:
             raise SettingError(f"source.{error.setting}", error.problem) from error
-        return read_settings(PipelineSettings, {**given, "source": source}, folder)
+        return read_settings(PipelineSettings, {**self.attributes, "source": source}, folder)
 
     @abstractmethod
     def source_settings(self, given: Mapping[str, Any], folder: Path) -> SourceSettings:
@@ -112,7 +110,7 @@ class PipelineComponent(dg.Component, dg.Resolvable, ABC):
             SettingError: a value is out of its range; it is named as in that group.
         """
 
-    def upstream(self, settings: PipelineSettings, running: Running) -> Upstream:  # noqa: ARG002  most have none
+    def upstream(self, settings: PipelineSettings) -> Upstream:  # noqa: ARG002  most have none
         """Return what is shown of the source in addition to what is read of it.
 
         Raises:

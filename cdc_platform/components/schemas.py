@@ -22,6 +22,11 @@ _MARK: Final = "\0"
 class Group(dg.Model, dg.Resolvable):
     """A group of settings of a YAML file, with its templates filled in."""
 
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: Any) -> Any:
+        """Return the group; a text in its place stays, so that it is refused by its name."""
+        return model if isinstance(model, str) else super().resolve_from_model(context, model)
+
 
 @cache
 def group_of(kind: type, name: str) -> type[Group]:
