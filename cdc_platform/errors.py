@@ -42,6 +42,7 @@
     + CutNotFound               no such cut, or its snapshots have expired
     + PipelineNotFound          no lake at the place, or the pipeline has never run there
     + ValueUnfit                a value of the log does not fit the type of its column
+      - ChangeUnparsed            Spark does not read the keys or the values of a change at all
     + TableNotFound             the lake has no such table of the pipeline
     + RowNotFound               no change of such a row is in the change log
     + HeldRecordNotFound        no such record lies in quarantine
@@ -286,6 +287,19 @@ class ValueUnfit(LakeError):
             f"{type_name}, and its record does not say that the column had this type then. Nothing of the "
             "cycle is published. Report it with the raw record; to go on without it, begin a new lake. "
             f"Value: {value}"
+        )
+
+
+class ChangeUnparsed(ValueUnfit):
+    """Spark does not read the keys or the new values of a change; nothing of its cycle is published."""
+
+    def __init__(self, table: str, part: str, value: str, key: str) -> None:
+        super().__init__(table, part, "JSON", value, key)
+        self.args = (
+            f"Table `{table}`, key {key}: the `{part}` of a change are no JSON object that Spark reads: it "
+            "takes no text of more than 20,000,000 characters, no name of more than 50,000, no number of "
+            "more than 1,000 digits, and no more than 1,000 levels. Nothing of the cycle is published. "
+            f"Report it with the raw record; to go on without it, begin a new lake. They begin: {value}",
         )
 
 
