@@ -30,11 +30,13 @@ def build_copies(assets: PipelineAssets) -> dg.AssetsDefinition:
         run = find_run(context, assets.run_key)
         outcome = copy_tables(run.pipeline, run.spark)
         for note in outcome.notes:
-            context.log.warning(note)
+            context.log.warning(metadata.visible(note))
         if outcome.failure is not None:
             if newest_cut(run.pipeline.lake) is None:
                 raise outcome.failure
-            context.log.error("%s: %s", type(outcome.failure).__name__, outcome.failure)
+            context.log.error(
+                "%s: %s", type(outcome.failure).__name__, metadata.visible(str(outcome.failure))
+            )
         return dg.MaterializeResult(metadata=metadata.describe_copies(outcome))
 
     return copies

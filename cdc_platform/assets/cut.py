@@ -84,7 +84,7 @@ def _merge_newcomers(
     context.log.warning(
         "Tables that are new at the source are materialised with the cut: %s. Reload the code location to "
         "see them as assets.",
-        ", ".join(table.name for table in newcomers),
+        metadata.visible(", ".join(table.name for table in newcomers)),
     )
     merges = merge_tables(run.pipeline, run.spark, newcomers)
     kept = [table for table in newcomers if run.pipeline.options(table.name).history]
@@ -102,7 +102,7 @@ def _follow(
         run.pipeline,
         run.spark,
         wants_more,
-        tell=lambda error: context.log.warning(str(error)),
+        tell=lambda error: context.log.warning(metadata.visible(str(error))),
         heard=lambda *found: evaluations.append(describe_check_result(assets, *found)),
     )
     try:
