@@ -39,8 +39,12 @@ MARKS: Final = {
 }
 
 
-def visible(value: Any) -> Any:
+def visible(metadata: Metadata) -> Metadata:
     """Return metadata with all its texts made visible: names, values and errors come from the source."""
+    return {name: _visible(value) for name, value in metadata.items()}
+
+
+def _visible(value: Any) -> Any:
     if isinstance(value, str):
         return visible_text(value)
     if isinstance(value, dg.MarkdownMetadataValue):
@@ -49,7 +53,7 @@ def visible(value: Any) -> Any:
         records = [dg.TableRecord(visible(record.data)) for record in value.records]
         return dg.MetadataValue.table(records, schema=value.schema)
     if isinstance(value, Mapping):
-        return {name: visible(inner) for name, inner in value.items()}
+        return visible(value)
     return value
 
 

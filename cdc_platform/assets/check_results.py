@@ -12,6 +12,7 @@ from cdc_platform.pipeline.checks.check_result import Check, CheckResult
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.resources import PipelineRun
+from cdc_platform.visible import visible_text
 
 THROUGH_CYCLE: Final = "checked_through_cycle"
 
@@ -32,7 +33,7 @@ def describe_check_result(
         check_name=key.name,
         passed=result.passed,
         severity=dg.AssetCheckSeverity.WARN if check.is_warning else dg.AssetCheckSeverity.ERROR,
-        description=visible(result.summary),
+        description=visible_text(result.summary),
         metadata=visible({**result.facts, THROUGH_CYCLE: cycle}),
         blocking=check.is_blocking,
     )

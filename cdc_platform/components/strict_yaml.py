@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import yaml
 
@@ -36,7 +36,7 @@ class _StrictLoader(yaml.SafeLoader):
     """Loads plain values only, and no key twice: YAML would silently keep the last one."""
 
     # As Dagster reads the file: a date without quotes is a text.
-    yaml_implicit_resolvers: Final = {
+    yaml_implicit_resolvers = {  # noqa: RUF012  as PyYAML declares it
         first: [each for each in resolvers if each[0] != _TIMESTAMP]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
@@ -119,7 +119,7 @@ def parse(path: Path) -> list[Any]:
         SettingError: the file cannot be read, or holds something else than plain YAML.
     """
     try:
-        return cast(list[Any], list(yaml.load_all(path.read_text(encoding="utf-8"), _StrictLoader)))
+        return list(yaml.load_all(path.read_text(encoding="utf-8"), _StrictLoader))
     except OSError as error:
         raise SettingError(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
