@@ -51,6 +51,8 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
+from cdc_platform.visible import visible_text
+
 _PASSWORD: Final = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
 
 
@@ -63,8 +65,9 @@ class CdcError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str = "") -> None:
-        # What a library says of an address, too: errors end up in logs and pages.
-        super().__init__(_PASSWORD.sub(r"\1(hidden)@", message))
+        # What a library says of an address, and names and values of the source: errors end up in logs and
+        # pages.
+        super().__init__(visible_text(_PASSWORD.sub(r"\1(hidden)@", message)))
 
 
 class SettingError(CdcError, ValueError):

@@ -12,6 +12,7 @@ from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.model.stream.lineage import Lineage, Partition, PartitionState, watermark_micros
 from cdc_platform.model.stream.read_windows import WindowReport
 from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.visible import visible_text
 
 if TYPE_CHECKING:
     # The sensor imports this module, and does without Spark.
@@ -36,6 +37,24 @@ MARKS: Final = {
     PartitionState.RUNNING: "live",
     PartitionState.FINISHED: "finished",
 }
+
+
+def visible(metadata: Metadata) -> Metadata:
+    """Return metadata with all its texts made visible: names, values and errors come from the source."""
+    return {name: _visible(value) for name, value in metadata.items()}
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible_text(value)
+    if isinstance(value, dg.MarkdownMetadataValue):
+        return dg.MetadataValue.md(visible_text(value.md_str or ""))
+    if isinstance(value, dg.TableMetadataValue):
+        records = [dg.TableRecord(visible(record.data)) for record in value.records]
+        return dg.MetadataValue.table(records, schema=value.schema)
+    if isinstance(value, Mapping):
+        return visible(value)
+    return value
 
 
 def seconds_between(earlier_micros: int, later_micros: int) -> float:
@@ -91,14 +110,16 @@ def describe_read(read: "ReadOutcome", lineage: Lineage) -> Metadata:
     """Tell what a cycle has read, by kind of record, and how far behind the source's clock it is."""
     watermark = watermark_micros(lineage)
     lag = {"watermark_lag_s": seconds_between(watermark, read.clock_micros)} if watermark is not None else {}
-    return {
-        "cycle": read.cycle,
-        **{f"{kind.value}_records": read.records.get(kind, 0) for kind in _SOURCE_KINDS},
-        "windows_read": len(read.windows),
-        "windows_interrupted": len(read.interrupted),
-        **lag,
-        **({"windows": window_table(read.windows, lineage)} if read.windows else {}),
-    }
+    return visible(
+        {
+            "cycle": read.cycle,
+            **{f"{kind.value}_records": read.records.get(kind, 0) for kind in _SOURCE_KINDS},
+            "windows_read": len(read.windows),
+            "windows_interrupted": len(read.interrupted),
+            **lag,
+            **({"windows": window_table(read.windows, lineage)} if read.windows else {}),
+        }
+    )
 
 
 _SOURCE_KINDS: Final = (RecordKind.DATA_CHANGE, RecordKind.HEARTBEAT, RecordKind.CHILD_PARTITIONS)
@@ -111,7 +132,7 @@ def describe_window(report: WindowReport, clock_micros: int) -> Metadata:
         "position_lag_s": seconds_between(report.end_inclusive_micros, clock_micros),
         "window_s": seconds_between(report.start_exclusive_micros, report.end_inclusive_micros),
         "outcome": report.outcome.value,
-        **({"error": report.error} if report.error else {}),
+        **({"error": visible_text(report.error)} if report.error else {}),
     }
 
 
@@ -210,13 +231,17 @@ def describe_order(order: "OrderOutcome", clock_micros: int, rows: int | None) -
 
 def describe_copies(outcome: "CopyOutcome") -> Metadata:
     """Tell how far the initial copies are that a step went on with."""
-    return {
-        "tables_copying": len([copy for copy in outcome.copies if not copy.is_complete]),
-        "rows_copied": outcome.rows,
-        **({"notes": dg.MetadataValue.md("\n\n".join(outcome.notes))} if outcome.notes else {}),
-        **({"failure": f"{type(outcome.failure).__name__}: {outcome.failure}"} if outcome.failure else {}),
-        **({"copies": _copy_table(outcome)} if outcome.copies else {}),
-    }
+    return visible(
+        {
+            "tables_copying": len([copy for copy in outcome.copies if not copy.is_complete]),
+            "rows_copied": outcome.rows,
+            **({"notes": dg.MetadataValue.md("\n\n".join(outcome.notes))} if outcome.notes else {}),
+            **(
+                {"failure": f"{type(outcome.failure).__name__}: {outcome.failure}"} if outcome.failure else {}
+            ),
+            **({"copies": _copy_table(outcome)} if outcome.copies else {}),
+        }
+    )
 
 
 def _copy_table(outcome: "CopyOutcome") -> dg.TableMetadataValue:

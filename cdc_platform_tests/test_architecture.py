@@ -12,7 +12,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = "cdc_platform"
 
-CORE: Final = frozenset({"errors", "model"})
+CORE: Final = frozenset({"errors", "model", "private_files", "visible"})
 ENGINES: Final = CORE | {"sources", "lake", "spark"}
 STEPS: Final = ENGINES | {"pipeline"}
 DAGSTER_FILES: Final = frozenset(
@@ -27,8 +27,10 @@ EVERYTHING: Final = STEPS | DAGSTER_FILES | COMMAND_LINE | {"simulator", "demo",
 
 LAYERS: Final[dict[str, frozenset[str]]] = {
     # a folder or file of the package: what else of the package it may import
-    "errors": frozenset(),
-    "model": frozenset({"errors"}),
+    "visible": frozenset(),
+    "errors": frozenset({"visible"}),
+    "private_files": frozenset(),
+    "model": frozenset({"errors", "visible"}),
     "sources": CORE,
     "lake": CORE,
     "spark": CORE | {"lake.catalog.settings"},  # a session is configured for one lake
@@ -38,7 +40,7 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(DAGSTER_FILES, EVERYTHING - COMMAND_LINE),
     "read": CORE | {"lake", "components.loading"},  # what readers install needs no step of a cycle
     "commands": EVERYTHING - {"cli"} | PRINTING | {"stopping"},
-    "printing": frozenset(),
+    "printing": frozenset({"visible"}),
     "stopping": frozenset({"errors"}),
     "cli": frozenset({"errors", "commands"}) | PRINTING,
 }

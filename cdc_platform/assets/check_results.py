@@ -7,10 +7,12 @@ import dagster as dg
 
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.errors import CheckFailed
+from cdc_platform.metadata import visible
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.resources import PipelineRun
+from cdc_platform.visible import visible_text
 
 THROUGH_CYCLE: Final = "checked_through_cycle"
 
@@ -31,8 +33,8 @@ def describe_check_result(
         check_name=key.name,
         passed=result.passed,
         severity=dg.AssetCheckSeverity.WARN if check.is_warning else dg.AssetCheckSeverity.ERROR,
-        description=result.summary,
-        metadata={**result.facts, THROUGH_CYCLE: cycle},
+        description=visible_text(result.summary),
+        metadata=visible({**result.facts, THROUGH_CYCLE: cycle}),
         blocking=check.is_blocking,
     )
 

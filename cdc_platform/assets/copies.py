@@ -8,6 +8,7 @@ from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.base.schemas import COPIES
 from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.resources import find_run
+from cdc_platform.visible import visible_text
 
 
 def build_copies(assets: PipelineAssets) -> dg.AssetsDefinition:
@@ -30,11 +31,11 @@ def build_copies(assets: PipelineAssets) -> dg.AssetsDefinition:
         run = find_run(context, assets.run_key)
         outcome = copy_tables(run.pipeline, run.spark)
         for note in outcome.notes:
-            context.log.warning(note)
+            context.log.warning(visible_text(note))
         if outcome.failure is not None:
             if newest_cut(run.pipeline.lake) is None:
                 raise outcome.failure
-            context.log.error("%s: %s", type(outcome.failure).__name__, outcome.failure)
+            context.log.error("%s: %s", type(outcome.failure).__name__, visible_text(str(outcome.failure)))
         return dg.MaterializeResult(metadata=metadata.describe_copies(outcome))
 
     return copies

@@ -22,6 +22,7 @@ from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.pipeline.reading.read import newest_known_micros
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.resources import PipelineRun, find_run
+from cdc_platform.visible import visible_text
 
 
 class CutConfig(dg.Config):
@@ -84,7 +85,7 @@ def _merge_newcomers(
     context.log.warning(
         "Tables that are new at the source are materialised with the cut: %s. Reload the code location to "
         "see them as assets.",
-        ", ".join(table.name for table in newcomers),
+        visible_text(", ".join(table.name for table in newcomers)),
     )
     merges = merge_tables(run.pipeline, run.spark, newcomers)
     kept = [table for table in newcomers if run.pipeline.options(table.name).history]
@@ -102,7 +103,7 @@ def _follow(
         run.pipeline,
         run.spark,
         wants_more,
-        tell=lambda error: context.log.warning(str(error)),
+        tell=lambda error: context.log.warning(visible_text(str(error))),
         heard=lambda *found: evaluations.append(describe_check_result(assets, *found)),
     )
     try:

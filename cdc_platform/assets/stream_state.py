@@ -14,7 +14,7 @@ import dagster as dg
 from dagster_shared.utils.warnings import BetaWarning
 
 from cdc_platform.errors import SourceError
-from cdc_platform.metadata import Metadata
+from cdc_platform.metadata import Metadata, visible
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.sources.datastream.settings.stream_settings import StreamSettings
 from cdc_platform.sources.datastream.stream.stream_reader import read_stream
@@ -127,23 +127,25 @@ def find_reading(
 
 
 def describe_stream(outcome: StreamStatus | SourceError) -> Metadata:
-    """Tell a stream's state, what to do about it, its errors and its objects."""
+    """Tell a stream's state, what to do about it, its errors and its objects, with all texts visible."""
     if isinstance(outcome, SourceError):
         problem = f"{type(outcome).__name__}: {outcome}"
         return {"state": StreamState.UNKNOWN.value, "advice": problem}
     backfills = Counter(found.backfill for found in outcome.objects)
     errors = list(_error_records(outcome))
-    return {
-        "state": outcome.state.value,
-        "advice": outcome.advice,
-        "display_name": outcome.display_name,
-        "stream_errors": len(outcome.errors),
-        "objects": len(outcome.objects),
-        "objects_in_trouble": len(outcome.troubled_objects),
-        **{f"backfills_{state.value}": count for state, count in sorted(backfills.items())},
-        **({"errors": dg.MetadataValue.table(errors[:SHOWN_ERRORS])} if errors else {}),
-        **({"object_table": _object_table(outcome.objects)} if outcome.objects else {}),
-    }
+    return visible(
+        {
+            "state": outcome.state.value,
+            "advice": outcome.advice,
+            "display_name": outcome.display_name,
+            "stream_errors": len(outcome.errors),
+            "objects": len(outcome.objects),
+            "objects_in_trouble": len(outcome.troubled_objects),
+            **{f"backfills_{state.value}": count for state, count in sorted(backfills.items())},
+            **({"errors": dg.MetadataValue.table(errors[:SHOWN_ERRORS])} if errors else {}),
+            **({"object_table": _object_table(outcome.objects)} if outcome.objects else {}),
+        }
+    )
 
 
 def _error_records(status: StreamStatus) -> Iterator[dg.TableRecord]:

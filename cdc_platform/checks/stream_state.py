@@ -7,6 +7,7 @@ import dagster as dg
 from cdc_platform.assets.stream_state import StreamAsset, find_reading
 from cdc_platform.errors import SourceError
 from cdc_platform.sources.datastream.stream.stream_state import Concern, StreamState, StreamStatus
+from cdc_platform.visible import visible_text
 
 STREAM_IS_RUNNING: Final = "stream_is_running"
 
@@ -53,7 +54,7 @@ def judge_stream(outcome: StreamStatus | SourceError) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=outcome.concern is Concern.NONE,
         severity=_SEVERITIES[outcome.concern],
-        description=outcome.summary,
+        description=visible_text(outcome.summary),
         metadata={
             "state": outcome.state.value,
             "stream_errors": len(outcome.errors),

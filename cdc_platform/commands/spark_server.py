@@ -52,13 +52,13 @@ def spark_server(defs: Path, name: str | None, log: Path) -> None:
     server = start_connect_server(replace(settings.spark, remote=None), settings.lake, port, log, token)
     file = write_token(port, token)
     try:
-        wait_until_ready(server, port, log)
+        wait_until_ready(server)
         print_line(f"The runs of `{settings.name}` find Spark at {settings.spark.address}")
-        while server.poll() is None and not is_over.wait(LOOK_EVERY_S):
+        while server.process.poll() is None and not is_over.wait(LOOK_EVERY_S):
             pass
     finally:
-        has_stopped = server.poll() is not None
-        end_process(server, ENDS_WITHIN_S)
+        has_stopped = server.process.poll() is not None
+        end_process(server.process, ENDS_WITHIN_S)
         file.unlink(missing_ok=True)
     # A signal to the whole process group ends it, too.
     if has_stopped and not is_over.is_set():

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from cdc_platform.components.datastream import DatastreamPipeline
 from cdc_platform.components.debezium import DebeziumPipeline
-from cdc_platform.components.documents import Document, read_documents
+from cdc_platform.components.documents import FILE_NAMES, Document, read_documents
 from cdc_platform.components.mistakes import as_setting_error, check_groups, check_variables
 from cdc_platform.components.pipeline import PipelineComponent
 from cdc_platform.components.spanner import SpannerPipeline
@@ -24,7 +24,6 @@ COMPONENTS: Final[dict[str, type[PipelineComponent]]] = {
     for component in (SpannerPipeline, DatastreamPipeline, DebeziumPipeline)
 }
 """The kinds of pipelines, by the type that a document names."""
-FILE_NAMES: Final = ("defs.yaml", "defs.yml")
 _ANY_TYPE: Final = "|".join(map(re.escape, COMPONENTS))
 _DECLARED: Final = re.compile(
     rf"""^[^#\n]*\btype["']?\s*:\s*["']?(?:{_ANY_TYPE})(?![\w.])""",
@@ -64,6 +63,10 @@ def load_definitions(path: Path, but: Collection[str] = ()) -> dict[str, dg.Defi
     Raises:
         SettingError: the file or one of its values cannot be used; both are named.
     """
+    for document in read_documents(path, COMPONENTS):
+        if document.is_post_processed:
+            problem = "would be ignored: only Dagster's own loading of a project applies it; remove it"
+            raise SettingError(f"{document.place}: post_processing", problem)
     found = {}
     for name, (place, component) in _load(path).items():
         if name not in but:
@@ -77,8 +80,15 @@ def find_pipelines(place: Path) -> tuple[Path, ...]:
     if place.is_file():
         return (place,)
     found = (path for name in FILE_NAMES for path in place.rglob(name))
-    # Text, not YAML: a file with a mistake in it is one all the same, and loading it says what is wrong.
-    return tuple(sorted(path for path in found if _DECLARED.search(path.read_text(encoding="utf-8"))))
+    return tuple(sorted(path for path in found if path.is_file() and _declares(path)))
+
+
+def _declares(path: Path) -> bool:
+    """Return whether a text looks like a pipeline's; loading says what is wrong with its YAML."""
+    try:
+        return _DECLARED.search(path.read_text(encoding="utf-8", errors="replace")) is not None
+    except OSError as error:
+        raise SettingError(str(path), f"cannot be read: {error.strerror}") from error
 
 
 Placed = tuple[str, PipelineComponent]

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, get_args
@@ -10,20 +10,13 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 
 from cdc_platform.components.documents import Document
+from cdc_platform.components.strict_yaml import Names
+from cdc_platform.components.templates import texts_of
 from cdc_platform.errors import SettingError
 
 VARIABLE: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
-_QUOTED: Final = r"""(?:'[^'\\]*'|"[^"\\]*")"""
-_TEMPLATE: Final = re.compile(
-    rf"(?P<known>\{{\{{\s*env(?:\.(?!__)[A-Za-z_]\w*|\(\s*{_QUOTED}\s*(?:,\s*{_QUOTED}\s*)?\))\s*\}}\}})"
-    r"|\{[{%#](?:[^{}]{0,60}[%#}]?\})?",
-    re.ASCII,
-)
-"""A template that is evaluated, or where another one begins, with as much of it as a message shows."""
 UNKNOWN: Final = "extra_forbidden"
 MISSING: Final = "missing"
-Names = tuple[str, ...]
-"""Keys from the outermost to the innermost."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,7 @@ def check_variables(document: Document) -> None:
     Raises:
         SettingError: there is such a text; its key and the variable are named.
     """
-    for names, text in _texts(document.attributes):
+    for names, text in texts_of(document.attributes):
         unset = _unset_variables(text)
         if unset and VARIABLE.fullmatch(text.strip()) is None:
             raise SettingError(
@@ -51,22 +44,6 @@ def check_variables(document: Document) -> None:
                 f"needs the environment variable `{unset[0]}`, which is not set; set it, or write a default: "
                 f"{{{{ env('{unset[0]}', 'VALUE') }}}}",
             )
-
-
-def check_templates(attributes: object) -> None:
-    """Refuse every template but that of a variable: Jinja's expressions can run any code.
-
-    Raises:
-        SettingError: there is one; its key and the template are named.
-    """
-    for names, text in _texts(attributes):
-        for found in _TEMPLATE.finditer(text):
-            if found["known"] is None:
-                raise SettingError(
-                    ".".join(names),
-                    f"holds the template {found[0]!r}, which is not evaluated; only environment variables "
-                    "are: {{ env.X }}, or {{ env('X', 'VALUE') }} with a default",
-                )
 
 
 def check_groups(document: Document, component: type[BaseModel]) -> None:
@@ -170,17 +147,6 @@ def _value_at(value: Any, names: Names) -> Any:
         elif isinstance(value, list) and name.isdigit() and int(name) < len(value):
             value = value[int(name)]
     return value
-
-
-def _texts(value: object, names: Names = ()) -> Iterator[tuple[Names, str]]:
-    if isinstance(value, str):
-        yield names, value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _texts(inner, (*names, str(name)))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _texts(inner, (*names, str(index)))
 
 
 def _unset_variables(text: str) -> list[str]:

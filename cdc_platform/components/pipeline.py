@@ -1,15 +1,17 @@
 """What the YAML of every kind of pipeline has in common."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import dagster as dg
 from pydantic import BaseModel, Field
 
 from cdc_platform.assets.upstream import NO_UPSTREAM, Upstream
-from cdc_platform.components.mistakes import check_templates
+from cdc_platform.components.documents import has_safe_document
 from cdc_platform.components.parts import FINITE, Lake, Maintenance, Options, Runs, Spark, says
+from cdc_platform.components.templates import check_integers, check_templates
 from cdc_platform.components.texts import says_names
 from cdc_platform.errors import SettingError
 from cdc_platform.lake.catalog.settings import LakeSettings
@@ -24,6 +26,7 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
     """One source feeding one folder of a lake."""
 
     model_config = FINITE
+    has_safe_document: ClassVar[Callable[[dg.ComponentLoadContext], bool]]
 
     name: Annotated[
         str,
@@ -87,14 +90,22 @@ class PipelineComponent(dg.Component, dg.Model, dg.Resolvable, ABC):
     runs: Annotated[Runs, says("How Dagster runs the pipeline.")] = Field(default_factory=Runs)
 
     @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Let Dagster check a document of each kind of pipeline before it evaluates anything of it."""
+        super().__pydantic_init_subclass__(**kwargs)
+        # Dagster looks for it among the class's own members, not among what it inherits.
+        cls.has_safe_document = staticmethod(has_safe_document)
+
+    @classmethod
     def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
         """Return the component with its templates filled in, for this platform and for Dagster.
 
         Raises:
-            SettingError: a template is more than an environment variable.
+            SettingError: a template is more than an environment variable, or gives too large an integer.
         """
         check_templates(model.model_dump())
         component: Self = super().resolve_from_model(context, model)
+        check_integers(component.model_dump())
         return component
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:

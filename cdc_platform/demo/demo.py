@@ -144,8 +144,8 @@ def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
     click.echo(f"Starting a Spark Connect server; the first start fetches its packages ({log}) ...")
     token = choose_token()
     server = start_connect_server(settings.spark, settings.lake, port, log, token)
-    stage.children.adopt("spark", server)
-    wait_until_ready(server, port, log)
+    stage.children.adopt("spark", server.process)
+    wait_until_ready(server)
     return f"sc://{LOOPBACK}:{port}/;token={token}"
 
 

@@ -14,6 +14,7 @@ import yaml
 from cdc_platform.demo.bank import BankSettings
 from cdc_platform.errors import SettingError, SourceError
 from cdc_platform.model.base.timestamps import from_rfc3339, to_rfc3339
+from cdc_platform.private_files import make_private_folder
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 
@@ -103,8 +104,7 @@ def open_home(folder: Path) -> Iterator[DemoHome]:
 def _locked(home: DemoHome) -> Iterator[DemoHome]:
     folder = home.folder
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
+        make_private_folder(folder)
         home.logs.mkdir(exist_ok=True)
     except OSError as error:
         raise SettingError("--home", f"names a place where no folder can be made: {error}") from error

@@ -226,7 +226,7 @@ def test_dagster_runs_no_code_of_templates_either() -> None:
     [
         ("a: " + "[" * 3000, "is nested too deeply"),
         ("a: " + "[" * 300 + "]" * 300, r"type` must be"),
-        ("a: &a {b: [*a]}", r"holds itself \(line 1\)"),
+        ("a: &a {b: [*a]}", r"\(line 1\)` holds itself"),
         (
             "a0: &a0 {x: 1}\n" + "".join(f"a{i + 1}: &a{i + 1} {{<<: [*a{i}, *a{i}]}}\n" for i in range(40)),
             "more than 100,000 values",
@@ -293,8 +293,8 @@ def test_a_file_that_is_no_pipeline_is_refused(tmp_path: Path, text: str, settin
     ("more", "key"),
     [
         ("  name: other\n", "name"),
-        ("  maintenance: {keep_snapshots: 20, keep_snapshots: 30}\n", "keep_snapshots"),
-        ("  spark: {conf: {a.b: 1, a.b: 2}}\n", "a.b"),
+        ("  maintenance: {keep_snapshots: 20, keep_snapshots: 30}\n", "maintenance.keep_snapshots"),
+        ("  spark: {conf: {a.b: 1, a.b: 2}}\n", "spark.conf.a.b"),
     ],
 )
 def test_a_key_that_stands_twice_is_refused(tmp_path: Path, more: str, key: str) -> None:
@@ -330,7 +330,8 @@ def test_pipelines_are_found_below_a_folder(tmp_path: Path) -> None:
     for name in ("b", "a", "other"):
         (tmp_path / name).mkdir()
     expected = (write_defs(tmp_path / "a"), write_defs(tmp_path / "b"))
-    (tmp_path / "other" / "defs.yaml").write_text("type: other.Component\n", encoding="utf-8")
+    (tmp_path / "other" / "defs.yaml").write_bytes(b"type: other.Component\n\xff")
+    (tmp_path / "folder" / "defs.yaml").mkdir(parents=True)
     assert expected == find_pipelines(tmp_path)
     assert (expected[0],) == find_pipelines(expected[0])
 

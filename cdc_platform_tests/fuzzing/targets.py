@@ -1,4 +1,4 @@
-"""What is fuzzed: each decoder, the way of its rows into Arrow, and the neighbours of every bad input."""
+"""What is fuzzed: pipelines' files, each decoder, its rows in Arrow, and the neighbours of bad input."""
 
 import gzip
 import json
@@ -34,6 +34,7 @@ from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.spanner.stream.batches import to_batch
 from cdc_platform.sources.spanner.stream.decode import RecordRow, decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import decode_json_record
+from cdc_platform_tests.fuzzing.documents import check_documents, document_inputs
 from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, plain, trees, written
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, story
 from cdc_platform_tests.sources.datastream.raw_avro import avro
@@ -366,7 +367,7 @@ def _packed(lines: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 
 
 def targets() -> dict[str, Target]:
-    """Return all decoders, by their names."""
+    """Return all that is fuzzed, by name."""
     debezium = _lines_of(_debezium_seeds())
     datastream = _lines_of([event for source in SOURCES for event in story(source)[::3]])
     return {
@@ -378,4 +379,5 @@ def targets() -> dict[str, Target]:
         "datastream_avro": Target(_avro_inputs(), check_datastream_file),
         "spanner_googlesql": Target(_googlesql_inputs(), check_googlesql),
         "spanner_postgresql": Target(_lines_of(_postgresql_seeds()), check_postgresql),
+        "pipeline_yaml": Target(document_inputs(), check_documents),
     }

@@ -11,7 +11,7 @@ import pytest
 
 from cdc_platform.errors import SparkUnreachable
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform.spark.session.connect_server import start_connect_server, wait_until_ready
+from cdc_platform.spark.session.connect_server import ConnectServer, start_connect_server, wait_until_ready
 from cdc_platform.spark.session.settings import SparkSettings
 from cdc_platform_tests.pipeline.bank import expected_balances
 from cdc_platform_tests.programs import free_port
@@ -43,22 +43,33 @@ def test_cycles_run_on_a_connect_server(server: str, session_lake: LakeSettings)
 
 @pytest.mark.integration
 def test_a_server_that_stops_while_starting_is_told(tmp_path: Path) -> None:
-    """The error names the log, where the reason is; the file with its secrets is gone."""
+    """The error names the log, where the reason is; the file with its secrets is gone, and no other one."""
     require_java()
     log = tmp_path / "server.log"
     broken = SparkSettings(master="no such master", conf={"spark.proxy.pwd": "hush"})
-    process = start_connect_server(broken, LakeSettings(str(tmp_path)), free_port(), log, "token")
+    log.touch(mode=0o644)
+    mine = tmp_path / "server.conf"
+    mine.write_text("my own")
+    server = start_connect_server(broken, LakeSettings(str(tmp_path)), free_port(), log, "token")
+    secrets = server.secrets_folder / "spark.conf"
+    assert "hush" in secrets.read_text()
+    assert (stat.S_IMODE(secrets.stat().st_mode), stat.S_IMODE(secrets.parent.stat().st_mode)) == (
+        0o600,
+        0o700,
+    )
     with pytest.raises(SparkUnreachable, match=r"stopped while starting; its log: .*server\.log"):
-        wait_until_ready(process, free_port(), log)
-    assert [log] == list(tmp_path.glob("server*"))
+        wait_until_ready(server)
+    assert not server.secrets_folder.exists()
+    assert mine.read_text() == "my own"
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
 def test_a_server_that_does_not_answer_is_told(tmp_path: Path) -> None:
     """Waiting ends, and says how long it took."""
     with subprocess.Popen(["sleep", "60"]) as process:
+        server = ConnectServer(process, free_port(), tmp_path / "server.log", tmp_path / "secrets")
         try:
             with pytest.raises(SparkUnreachable, match="did not answer within 0 s"):
-                wait_until_ready(process, free_port(), tmp_path / "server.log", timeout_s=0.3)
+                wait_until_ready(server, timeout_s=0.3)
         finally:
             process.kill()

@@ -23,6 +23,8 @@ _CLOCK: Final = re.compile(
 _AS_MICROS: Final = re.compile(r"micros|epoch", re.IGNORECASE)
 _FROM_TABLE: Final = re.compile(r"\bFROM\s+(?!CURRENT_TIMESTAMP|now\b|\()", re.IGNORECASE)
 _WRITE: Final = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|CREATE|ALTER|DROP)\b", re.IGNORECASE)
+MOST_CHARACTERS: Final = 30_000
+"""Of a query's text, which is split by regular expressions; long lists come as parameters."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class Statement:
     """A query with its parameters, and the moment it reads at; strong reads and plans say so.
 
     `types` are the type codes of those parameters that declare one.
+
+    Raises:
+        Refusal: The query is too long.
     """
 
     sql: str
@@ -38,6 +43,10 @@ class Statement:
     is_strong_single_use: bool = True
     is_plan: bool = False
     types: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.sql) > MOST_CHARACTERS:
+            raise problems.not_answered(f"the query has more than {MOST_CHARACTERS:,} characters")
 
 
 class Database:

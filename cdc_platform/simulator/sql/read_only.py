@@ -1,33 +1,90 @@
-"""Queries of clients in SQLite: they read what is in memory, and neither files nor without end."""
+"""Queries of clients in SQLite: they read what is in memory, no files, and within bounds.
+
+SQLite counts instructions, and looks at no limit within one. So the functions that a query may call take a
+time that is linear in their arguments, the sizes of which are bounded, and a clock bounds the instructions.
+"""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
+from threading import Timer
 from typing import Any, Final
 
 from cdc_platform.simulator.sql.translation import SqliteQuery
 from cdc_platform.simulator.wire import problems
 
-READING: Final = frozenset(
-    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+FUNCTIONS: Final = frozenset(
+    {
+        "abs",
+        "avg",
+        "ceil",
+        "ceiling",
+        "char",
+        "coalesce",
+        "count",
+        "floor",
+        "ifnull",
+        "iif",
+        "length",
+        "lower",
+    }
+    | {"max", "min", "mod", "nullif", "round", "sign", "sqrt", "substr", "sum", "upper"}
 )
+"""What queries may call: those of Spanner's functions that SQLite has, in time linear in their arguments.
+
+Not `like`, `instr`, `replace` and `trim`, whose time is the product of two sizes, nor what makes values of
+any size out of a number. The operators LIKE, GLOB and MATCH are functions, too. `char` is for TRUE and FALSE.
+"""
 LOOK_EVERY_STEPS: Final = 10_000
 MOST_STEPS: Final = 100_000_000
-"""Instructions of SQLite for one query: some seconds."""
+"""Instructions of SQLite for one query: some seconds, if none has large values."""
+MOST_SECONDS: Final = 20.0
+"""For one query, whatever its instructions take; none of them takes more than a second or two."""
 MOST_ANSWER_BYTES: Final = 256 * 1024 * 1024
-MOST_CELL_BYTES: Final = 16 * 1024 * 1024
+MOST_VALUE_BYTES: Final = 64 * 1024 * 1024
+"""Of a value or a row; a cell of Spanner's has up to 10 MB."""
 MOST_HEAP_BYTES: Final = 1024 * 1024 * 1024
 """Memory of all of SQLite in this process, sorting included."""
 
 
 def read_only(connection: sqlite3.Connection) -> sqlite3.Connection:
     """Return a connection, filled before, that from now on reads only."""
+    # A query that runs out of memory rolls back what is not committed.
+    connection.commit()
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute(f"PRAGMA hard_heap_limit = {MOST_HEAP_BYTES}")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_CELL_BYTES)
-    connection.set_authorizer(
-        lambda action, *_: sqlite3.SQLITE_OK if action in READING else sqlite3.SQLITE_DENY
-    )
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
+    places = ("main", "information_schema")
+    present = {name for _, name, _ in connection.execute("PRAGMA database_list")}
+    tables = {
+        name
+        for place in present.intersection(places)
+        for (name,) in connection.execute(f"SELECT name FROM {place}.sqlite_master")
+    }
+
+    def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        is_allowed = (
+            action == sqlite3.SQLITE_SELECT
+            or (action == sqlite3.SQLITE_READ and first in tables)
+            or (action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in FUNCTIONS)
+        )
+        return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(authorize)
     return connection
+
+
+@contextmanager
+def _ended_in_time(connection: sqlite3.Connection) -> Iterator[None]:
+    timer = Timer(MOST_SECONDS, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # before anybody closes the connection
 
 
 def answer(connection: sqlite3.Connection, query: SqliteQuery) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -41,12 +98,13 @@ def answer(connection: sqlite3.Connection, query: SqliteQuery) -> tuple[list[str
     connection.set_progress_handler(lambda: next(looks) * LOOK_EVERY_STEPS > MOST_STEPS, LOOK_EVERY_STEPS)
     rows, size = [], 0
     try:
-        cursor = connection.execute(query.text, query.values)
-        for row in cursor:
-            rows.append(row)
-            size += sum(len(cell) if isinstance(cell, str | bytes) else 16 for cell in row)
-            if size > MOST_ANSWER_BYTES:
-                raise problems.not_answered(f"the answer has more than {MOST_ANSWER_BYTES:,} bytes")
+        with _ended_in_time(connection):
+            cursor = connection.execute(query.text, query.values)
+            for row in cursor:
+                rows.append(row)
+                size += sum(len(cell) if isinstance(cell, str | bytes) else 16 for cell in row)
+                if size > MOST_ANSWER_BYTES:
+                    raise problems.not_answered(f"the answer has more than {MOST_ANSWER_BYTES:,} bytes")
     except MemoryError as error:
         raise problems.not_answered("the query needs too much memory") from error
     except sqlite3.OperationalError as error:

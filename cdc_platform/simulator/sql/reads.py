@@ -25,11 +25,11 @@ Columns: TypeAlias = list[tuple[str, ColumnType]]
 _ROWS_PER_BATCH: Final = 1000
 _KEPT_VERSIONS: Final = 6
 _SELECT: Final = re.compile(
-    r"""\s*SELECT\s+(?P<columns>.*?)\s+FROM\s+(?P<table>[`"\w.]+)(?:\s+(?:AS\s+)?(?!WHERE|ORDER|LIMIT)(?P<alias>\w+))?"""
+    r"""\s*SELECT\s+(?P<columns>\S.*?)(?<!\s)\s+FROM\s+(?P<table>[`"\w.]+)(?:\s+(?:AS\s+)?(?!WHERE|ORDER|LIMIT)(?P<alias>\w+))?"""
     r"""(?P<rest>(?:\s+(?:WHERE|ORDER|LIMIT)\b.*)?)\s*;?\s*""",
     re.IGNORECASE | re.DOTALL,
 )
-_ORDER: Final = re.compile(r"\s*ORDER\s+BY\s+(?P<columns>[^()]*)", re.IGNORECASE | re.DOTALL)
+_ORDER: Final = re.compile(r"\s*ORDER\s+BY\s+(?P<columns>[^()\s][^()]*)", re.IGNORECASE | re.DOTALL)
 _NAME: Final = re.compile(r"""\s*(?:\w+\.)?([`"]?)(?P<name>[^\W\d]\w*)\1\s*(?:ASC\s*)?""", re.IGNORECASE)
 
 

@@ -9,6 +9,7 @@ from cdc_platform.simulator.sql.tokens import Kind, Token, all_tokens, at, closi
 from cdc_platform.simulator.wire import problems
 from cdc_platform.simulator.wire.settings import Dialect
 
+_STRAY: Final = frozenset("'\"`[]")
 _NO_LIST: Final = "IN UNNEST and = ANY take an array parameter or an array literal"
 
 
@@ -32,7 +33,9 @@ def to_sqlite(
         truths: the expressions that stand for TRUE and FALSE; SQLite's own without them.
 
     Raises:
-        Refusal: A parameter is not bound, or is not an array although one is required.
+        Refusal: A parameter is not bound, or is not an array although one is required; or the query has a
+            quote without its end, or several SELECTs: what is read through names of names can grow without
+            bound while SQLite prepares it, where no limit counts.
     """
     translation = _Translation(all_tokens(sql, dialect), parameters, dialect, truths or {})
     text = translation.text(0, len(translation.tokens)).rstrip().removesuffix(";")
@@ -50,6 +53,7 @@ class _Translation:
     tokens: list[Token] = field(init=False)
     spaces: set[int] = field(init=False)
     values: dict[str, Any] = field(default_factory=dict)
+    selects: int = 0
 
     def __post_init__(self) -> None:
         self.tokens, self.spaces = [], set()
@@ -128,8 +132,13 @@ class _Translation:
             return self._bind(self.parameters[find_parameter(self.parameters, token.value)])
         if token.kind is Kind.QUOTED or self._is_name_for_certain(place, previous):
             return _quoted(token.value, '"')
+        if token.kind is Kind.MARK and token.text[0] in _STRAY:
+            raise problems.not_answered(f"{token.text[0]} stands where it begins no literal and no name")
         if token.kind is not Kind.NAME:
             return token.text
+        self.selects += token.is_word("SELECT")
+        if self.selects > 1:
+            raise problems.not_answered("a query has one SELECT, without WITH, UNION and subqueries")
         if self.dialect is Dialect.GOOGLESQL and token.is_word("IF") and self._is_called(place):
             return "iif"
         return self.truths.get(token.text.upper(), token.text)

@@ -1,16 +1,20 @@
 """A Spark Connect server on loopback that stays up, so that a run does not pay for a JVM."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 
 from cdc_platform.errors import SparkUnreachable
 from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.private_files import open_private
 from cdc_platform.spark.session.config import launch_secrets, spark_config
 from cdc_platform.spark.session.connect_token import VARIABLE as TOKEN_VARIABLE
 from cdc_platform.spark.session.jars import check_jars
@@ -21,10 +25,27 @@ from cdc_platform.spark.session.settings import SparkSettings
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
+@dataclass(frozen=True)
+class ConnectServer:
+    """A server that has been started.
+
+    Args:
+        process: Spark's.
+        port: its port of loopback.
+        log_file: where Spark writes.
+        secrets_folder: holds what it was started with besides its command line, while it starts.
+    """
+
+    process: "subprocess.Popen[bytes]"
+    port: int
+    log_file: Path
+    secrets_folder: Path
+
+
 def start_connect_server(
     spark: SparkSettings, lake: LakeSettings, port: int, log_file: Path, token: str
-) -> "subprocess.Popen[bytes]":
-    """Start a server for one lake and return its process.
+) -> ConnectServer:
+    """Start a server for one lake.
 
     It answers a few seconds later, and only clients that send the token.
     """
@@ -38,10 +59,6 @@ def start_connect_server(
     }
     home = Path(pyspark.__file__).parent
     command = [str(home / "bin" / "spark-submit"), "--class", SERVER_CLASS]
-    if secrets:
-        file = _secrets_file(log_file)
-        write_properties(file, secrets)
-        command += properties_options(file)
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
     # The server's Python workers import the platform, wherever it lies.
@@ -52,42 +69,46 @@ def start_connect_server(
         TOKEN_VARIABLE: token,
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
     }
-    with os.fdopen(os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
-        return subprocess.Popen(  # noqa: S603  the command is Spark's own launcher
-            [*command, "spark-internal"],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+    folder = Path(tempfile.mkdtemp(prefix="cdc_platform-"))
+    try:
+        if secrets:
+            write_properties(folder / "spark.conf", secrets)
+            command += properties_options(folder / "spark.conf")
+        with open_private(log_file, "ab") as log:
+            process = subprocess.Popen(  # noqa: S603  the command is Spark's own launcher
+                [*command, "spark-internal"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return ConnectServer(process, port, log_file, folder)
 
 
-def _secrets_file(log_file: Path) -> Path:
-    return log_file.with_suffix(".conf")
-
-
-def wait_until_ready(
-    server: "subprocess.Popen[bytes]", port: int, log_file: Path, timeout_s: float = 180
-) -> None:
+def wait_until_ready(server: ConnectServer, timeout_s: float = 180) -> None:
     """Return when the server answers; what it was started with besides its command line is gone then.
 
     Raises:
         SparkUnreachable: it stopped, or did not answer in time.
     """
     try:
-        _wait(server, port, log_file, timeout_s)
+        _wait(server, timeout_s)
     finally:
-        _secrets_file(log_file).unlink(missing_ok=True)
+        shutil.rmtree(server.secrets_folder, ignore_errors=True)
 
 
-def _wait(server: "subprocess.Popen[bytes]", port: int, log_file: Path, timeout_s: float) -> None:
+def _wait(server: ConnectServer, timeout_s: float) -> None:
+    log_file = server.log_file
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        if server.poll() is not None:
+        if server.process.poll() is not None:
             raise SparkUnreachable(f"The Spark Connect server stopped while starting; its log: {log_file}")
         with socket.socket() as probe:
             probe.settimeout(1)
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
+            if probe.connect_ex(("127.0.0.1", server.port)) == 0:
                 return
         time.sleep(0.2)
     raise SparkUnreachable(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from cdc_platform.private_files import open_private
 from cdc_platform.spark.session.class_archive import cache_folder
 
 VARIABLE: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -31,11 +32,8 @@ def write_token(port: int, token: str) -> Path:
     """Write the token of the server at a port where clients of this user find it, and nobody else does."""
     file = token_file(port)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)
-    with os.fdopen(
-        os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-    ) as opened:
-        opened.write(token)
+    with open_private(file, "wb") as opened:
+        opened.write(token.encode())
     return file
 
 

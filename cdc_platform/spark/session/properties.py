@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.private_files import open_private
 
 SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 """Environment variable with what PySpark adds to the command line of Spark's launcher."""
@@ -25,10 +26,9 @@ def properties_options(path: Path) -> list[str]:
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
     """Write a new file of Java properties that only we may read, in place of one that is there."""
-    path.unlink(missing_ok=True)
     lines = [f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items()]
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.writelines(lines)
+    with open_private(path, "wb") as file:
+        file.write("".join(lines).encode())
 
 
 def _escape(text: str) -> str:

@@ -19,6 +19,7 @@ from cdc_platform.errors import (
     SourceError,
     SourceUnreachable,
 )
+from cdc_platform.private_files import open_private
 from cdc_platform.sources.debezium.engine.engine import Order
 from cdc_platform.sources.debezium.engine.spool import Spool, told_as_unusable
 from cdc_platform.sources.debezium.settings.engine_settings import EngineSettings
@@ -37,7 +38,7 @@ class EngineProcess:
             self.spool.make_folder()
             self.spool.failure.unlink(missing_ok=True)
             self._said = self.spool.folder / "engine.err"
-            with self._said.open("wb") as said:
+            with open_private(self._said, "wb") as said:
                 self._process = subprocess.Popen(  # noqa: S603  our own program
                     [sys.executable, "-m", PROGRAM],
                     stdin=subprocess.PIPE,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cdc_platform.errors import SettingError, SlotInUse, SpoolUnusable
+from cdc_platform.private_files import make_private_folder, open_private
 
 FORMAT_VERSION: Final = 1
 SUFFIX: Final = ".jsonl"
@@ -71,8 +72,7 @@ class Spool:
 
     def make_folder(self) -> None:
         """Make the folder, if need be; it holds rows, so it is for its owner alone."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o700)
+        make_private_folder(self.folder)
 
     def files(self, from_offset: int = 0) -> list[SpoolFile]:
         """Return the complete files that have events at or after an offset, in order."""
@@ -139,7 +139,7 @@ class Spool:
         """
         with told_as_unusable(self.folder):
             self.make_folder()
-            lock = (self.folder / "engine.lock").open("a")
+            lock = open_private(self.folder / "engine.lock", "ab")
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -219,7 +219,7 @@ class SpoolWriter:
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file that is there whole or not at all, also when the power fails."""
     part = path.with_name(path.name + PART)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with open_private(part, "wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())

@@ -1,0 +1,139 @@
+"""The part of YAML that a pipeline's file may use: texts, numbers, booleans, lists and groups."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from cdc_platform.errors import SettingError
+
+MOST_NODES: Final = 100_000
+"""Values of a document, each counted as often as it is referred to."""
+MOST_INTEGER: Final = 2**63 - 1
+_TAG: Final = "tag:yaml.org,2002:"
+_STR, _MERGE, _TIMESTAMP = f"{_TAG}str", f"{_TAG}merge", f"{_TAG}timestamp"
+_TAGS: Final[dict[type[yaml.Node], frozenset[str]]] = {
+    yaml.ScalarNode: frozenset({_STR, *(f"{_TAG}{name}" for name in ("int", "float", "bool", "null"))}),
+    yaml.SequenceNode: frozenset({f"{_TAG}seq"}),
+    yaml.MappingNode: frozenset({f"{_TAG}map"}),
+}
+"""The tags of each kind of node whose values JSON has too: no bytes, sets, dates or objects."""
+Names = tuple[str, ...]
+"""Keys from the outermost to the innermost."""
+
+
+class Unusable(yaml.YAMLError):
+    """A part of a document is YAML, but not of the kind that a pipeline's file may hold."""
+
+    def __init__(self, names: Names, node: yaml.Node, problem: str) -> None:
+        self.setting = f"{named(names)} (line {node.start_mark.line + 1})"
+        self.problem = problem
+        super().__init__(f"{self.setting} {problem}")
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Loads plain values only, and no key twice: YAML would silently keep the last one."""
+
+    # As Dagster reads the file: a date without quotes is a text.
+    yaml_implicit_resolvers = {  # noqa: RUF012  as PyYAML declares it
+        first: [each for each in resolvers if each[0] != _TIMESTAMP]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def compose_document(self) -> yaml.Node | None:
+        """Return a document, checked before its references and merge keys are followed."""
+        node: yaml.Node | None = super().compose_document()
+        if node is not None:
+            if _weigh(node, {}) > MOST_NODES:
+                problem = f"has more than {MOST_NODES:,} values once its references are followed"
+                raise Unusable((), node, f"{problem}; write what it means")
+            self._check(node, (), set())
+        return node
+
+    def _check(self, node: yaml.Node, names: Names, checked: set[int]) -> None:
+        if id(node) in checked:
+            return
+        checked.add(id(node))
+        if node.tag not in _TAGS[type(node)]:
+            shown = node.tag.replace(_TAG, "!!")
+            raise Unusable(names, node, f"has the tag `{shown}`, which no setting needs; remove it")
+        if isinstance(node, yaml.ScalarNode):
+            self._check_scalar(node, names)
+        elif isinstance(node, yaml.MappingNode):
+            for name, value in _items(node, names):
+                self._check(value, (*names, name) if name else names, checked)
+        else:
+            for index, value in enumerate(node.value):
+                self._check(value, (*names, str(index)), checked)
+
+    def _check_scalar(self, node: yaml.ScalarNode, names: Names) -> None:
+        kind = node.tag.removeprefix(_TAG)
+        try:
+            value = self.construct_object(node)
+        except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError) as error:
+            # PyYAML converts the text of a scalar without looking whether it is one of its tag.
+            raise Unusable(names, node, f"is not a value of YAML's type `{kind}`; change it") from error
+        if isinstance(value, int) and not -MOST_INTEGER <= value <= MOST_INTEGER:
+            raise Unusable(names, node, "is an integer of more than 64 bits; put quotes around a text")
+
+
+def _items(node: yaml.MappingNode, names: Names) -> Iterator[tuple[str, yaml.Node]]:
+    """Yield the keys of a group with their values; an empty key for what a merge key brings in."""
+    seen = set[str]()
+    for key, value in node.value:
+        if key.tag == _MERGE:
+            yield "", value
+            continue
+        if not isinstance(key, yaml.ScalarNode) or key.tag != _STR:
+            shown = key.value if isinstance(key, yaml.ScalarNode) else "?"
+            raise Unusable((*names, shown), key, "is not a text, as a key has to be; put quotes around it")
+        if key.value in seen:
+            raise Unusable((*names, key.value), key, "stands there twice; only one of them would count")
+        seen.add(key.value)
+        yield key.value, value
+
+
+def _weigh(node: yaml.Node, weights: dict[int, int | None]) -> int:
+    """Return how many values a node holds; what has no weight yet while it is looked at holds itself."""
+    known = weights.setdefault(id(node), 0)
+    if known is None:
+        raise Unusable((), node, "holds itself; write what it means")
+    if known == 0:
+        weights[id(node)] = None
+        below = node.value if isinstance(node, yaml.CollectionNode) else ()
+        inner = (each for item in below for each in (item if isinstance(item, tuple) else (item,)))
+        weights[id(node)] = known = 1 + sum(_weigh(each, weights) for each in inner)
+    return known
+
+
+def named(names: Names) -> str:
+    """Return the dotted name of a setting: what is in `attributes` needs no such prefix."""
+    return ".".join(names[1:] if names[:1] == ("attributes",) and len(names) > 1 else names) or "document"
+
+
+def parse(path: Path) -> list[Any]:
+    """Return the documents of a file; None for one that is empty.
+
+    Raises:
+        SettingError: the file cannot be read, or holds something else than plain YAML.
+    """
+    try:
+        return list(yaml.load_all(path.read_text(encoding="utf-8"), _StrictLoader))
+    except OSError as error:
+        raise SettingError(str(path), f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingError(str(path), "is not a text in UTF-8") from error
+    except Unusable as error:
+        raise SettingError(f"{path}: {error.setting}", error.problem) from error
+    except RecursionError as error:
+        raise SettingError(str(path), "is nested too deeply to be a pipeline's") from error
+    except yaml.YAMLError as error:
+        raise SettingError(str(path), f"is not YAML: {_told(error)}") from error
+
+
+def _told(error: yaml.YAMLError) -> str:
+    """Return what PyYAML says, in one line."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{error.problem or error.context} (line {error.problem_mark.line + 1})"
+    return " ".join(str(error).split())

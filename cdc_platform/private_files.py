@@ -1,0 +1,38 @@
+"""Files and folders that only the user may read: what they hold are rows and secrets."""
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO, Final, Literal
+
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+
+
+def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
+    """Open a file of mode 0600 for writing: a new one in place of one that is there, or at the end of it.
+
+    A file that is there gets the mode, too. What is no file, such as a terminal, keeps its own.
+
+    Raises:
+        OSError: the file cannot be opened, or it is somebody else's.
+    """
+    end = os.O_APPEND
+    if mode == "wb":
+        # A new one: who has opened the former one reads nothing of it.
+        path.unlink(missing_ok=True)
+        end = os.O_EXCL
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | end, FILE_MODE), mode)
+    try:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            os.fchmod(file.fileno(), FILE_MODE)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder of mode 0700, with those above it, or give the mode to the one that is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(FOLDER_MODE)

@@ -1,0 +1,28 @@
+"""Texts as they are shown: what a terminal would obey, or show in another order, is escaped as in JSON."""
+
+import json
+import re
+from typing import Final
+
+_OBEYED: Final = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    "\U000e0000-\U000e007f"
+)
+"""Controls of terminals and of the direction of text, what has no width, and halves of characters."""
+_IN_TEXT: Final = re.compile(f"[{_OBEYED}]")
+_IN_LINE: Final = re.compile(f"[{_OBEYED}\t\n]")
+
+
+def visible_text(text: str) -> str:
+    """Return a text whose lines stay, with all else that is no letter or sign escaped."""
+    return _IN_TEXT.sub(_escape, text)
+
+
+def visible_line(text: str) -> str:
+    """Return a text as one line, whatever names and values it holds."""
+    return _IN_LINE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    text = json.dumps(found[0])[1:-1]
+    return text if text.startswith("\\") else f"\\u{ord(found[0]):04x}"
