@@ -292,6 +292,14 @@ def test_frames_are_read_and_held_in_one_place() -> None:
     assert not found, "\n".join(found)
 
 
+def test_ordering_asks_its_strategy() -> None:
+    """What differs between change streams and events is decided once; the flow reads no capability after."""
+    folder = ROOT / PACKAGE / "pipeline/ordering"
+    flow = ("order", "log_commit", "log_window", "strategy", "change_streams")
+    asked = {name: (folder / f"{name}.py").read_text(encoding="utf-8").count("capabilities") for name in flow}
+    assert asked == {**dict.fromkeys(flow, 0), "order": 1}
+
+
 def test_packages_export_nothing() -> None:
     """Everything is imported from the module that defines it."""
     found = [

@@ -16,7 +16,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging import build, merge
 from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
-from cdc_platform.pipeline.ordering import log_commit
+from cdc_platform.pipeline.ordering import change_streams, log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import publish
 from cdc_platform.pipeline.publishing.publish import publish_cut
@@ -113,7 +113,7 @@ def test_two_runs_cannot_both_order_the_same_records(
             feed_cycle(pipeline, 3)
         order_changes(pipeline, spark)
 
-    interrupt_once(monkeypatch, log_commit, "measure", rival)
+    interrupt_once(monkeypatch, change_streams, "measure", rival)
     with pytest.raises(CommitConflict):
         order_changes(pipeline, spark)
     records = [(row["record_id"], row["mod_ordinal"]) for row in log_rows(pipeline)]

@@ -13,7 +13,7 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.ordering import log_commit
+from cdc_platform.pipeline.ordering import change_streams
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.reading import local_read
 from cdc_platform.pipeline.reading.read import read_windows
@@ -110,11 +110,11 @@ def test_two_runs_cannot_both_order_what_they_hold(
     counting = measure_rows
 
     def interrupted(rows: pa.Table) -> LogStats:
-        monkeypatch.setattr(log_commit, "measure_rows", counting)
+        monkeypatch.setattr(change_streams, "measure_rows", counting)
         order_changes(pipeline, spark)
         return counting(rows)
 
-    monkeypatch.setattr(log_commit, "measure_rows", interrupted)
+    monkeypatch.setattr(change_streams, "measure_rows", interrupted)
     with pytest.raises(CommitConflict, match=r"Cycle 1 of .*change_log was not committed"):
         order_changes(pipeline, spark)
     assert [row["ordinal"] for row in log_rows(pipeline)] == [0, 1]
