@@ -36,7 +36,7 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.sources.loading import load_with, read_with
-from cdc_platform.sources.spanner.copying.copy_chunks import columns_to_text
+from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text, columns_to_text
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.example_tables import table
@@ -104,6 +104,10 @@ class FakeSource:
     def copy_columns(self, table: TableSchema) -> str:
         """Return the columns of a copy as text."""
         return columns_to_text(table)
+
+    def copied_table(self, columns: str) -> TableSchema:
+        """Return the table of a copy."""
+        return columns_from_text(columns)
 
     def copy_format(self) -> type[DataSource]:
         """Return the data source that hands chunks to Spark."""

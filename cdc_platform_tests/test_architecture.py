@@ -292,6 +292,17 @@ def test_frames_are_read_and_held_in_one_place() -> None:
     assert not found, "\n".join(found)
 
 
+def test_steps_know_sources_by_their_protocol() -> None:
+    """Only the list of sources names a kind of source; all other steps see what the protocol gives."""
+    named = {
+        below_package(module_of(path))
+        for path in python_files(f"{PACKAGE}/pipeline", f"{PACKAGE}/spark", f"{PACKAGE}/lake")
+        for _, name in imports_of(path)
+        if is_within(name, frozenset({f"{PACKAGE}.{part}" for part in ROOMS if part.startswith("sources.")}))
+    }
+    assert named == {"pipeline.core.sources"}
+
+
 def test_ordering_asks_its_strategy() -> None:
     """What differs between change streams and events is decided once; the flow reads no capability after."""
     folder = ROOT / PACKAGE / "pipeline/ordering"

@@ -16,7 +16,7 @@ from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.file_checks import check_files
 from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.cycle import run_cycle
-from cdc_platform.pipeline.follow import is_idle
+from cdc_platform.pipeline.cycle_loop import is_idle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings

@@ -15,7 +15,7 @@ from cdc_platform.pipeline.checks import running_checks as guard_module
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult
 from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.follow import follow_source
+from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
