@@ -269,6 +269,29 @@ def test_the_package_imports_nothing_of_its_tests_and_benchmarks() -> None:
     assert not found, "\n".join(found)
 
 
+def test_no_module_imports_a_test_module() -> None:
+    """What tests share lies in modules that hold no tests, so that a test can change alone."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in python_files(f"{PACKAGE}_tests", "benchmarks")
+        for line, name in imports_of(path)
+        if name.startswith(f"{PACKAGE}_tests.") and re.search(r"\.test_\w+\.", name)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_benchmarks_share_the_support_of_the_tests() -> None:
+    """Benchmarks take from the tests what is made to be shared: support, servers and targets of fuzzing."""
+    shared = frozenset({f"{PACKAGE}_tests.{room}" for room in ("support", "servers", "fuzzing.targets")})
+    found = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in python_files("benchmarks")
+        for line, name in imports_of(path)
+        if is_within(name, frozenset({f"{PACKAGE}_tests"})) and not is_within(name, shared)
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_code_keeps_to_what_spark_connect_supports() -> None:
     """Nothing reaches for the driver's JVM, so that a remote Spark works as well as a local one."""
     found = [

@@ -20,7 +20,7 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle
-from cdc_platform_tests.pipelines import CHECKS
+from cdc_platform_tests.support.pipelines import CHECKS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

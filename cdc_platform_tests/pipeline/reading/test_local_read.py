@@ -20,34 +20,14 @@ from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.spark.log.faults import SHAPE_FAULT
 from cdc_platform.spark.log.order import LogStats
 from cdc_platform.spark.log.ordered_rows import measure_rows
-from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, opening
-from cdc_platform_tests.pipelines import log_rows, quarantined_rows, run_steps, source_of, window_row
+from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, busy, wait
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import log_rows, quarantined_rows, run_steps, source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NO_SPARK = cast("SparkSession", None)
-
-
-def busy(pipeline: Pipeline, accounts: int = 1, broken: int = 0) -> Pipeline:
-    """Let each cycle of a pipeline bring some accounts, of which some are broken, and return it."""
-
-    def answer(cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
-        moment = windows[0].end_inclusive_micros
-        opened = [opening(cycle * 100 + number, 10, moment) for number in range(accounts)]
-        for row in opened[:broken]:
-            row["mods"][0]["new_values"] = "no JSON"
-        rows = [*opened, *(window_row(planned, records=accounts) for planned in windows)]
-        return [{**row, "cycle": cycle} for row in rows]
-
-    source_of(pipeline).answer = answer
-    return pipeline
-
-
-def wait(pipeline: Pipeline, seconds: float) -> None:
-    """Let the source's clock go on."""
-    source_of(pipeline).now_micros += round(seconds * SECOND)
 
 
 def raw_rows(pipeline: Pipeline) -> list[dict[str, Any]]:

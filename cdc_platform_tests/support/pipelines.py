@@ -41,7 +41,7 @@ from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.fake_copies import FakeCopyDataSource, FakePlanner, FakePlans, RowsAt
-from cdc_platform_tests.history import RawRow, type_json
+from cdc_platform_tests.support.history import RawRow, type_json
 
 Mod = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Keys and new values."""
