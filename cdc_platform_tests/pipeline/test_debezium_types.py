@@ -165,7 +165,7 @@ def test_a_row_of_a_snapshot_moves_no_version_of_a_change(
     ):
         append(tmp_path / "events.jsonl", lines)
         pipeline = sync(pipeline, spark)
-        assert failed_checks(pipeline, spark) == {}
+    assert failed_checks(pipeline, spark) == {}
     found = [
         (row["id"], row["n"], *(moment and int(moment.timestamp()) - begun_s for moment in bounds))
         for row in rows_of(pipeline, f"{TABLE}__history")

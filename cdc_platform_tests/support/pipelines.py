@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, SYSTEM_TABLES, Lake
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, Lake, own_tables
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, POSITION, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
@@ -368,7 +368,8 @@ def quarantined_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 def state_of(pipeline: Pipeline) -> dict[str, object]:
     """Return everything that a commit to any of the pipeline's tables would change."""
-    names = {name: pipeline.lake.system_table(name) for name in SYSTEM_TABLES}
+    own = own_tables(hands_out_events=pipeline.lake.hands_out_events)
+    names = {name: pipeline.lake.system_table(name) for name in own}
     names |= {name: found_table(pipeline, name) for name in pipeline.lake.table_names()}
     return {
         name: (
