@@ -2,14 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from cdc_platform.lake.state.read_progress import load_read_progress, waiting_texts
 from cdc_platform.model.schema.table_options import ORDER_KEY
-from cdc_platform.model.stream.read_windows import ReadRequest
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.cycle import run_cycle
-from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform_tests.support.pipelines import rows_of
 
 if TYPE_CHECKING:
@@ -19,20 +16,9 @@ if TYPE_CHECKING:
 def sync(pipeline: Pipeline, spark: "SparkSession") -> Pipeline:
     """Run cycles until all files that there are have been read, in a process of its own as it were."""
     pipeline = open_pipeline(pipeline.settings)
-    while run_cycle(pipeline, spark).read.committed and has_news(pipeline):
+    while run_cycle(pipeline, spark).read.committed:
         pass
     return pipeline
-
-
-def has_news(pipeline: Pipeline) -> bool:
-    """Return whether the next cycle would read anything; spares the tests a cycle that finds nothing."""
-    request = ReadRequest(
-        pipeline.source.clock_micros(),
-        pipeline.settings.max_window_s,
-        has_replay=waiting_texts(pipeline.lake) is not None,
-    )
-    plan = pipeline.source.plan(trace_lineage(pipeline), request, lambda: load_read_progress(pipeline.lake))
-    return bool(plan.windows)
 
 
 def found_rows(pipeline: Pipeline, table: str) -> list[dict[str, Any]]:
