@@ -38,8 +38,8 @@ from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform.spark.session.settings import SparkSettings
 from cdc_platform.spark.tables.typed import KIND, ORDINAL
-from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipelines import START, FakeSource, data_change, window_row
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import START, FakeSource, data_change, window_row
 
 SECOND = 1_000_000
 AT_MOST = 1.3

@@ -26,7 +26,7 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.model.schema.table_options import ORDER_KEY
-from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_state
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder, end_state
 
 PIPELINE: Final = "shop"
 TABLES: Final = ("users", "orders")

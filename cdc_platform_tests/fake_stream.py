@@ -18,7 +18,8 @@ from cdc_platform.model.stream.lineage import (
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform_tests.history import (
+from cdc_platform_tests.partition_tree import PartitionTree, Span
+from cdc_platform_tests.support.history import (
     NULL_ROW,
     DataRecord,
     History,
@@ -28,7 +29,6 @@ from cdc_platform_tests.history import (
     expected_log,
     raw_row,
 )
-from cdc_platform_tests.partition_tree import PartitionTree, Span
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSche
 from cdc_platform.model.stream.lineage import Lineage, advance, begin
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform_tests.fake_stream import read_control
-from cdc_platform_tests.history import NULL_ROW, RawRow
+from cdc_platform_tests.support.history import NULL_ROW, RawRow
 from cdc_platform_tests.typed_values import sorted_by_key, typed_row
 
 FOLDER: Final = Path(__file__).parent / "golden" / "change_streams"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.model.base.names import ROOT_TOKEN
-from cdc_platform_tests.history import Key
+from cdc_platform_tests.support.history import Key
 
 BUCKETS: Final = 16
 """Size of the key space that the partitions divide."""

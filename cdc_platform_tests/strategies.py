@@ -15,9 +15,17 @@ from cdc_platform.model.stream.records import ModType, ValueCaptureType
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 from cdc_platform_tests.example_tables import TABLES
 from cdc_platform_tests.fake_stream import CyclePlan, Fate, Slicing
-from cdc_platform_tests.history import History, JsonValue, Key, Row, RowChange, SequenceForm, Transaction
 from cdc_platform_tests.partition_tree import BUCKETS, PartitionTree, Span
 from cdc_platform_tests.sources.datastream.generated_events import Event
+from cdc_platform_tests.support.history import (
+    History,
+    JsonValue,
+    Key,
+    Row,
+    RowChange,
+    SequenceForm,
+    Transaction,
+)
 from cdc_platform_tests.unified_types import float32
 
 START_MICROS: Final = 1_795_000_000_000_000

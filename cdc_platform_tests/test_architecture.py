@@ -271,6 +271,29 @@ def test_the_package_imports_nothing_of_its_tests_and_benchmarks() -> None:
     assert not found, "\n".join(found)
 
 
+def test_no_module_imports_a_test_module() -> None:
+    """What tests share lies in modules that hold no tests, so that a test can change alone."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in python_files(f"{PACKAGE}_tests", "benchmarks")
+        for line, name in imports_of(path)
+        if name.startswith(f"{PACKAGE}_tests.") and re.search(r"\.test_\w+\.", name)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_benchmarks_share_the_support_of_the_tests() -> None:
+    """Benchmarks take from the tests what is made to be shared: support, servers and targets of fuzzing."""
+    shared = frozenset({f"{PACKAGE}_tests.{room}" for room in ("support", "servers", "fuzzing.targets")})
+    found = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in python_files("benchmarks")
+        for line, name in imports_of(path)
+        if is_within(name, frozenset({f"{PACKAGE}_tests"})) and not is_within(name, shared)
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_code_keeps_to_what_spark_connect_supports() -> None:
     """Nothing reaches for the driver's JVM, so that a remote Spark works as well as a local one."""
     found = [
@@ -292,6 +315,25 @@ def test_frames_are_read_and_held_in_one_place() -> None:
         if FRAME_CALLS.search(line)
     ]
     assert not found, "\n".join(found)
+
+
+def test_steps_know_sources_by_their_protocol() -> None:
+    """Only the list of sources names a kind of source; all other steps see what the protocol gives."""
+    named = {
+        below_package(module_of(path))
+        for path in python_files(f"{PACKAGE}/pipeline", f"{PACKAGE}/spark", f"{PACKAGE}/lake")
+        for _, name in imports_of(path)
+        if is_within(name, frozenset({f"{PACKAGE}.{part}" for part in ROOMS if part.startswith("sources.")}))
+    }
+    assert named == {"pipeline.core.sources"}
+
+
+def test_ordering_asks_its_strategy() -> None:
+    """What differs between change streams and events is decided once; the flow reads no capability after."""
+    folder = ROOT / PACKAGE / "pipeline/ordering"
+    flow = ("order", "log_commit", "log_window", "strategy", "change_streams")
+    asked = {name: (folder / f"{name}.py").read_text(encoding="utf-8").count("capabilities") for name in flow}
+    assert asked == {**dict.fromkeys(flow, 0), "order": 1}
 
 
 def test_packages_export_nothing() -> None:

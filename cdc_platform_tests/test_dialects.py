@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from cdc_platform.demo.bank import BankSettings, create_instance, open_client, open_database
+from cdc_platform.demo.bank import BankSettings, create_instance, open_client
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.pipeline.checks.reconciliation import prove_tables
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.sources.spanner.settings import Dialect, SpannerSettings
-from cdc_platform_tests.pipelines import quarantined_rows, rows_of
+from cdc_platform_tests.support.bank_databases import catch_up, write
+from cdc_platform_tests.support.pipelines import quarantined_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,24 +110,6 @@ def create(bank: BankSettings, dialect: Dialect) -> None:
         database = client.instance(bank.instance).database(bank.database, **options)
         database.create().result(300)
         database.update_ddl(SCRIPTS[dialect].definitions).result(300)
-
-
-def write(bank: BankSettings, statements: tuple[str, ...]) -> None:
-    """Run statements in one transaction."""
-
-    def execute(transaction: Any) -> None:
-        for statement in statements:
-            transaction.execute_update(statement)
-
-    with open_database(bank) as database:
-        database.run_in_transaction(execute)
-
-
-def catch_up(pipeline: Pipeline, spark: "SparkSession") -> None:
-    """Run cycles until a cut holds all that is committed now."""
-    now_micros = pipeline.source.clock_micros()
-    while (cut := run_cycle(pipeline, spark).cut) is None or cut.position_micros < now_micros:
-        pass
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))

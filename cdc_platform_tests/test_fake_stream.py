@@ -10,9 +10,9 @@ from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform_tests.fake_stream import FakeChangeStream, Slicing, raw_rows
-from cdc_platform_tests.history import History, RawRow, tables_at
 from cdc_platform_tests.partition_tree import PartitionTree, Span
 from cdc_platform_tests.strategies import streams
+from cdc_platform_tests.support.history import History, RawRow, tables_at
 
 Stream = tuple[History, Slicing]
 

@@ -27,7 +27,7 @@ from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.read import TablesAtCut, open_tables
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_cycle
-from cdc_platform_tests.pipelines import START, found_table, run_steps
+from cdc_platform_tests.support.pipelines import START, found_table, run_steps
 from cdc_platform_tests.yaml_files import bank_attributes, write_defs
 
 if TYPE_CHECKING:

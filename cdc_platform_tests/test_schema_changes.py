@@ -17,8 +17,8 @@ from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform_tests.pipelines import quarantined_rows, rows_of
-from cdc_platform_tests.test_dialects import catch_up, write
+from cdc_platform_tests.support.bank_databases import catch_up, write
+from cdc_platform_tests.support.pipelines import quarantined_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ from typing import Final
 
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.sources.spanner.settings import Dialect
-from cdc_platform_tests.history import JsonValue
+from cdc_platform_tests.support.history import JsonValue
 
 Forms = tuple[JsonValue, JsonValue]
 """A value in a change record, and in the result of a query."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cdc_platform.model.base.timestamps import from_rfc3339, to_datetime
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema
-from cdc_platform_tests.history import JsonValue, Key, Row
+from cdc_platform_tests.support.history import JsonValue, Key, Row
 
 _FROM_JSON: Final[Mapping[str, Callable[[Any], Any]]] = {
     "INT64": int,

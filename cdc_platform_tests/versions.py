@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from cdc_platform_tests.history import History, Key, Row, Transaction
+from cdc_platform_tests.support.history import History, Key, Row, Transaction
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from cdc_platform.errors import CheckFailed
 from cdc_platform.lake.catalog.lake import CUT
 from cdc_platform.model.base.schemas import CUTS
 from cdc_platform.partitions import add_live_partitions
-from cdc_platform.pipeline.follow import follow_source, pause
+from cdc_platform.pipeline.cycle_loop import follow_source, pause
 from cdc_platform.pipeline.histories.history import extend_histories
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.publishing.publish import publish_cut
@@ -103,8 +103,8 @@ def _follow(
         run.pipeline,
         run.spark,
         wants_more,
-        tell=lambda error: context.log.warning(visible_text(str(error))),
-        heard=lambda *found: evaluations.append(describe_check_result(assets, *found)),
+        error_listener=lambda error: context.log.warning(visible_text(str(error))),
+        check_listener=lambda *result: evaluations.append(describe_check_result(assets, *result)),
     )
     try:
         for outcome in outcomes:

@@ -103,7 +103,7 @@ def run_cycles(settings: "PipelineSettings", wants_more: Callable[[], bool], unt
 
 def _follow(pipeline: "Pipeline", wants_more: Callable[[], bool], until: Until, target_micros: int) -> bool:
     from cdc_platform.lake.state.quarantine import count_quarantined
-    from cdc_platform.pipeline.follow import follow_source
+    from cdc_platform.pipeline.cycle_loop import follow_source
 
     most_failures = None if until.is_endless else MOST_FAILURES
     session = start_spark(pipeline.settings)
@@ -142,7 +142,7 @@ def _is_caught_up(outcome: "CycleOutcome", target_micros: int, *, hands_out_even
     if outcome.copy.is_going_on:
         return False
     if hands_out_events:
-        from cdc_platform.pipeline.follow import is_idle
+        from cdc_platform.pipeline.cycle_loop import is_idle
 
         # A cycle that has tried files which cannot be read has done what there is to do.
         has_news = outcome.read.records.get(RecordKind.CHILD_PARTITIONS, 0) > 0

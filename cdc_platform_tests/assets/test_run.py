@@ -21,7 +21,6 @@ from cdc_platform.pipeline import cycle
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.ordering.order import OrderOutcome, order_changes
 from cdc_platform.sensors import RANGE_END_TAG, RANGE_START_TAG, Running
-from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
@@ -31,7 +30,8 @@ from cdc_platform_tests.pipeline.bank import (
     feed_cycle,
     opening,
 )
-from cdc_platform_tests.pipelines import FakeSource, rows_of, source_of, window_row
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import FakeSource, rows_of, source_of, window_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,9 +18,9 @@ from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.settings import SimulatorSettings
 from cdc_platform_tests.cluster.services import Services, write_defs
 from cdc_platform_tests.cluster.spark_cluster import SparkCluster, spark_cluster
-from cdc_platform_tests.pipelines import CHECKS
 from cdc_platform_tests.programs import COMMAND_LINE, ENVIRONMENT, start
 from cdc_platform_tests.spark_fixtures import require_java
+from cdc_platform_tests.support.pipelines import CHECKS
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -23,7 +23,7 @@ from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform_tests.commands.invoking import run
 from cdc_platform_tests.examples import article, shop
-from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
+from cdc_platform_tests.support.pipelines import log_rows, quarantined_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,21 +1,12 @@
 """Whatever comes, decoders give changes, faults or documented errors, and the neighbours arrive."""
 
-from base64 import b64decode
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 
+from cdc_platform_tests.fuzzing.known_inputs import corpus
 from cdc_platform_tests.fuzzing.targets import run, sized, targets
 
 TARGETS = targets()
-CORPUS = Path(__file__).parent / "corpus"
-
-
-def corpus(name: str) -> list[bytes]:
-    """Return what has once been found to stop a decoder: a file a decoder, in base64, an input a line."""
-    path = CORPUS / f"{name}.txt"
-    return [b64decode(text) for text in path.read_text().splitlines()] if path.exists() else []
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -12,9 +12,9 @@ from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.spark.session.config import CATALOG_PREFIX, spark_config
 from cdc_platform_tests.lake.services import rest_catalog
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_cycle
-from cdc_platform_tests.pipelines import found_table, run_steps
 from cdc_platform_tests.servers.postgresql import postgresql, require_postgresql
 from cdc_platform_tests.spark_fixtures import TEST_SPARK
+from cdc_platform_tests.support.pipelines import found_table, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

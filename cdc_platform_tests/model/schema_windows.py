@@ -11,7 +11,7 @@ from cdc_platform.model.schema.schema_finder import find_events
 from cdc_platform.model.schema.schema_reads import Look
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.history import column_types_json
+from cdc_platform_tests.support.history import column_types_json
 
 Change = tuple[SchemaChange, str | None, int | None]
 Window = tuple[list[Sighting], Look | None]

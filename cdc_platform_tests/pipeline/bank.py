@@ -1,13 +1,29 @@
 """A small bank: records whose effect is easy to say, for tests of single steps."""
 
+from collections.abc import Iterator, Sequence
 from typing import Final
+
+import pyarrow as pa
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import TableOptions
+from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipelines import ACCOUNTS, START, TRANSFERS, data_change, feed, make_pipeline, rows_of
+from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import (
+    ACCOUNTS,
+    START,
+    TRANSFERS,
+    data_change,
+    feed,
+    make_pipeline,
+    rows_of,
+    source_of,
+    window_row,
+)
 
 SECOND: Final = 1_000_000
 
@@ -80,3 +96,41 @@ def expected_balances(number: int) -> Balances:
 def balances(pipeline: Pipeline, snapshot_id: int | None = None) -> Balances:
     """Return the balances that a reader of the table sees."""
     return {row["id"]: row["balance"] for row in rows_of(pipeline, "accounts", snapshot_id)}
+
+
+NOW = START + 10 * SECOND
+
+
+def bank_of(lake: LakeSettings, accounts: int, *tables: TableSchema, chunk_rows: int = 8) -> Pipeline:
+    """Return a pipeline that begins when the bank has accounts already, and watches what is named."""
+    pipeline = make_pipeline(lake, tables or (ACCOUNTS,), copy_chunk_rows=chunk_rows)
+    source = source_of(pipeline)
+    source.now_micros = NOW
+
+    def rows_at(table: str, _micros: int) -> Iterator[pa.RecordBatch]:
+        rows = [{"id": key, "owner": f"owner {key}", "balance": 100} for key in range(1, accounts + 1)]
+        schema = table_arrow_schema(ACCOUNTS if table == "accounts" else TRANSFERS)
+        yield pa.RecordBatch.from_pylist(rows if table == "accounts" else [], schema)
+
+    source.rows_at = rows_at
+    return pipeline
+
+
+def busy(pipeline: Pipeline, accounts: int = 1, broken: int = 0) -> Pipeline:
+    """Let each cycle of a pipeline bring some accounts, of which some are broken, and return it."""
+
+    def answer(cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
+        moment = windows[0].end_inclusive_micros
+        opened = [opening(cycle * 100 + number, 10, moment) for number in range(accounts)]
+        for row in opened[:broken]:
+            row["mods"][0]["new_values"] = "no JSON"
+        rows = [*opened, *(window_row(planned, records=accounts) for planned in windows)]
+        return [{**row, "cycle": cycle} for row in rows]
+
+    source_of(pipeline).answer = answer
+    return pipeline
+
+
+def wait(pipeline: Pipeline, seconds: float) -> None:
+    """Let the source's clock go on."""
+    source_of(pipeline).now_micros += round(seconds * SECOND)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cdc_platform.model.schema.schema_reads import Look
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import ModType, ValueCaptureType
-from cdc_platform_tests.history import JsonValue, RawRow, column_types_json
-from cdc_platform_tests.pipelines import START, data_change
+from cdc_platform_tests.support.history import JsonValue, RawRow, column_types_json
+from cdc_platform_tests.support.pipelines import START, data_change
 
 STEP: Final = 1_000_000
 """Microseconds between two steps of a life."""

@@ -11,12 +11,12 @@ from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.settings import FilesInput
-from cdc_platform_tests.fuzzing.test_decoders import corpus
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
-from cdc_platform_tests.pipelines import quarantined_rows, rows_of
+from cdc_platform_tests.fuzzing.known_inputs import corpus
 from cdc_platform_tests.sources.datastream.generated_events import story
-from cdc_platform_tests.sources.debezium.test_bad_values import HALF, inserted
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
+from cdc_platform_tests.support.cycles import failed_checks, sync
+from cdc_platform_tests.support.debezium.odd_values import HALF, inserted
+from cdc_platform_tests.support.pipelines import quarantined_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ from cdc_platform.pipeline.checks.table_checks import check_fold, check_historie
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import (
     START,
     data_change,
     feed,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -16,7 +16,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging import build, merge
 from cdc_platform.pipeline.merging.merge import merge_table, merge_tables
-from cdc_platform.pipeline.ordering import log_commit
+from cdc_platform.pipeline.ordering import change_streams, log_commit
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing import publish
 from cdc_platform.pipeline.publishing.publish import publish_cut
@@ -25,7 +25,6 @@ from cdc_platform.pipeline.schema import table_ddl
 from cdc_platform.pipeline.versions.branch import Attempt, finished_head, load_table, reset_branch
 from cdc_platform.spark.tables.merge import append_inserted
 from cdc_platform.spark.tables.net_changes import ACTION, APPEND
-from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
@@ -35,7 +34,9 @@ from cdc_platform_tests.pipeline.bank import (
     opening,
     transfer,
 )
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.interruptions import interrupt_once
+from cdc_platform_tests.support.pipelines import (
     START,
     feed,
     log_rows,
@@ -54,20 +55,6 @@ pytestmark = pytest.mark.integration
 def unchanged(pipeline: Pipeline) -> Pipeline:
     """Let the pipeline merge as it does, what is small without Spark."""
     return pipeline
-
-
-def interrupt_once(
-    monkeypatch: pytest.MonkeyPatch, module: object, name: str, rival: Callable[[], object]
-) -> None:
-    """Let a rival run to its end just before the first call of a function."""
-    original: Callable[..., Any] = getattr(module, name)
-
-    def interrupted(*args: object, **kwargs: object) -> object:
-        monkeypatch.setattr(module, name, original)
-        rival()
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(module, name, interrupted)
 
 
 @pytest.mark.parametrize("read_here_s", [0.0, 15.0])
@@ -113,7 +100,7 @@ def test_two_runs_cannot_both_order_the_same_records(
             feed_cycle(pipeline, 3)
         order_changes(pipeline, spark)
 
-    interrupt_once(monkeypatch, log_commit, "measure", rival)
+    interrupt_once(monkeypatch, change_streams, "measure", rival)
     with pytest.raises(CommitConflict):
         order_changes(pipeline, spark)
     records = [(row["record_id"], row["mod_ordinal"]) for row in log_rows(pipeline)]

@@ -1,16 +1,13 @@
 """Copies of tables whose columns change: they have the columns of their moment, whatever the log knows."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import Cut, list_cuts
-from cdc_platform.model.schema.schema_reads import Look
-from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_fold
 from cdc_platform.pipeline.copying import copy
@@ -19,49 +16,28 @@ from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
-from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
-from cdc_platform_tests.pipeline.evolving import STEP, Source, value_of
-from cdc_platform_tests.pipelines import START, feed, make_pipeline, rows_of, source_of
+from cdc_platform_tests.pipeline.evolving import Source
+from cdc_platform_tests.support.copied_columns import (
+    COPIED,
+    END,
+    KEYS,
+    KNOWN,
+    Deed,
+    add,
+    drop,
+    live,
+    moment,
+    read_until,
+    retype,
+    watch,
+    write,
+)
+from cdc_platform_tests.support.pipelines import feed, rows_of, source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
-
-Deed = Callable[[Source], None]
-
-KEYS: Final = "12346"
-KNOWN: Final = 1
-"""The step at which the log is when copies are planned."""
-COPIED: Final = 5
-"""The step that copies show."""
-END: Final = 9
-
-
-def add(name: str, code: str, number: int | None = None) -> Deed:
-    """Add a column; with a number all rows have a value of it, as by a default, and no record tells so."""
-
-    def deed(source: Source) -> None:
-        source.alter("add", name, code)
-        for row in source.rows.values():
-            row[name] = None if number is None else value_of(code, number)
-
-    return deed
-
-
-def drop(name: str) -> Deed:
-    """Drop a column."""
-    return lambda source: source.alter("drop", name, "")
-
-
-def retype(name: str) -> Deed:
-    """Change a column between STRING and BYTES."""
-    return lambda source: source.alter("retype", name, "")
-
-
-def write(number: int, key: str = "1") -> Deed:
-    """Write all columns of a row."""
-    return lambda source: source.write(key, number, ValueCaptureType.NEW_ROW, tuple(source.columns))
 
 
 def end_table(source: Source) -> None:
@@ -94,52 +70,6 @@ REMADE: Final[Mapping[int, tuple[Deed, ...]]] = {
     4: (make_table, write(4), write(6, "2")),
     8: (write(8), write(8, "3")),
 }
-
-
-def live(name: str, deeds: Mapping[int, tuple[Deed, ...]]) -> Source:
-    """Return a source that has lived."""
-    names = ("a", "dropped", "retyped", "twice", "renewed", "third")
-    source = Source(name, dict.fromkeys(names, "STRING"))
-    for step in range(END + 1):
-        for key in KEYS if step == 0 else ():
-            write(int(key) + 10, key)(source)
-        for deed in deeds.get(step, ()):
-            deed(source)
-        source.end_step()
-    return source
-
-
-def watch(lake: LakeSettings, *sources: Source) -> Pipeline:
-    """Return a pipeline whose log is at the step `KNOWN`, of a source whose present is `COPIED`."""
-    pipeline = make_pipeline(lake, (), copy_chunk_rows=len(KEYS) - 1)
-    fake, by_name = source_of(pipeline), {source.name: source for source in sources}
-
-    def look(micros: int) -> Look:
-        found = [source.schema_at(micros) for source in sources if source.state_at(micros)[0]]
-        return Look(micros, tuple(found), {}, {})
-
-    def rows_at(table: str, micros: int) -> Iterator[pa.RecordBatch]:
-        source = by_name[table]
-        rows, schema = source.typed_rows_at(micros), table_arrow_schema(source.schema_at(micros))
-        yield pa.RecordBatch.from_pylist(rows, schema)
-
-    fake.look_at, fake.rows_at, fake.now_micros = look, rows_at, moment(COPIED) + 1
-    fake.schemas = look(moment(KNOWN)).tables
-    read_until(pipeline, KNOWN, *sources)
-    return pipeline
-
-
-def moment(step: int) -> int:
-    """Return when a step happens."""
-    return START + step * STEP
-
-
-def read_until(pipeline: Pipeline, step: int, *sources: Source) -> None:
-    """Let another process take what the stream has told until a step into the log."""
-    due = [row for source in sources for at, row in source.records if at <= moment(step)]
-    for source in sources:
-        source.records = [(at, row) for at, row in source.records if at > moment(step)]
-    feed(pipeline, moment(step), *due)
 
 
 def cycle(pipeline: Pipeline, spark: "SparkSession") -> Cut | None:

@@ -22,7 +22,6 @@ from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.pipeline.reading.trace import trace_lineage
 from cdc_platform.pipeline.schema import table_ddl
-from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import (
     SECOND,
     balances,
@@ -31,7 +30,8 @@ from cdc_platform_tests.pipeline.bank import (
     feed_cycle,
     opening,
 )
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import (
     START,
     TRANSFERS,
     feed,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
-from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, make_pipeline, sync
-from cdc_platform_tests.pipelines import quarantined_rows, rows_of
+from cdc_platform_tests.support.cycles import failed_checks, sync
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline
+from cdc_platform_tests.support.pipelines import quarantined_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,9 +14,10 @@ from cdc_platform.pipeline import cycle
 from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.ordering import log_commit
-from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder, end_state
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync, user
-from cdc_platform_tests.pipelines import log_rows, quarantined_rows
+from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder, end_state
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline, user
+from cdc_platform_tests.support.pipelines import log_rows, quarantined_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,10 @@ from cdc_platform.model.base.timestamps import to_datetime, to_rfc3339
 from cdc_platform.model.schema.table_options import DELETED_AT, TableOptions
 from cdc_platform.model.stream.quarantined_records import HeldFilter
 from cdc_platform.pipeline.on_demand.replay import replay_records
-from cdc_platform_tests.datastream_files import ORIGIN, StreamFolder
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
-from cdc_platform_tests.pipelines import log_rows, rows_of
+from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
+from cdc_platform_tests.support.datastream.files import ORIGIN, StreamFolder
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline
+from cdc_platform_tests.support.pipelines import log_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

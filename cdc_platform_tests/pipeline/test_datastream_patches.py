@@ -9,8 +9,9 @@ import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.model.schema.table_options import DELETED, DELETED_AT, TableOptions
-from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
+from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,9 +15,9 @@ from cdc_platform.lake.state.quarantine import load_held
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
-from cdc_platform_tests.pipeline.test_datastream import sync
-from cdc_platform_tests.pipelines import log_rows, rows_of
-from cdc_platform_tests.sources.datastream.test_samples import CASES, SAMPLES, SETTINGS, Sample, interpreted
+from cdc_platform_tests.support.cycles import sync
+from cdc_platform_tests.support.datastream.samples import CASES, SAMPLES, SETTINGS, Sample, interpreted
+from cdc_platform_tests.support.pipelines import log_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,13 +1,12 @@
 """What a real connector sent of a real database, through all steps of a cycle: the lake is the database."""
 
-import gzip
 import itertools
 import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,75 +18,33 @@ from cdc_platform.model.stream.quarantined_records import HeldFilter
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Scope
 from cdc_platform.pipeline.checks.event_checks import check_values
 from cdc_platform.pipeline.checks.log_checks import check_nothing_lost
-from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
+from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy
 from cdc_platform.spark.log.event_order import HALF_FAULT
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
-from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
-from cdc_platform_tests.sources.debezium.captures_read import GOLDEN, Truth, settings_for, truth_of
-from cdc_platform_tests.sources.debezium.rows.test_snapshots import snapshot
-from cdc_platform_tests.sources.debezium.test_empty_tables import ITEMS, items
-from cdc_platform_tests.sources.debezium.test_redelivery import WAL_BEFORE, Connector
+from cdc_platform_tests.sources.debezium.captures_read import settings_for, truth_of
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
+from cdc_platform_tests.support.cycles import failed_checks, sync
+from cdc_platform_tests.support.debezium.connector import WAL_BEFORE, Connector
+from cdc_platform_tests.support.debezium.pipelines import (
+    append,
+    assert_equal,
+    free_name,
+    lines_of,
+    make_pipeline,
+    texts,
+)
+from cdc_platform_tests.support.debezium.snapshots import ITEMS, items, snapshot
+from cdc_platform_tests.support.pipelines import log_rows, quarantined_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
-
-_serial: Final = itertools.count(1)
-
-
-def lines_of(capture: str) -> list[str]:
-    """Return the messages of a capture, each a line."""
-    with gzip.open(GOLDEN / f"{capture}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return list(lines)
-
-
-def append(file: Path, lines: Sequence[str]) -> None:
-    """Let a file grow, as a program does that writes what it receives."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as opened:
-        opened.writelines(lines)
-
-
-def make_pipeline(
-    lake: LakeSettings,
-    place: Path | KafkaInput,
-    capture: str,
-    options: dict[str, TableOptions] | None = None,
-    **rest: Any,
-) -> Pipeline:
-    """Return a pipeline over a folder or topics with messages of a capture, whose columns are declared."""
-    found = FilesInput(str(place)) if isinstance(place, Path) else place
-    told = settings_for(truth_of(capture), **{"input": found, "has_transaction_topic": True, **rest})
-    settings = PipelineSettings(f"debezium_{next(_serial)}", told, lake, table_options=options or {})
-    return open_pipeline(settings)
-
-
-def texts(rows: Sequence[dict[str, Any]], truth: Truth) -> list[tuple[str | None, ...]]:
-    """Return rows as texts, sorted, with the columns that the database has."""
-    shown = [
-        tuple(
-            None if row[name] is None else str(row[name])
-            for name in truth.types
-            if name not in truth.generated
-        )
-        for row in rows
-    ]
-    return sorted(shown, key=str)
-
-
-def assert_equal(pipeline: Pipeline, capture: str) -> None:
-    """Compare every table with what the database had at the end."""
-    for name, truth in truth_of(capture).items():
-        assert texts(truth.rows, truth) == texts(rows_of(pipeline, name), truth)
 
 
 @pytest.mark.parametrize("strategy", ["omit", "enrich"])
@@ -141,7 +98,7 @@ def test_what_events_leave_in_doubt(
     truths = {name: truth for capture in captures for name, truth in truth_of(capture).items()}
     told = settings_for(truths, input=FilesInput(str(tmp_path)), has_transaction_topic=True)
     told = replace(told, columns={**told.columns, **COLUMNS})
-    pipeline = open_pipeline(PipelineSettings(f"debezium_{next(_serial)}", told, session_lake))
+    pipeline = open_pipeline(PipelineSettings(free_name(), told, session_lake))
     identities, unseen = (lines_of(capture) for capture in captures)
     sent = Connector(commit=2**62, lsn=2**62)
     sent.begin()
@@ -200,7 +157,7 @@ def test_what_comes_again_later_than_anybody_expects(
     told = settings_with(
         input=FilesInput(str(tmp_path)), has_transaction_topic=True, columns=columns, dedup_window_s=0.001
     )
-    pipeline = open_pipeline(PipelineSettings(f"debezium_{next(_serial)}", told, session_lake))
+    pipeline = open_pipeline(PipelineSettings(free_name(), told, session_lake))
     sent = Connector()
     sent.begin()
     sent.insert(1, 1)
@@ -246,7 +203,7 @@ def test_changes_that_cycles_part(spark: "SparkSession", session_lake: LakeSetti
     lines = [line for line in sent.lines if "BEGIN" not in line]
     told = settings_with(input=FilesInput(str(tmp_path)), strategy="veto")
     options = {TABLE: TableOptions(history=True, soft_delete=True)}
-    settings = PipelineSettings(f"debezium_{next(_serial)}", told, session_lake, table_options=options)
+    settings = PipelineSettings(free_name(), told, session_lake, table_options=options)
     pipeline = open_pipeline(settings)
     for begun, end in itertools.pairwise((0, 6, 8, 10, len(lines))):
         append(tmp_path / "events.jsonl", [f"{line}\n" for line in lines[begun:end]])
@@ -280,7 +237,7 @@ def test_a_row_whose_key_changes_is_never_gone(
     """
     columns = {TABLE: {"id": "integer", "n": "numeric(5,2)", "v": "bit varying"}, ITEMS: COLUMNS[TABLE]}
     told = settings_with(input=FilesInput(str(tmp_path)), columns=columns, full_identity=(TABLE,))
-    pipeline = open_pipeline(PipelineSettings(f"debezium_{next(_serial)}", told, session_lake))
+    pipeline = open_pipeline(PipelineSettings(free_name(), told, session_lake))
     five, large = "AfQ=", "D0JA"
     sent = Connector()
     sent.insert(7, 7, xs=[7])
@@ -329,7 +286,7 @@ def test_what_a_connector_should_be_told(
     """
     told = settings_with(input=FilesInput(str(tmp_path)), strategy="enrich", snapshots="replace")
     told = replace(told, columns={**COLUMNS, ITEMS: COLUMNS[TABLE]})
-    pipeline = open_pipeline(PipelineSettings(f"debezium_{next(_serial)}", told, session_lake))
+    pipeline = open_pipeline(PipelineSettings(free_name(), told, session_lake))
     sent = Connector()
     for number in range(120):
         sent.update(1, n=number, big=DEFAULT_PLACEHOLDER)

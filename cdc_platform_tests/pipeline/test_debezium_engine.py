@@ -22,12 +22,12 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.source import DebeziumSource
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, EngineInput, Strategy
-from cdc_platform_tests.pipeline.test_datastream import failed_checks
-from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
 from cdc_platform_tests.servers.postgresql import SUPERUSER, Cluster
 from cdc_platform_tests.sources.debezium.databases import connect, database
 from cdc_platform_tests.sources.debezium.postgres_texts import canonical
 from cdc_platform_tests.sources.debezium.workload import PREFIX, TABLES, Checkpoint, Options, Workload
+from cdc_platform_tests.support.cycles import failed_checks
+from cdc_platform_tests.support.pipelines import log_rows, quarantined_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

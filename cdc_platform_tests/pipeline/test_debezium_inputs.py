@@ -20,12 +20,12 @@ from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicPartition
 from cdc_platform.sources.debezium.kafka.topics_frame import read_messages
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
-from cdc_platform_tests.pipeline.test_debezium import append, assert_equal, lines_of, make_pipeline, texts
-from cdc_platform_tests.pipelines import log_rows, reading_by_turns, rows_of
 from cdc_platform_tests.programs import free_port
 from cdc_platform_tests.servers.kafka import MOST_MEMBERS, Broker, Group
 from cdc_platform_tests.sources.debezium.captures_read import truth_of
+from cdc_platform_tests.support.cycles import failed_checks, sync
+from cdc_platform_tests.support.debezium.pipelines import append, assert_equal, lines_of, make_pipeline, texts
+from cdc_platform_tests.support.pipelines import log_rows, reading_by_turns, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,12 +15,12 @@ from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import FilesInput, Strategy
-from cdc_platform_tests.pipeline.test_datastream import sync
-from cdc_platform_tests.pipelines import log_rows, reading_by_turns, rows_of
 from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.stories import Row, Story, stories
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
 from cdc_platform_tests.strategies import spark_cases
+from cdc_platform_tests.support.cycles import sync
+from cdc_platform_tests.support.pipelines import log_rows, reading_by_turns, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

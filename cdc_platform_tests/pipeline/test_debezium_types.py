@@ -20,11 +20,11 @@ from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.versions.branch import load_table
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, NullPolicy
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
-from cdc_platform_tests.pipelines import rows_of
 from cdc_platform_tests.sources.debezium.cycles import append
-from cdc_platform_tests.sources.debezium.test_redelivery import Connector
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
+from cdc_platform_tests.support.cycles import failed_checks, sync
+from cdc_platform_tests.support.debezium.connector import Connector
+from cdc_platform_tests.support.pipelines import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,7 +165,7 @@ def test_a_row_of_a_snapshot_moves_no_version_of_a_change(
     ):
         append(tmp_path / "events.jsonl", lines)
         pipeline = sync(pipeline, spark)
-        assert failed_checks(pipeline, spark) == {}
+    assert failed_checks(pipeline, spark) == {}
     found = [
         (row["id"], row["n"], *(moment and int(moment.timestamp()) - begun_s for moment in bounds))
         for row in rows_of(pipeline, f"{TABLE}__history")

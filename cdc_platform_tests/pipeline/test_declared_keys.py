@@ -15,9 +15,9 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.read import open_tables
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, expected_balances, feed_cycle
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import (
     START,
     data_change,
     feed,

@@ -6,7 +6,7 @@ import pytest
 
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform_tests.golden_streams import GoldenStream, golden_streams, log_row, quarantine_row
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.pipelines import (
     append_raw,
     log_rows,
     make_pipeline,

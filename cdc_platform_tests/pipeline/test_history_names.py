@@ -14,8 +14,7 @@ from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.ordering.order import order_changes
-from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
-from cdc_platform_tests.pipeline.test_copied_columns import (
+from cdc_platform_tests.support.copied_columns import (
     END,
     KNOWN,
     add,
@@ -26,8 +25,10 @@ from cdc_platform_tests.pipeline.test_copied_columns import (
     watch,
     write,
 )
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
-from cdc_platform_tests.pipelines import rows_of, run_steps
+from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline
+from cdc_platform_tests.support.pipelines import rows_of, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,12 +17,11 @@ from cdc_platform.pipeline.copying.copy import copy_tables
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.on_demand.explain import explain_row
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
-from cdc_platform_tests.pipeline.bank import closing, opening, transfer
-from cdc_platform_tests.pipeline.copying.test_copy import NOW, bank_of
+from cdc_platform_tests.pipeline.bank import NOW, bank_of, closing, opening, transfer
 from cdc_platform_tests.pipeline.evolving import STEP, Source, lives
-from cdc_platform_tests.pipeline.schema.test_evolve import look_at, read_until, retyped_source
-from cdc_platform_tests.pipelines import START, feed, make_pipeline, rows_of, run_steps, source_of
 from cdc_platform_tests.strategies import spark_cases
+from cdc_platform_tests.support.evolving_pipelines import look_at, read_until, retyped_source
+from cdc_platform_tests.support.pipelines import START, feed, make_pipeline, rows_of, run_steps, source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from cdc_platform.model.schema.schema_events import SchemaChange
 from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.simulator.wire.settings import SimulatorSettings
-from cdc_platform_tests.traffic import SECOND, Traffic, changing_columns, prove_end
+from cdc_platform_tests.support.traffic import SECOND, Traffic, changing_columns, prove_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

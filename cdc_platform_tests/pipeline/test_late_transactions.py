@@ -20,9 +20,9 @@ from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.spark.log.faults import fault_of
-from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
-from cdc_platform_tests.pipelines import START, Mod, data_change, feed, log_rows, rows_of, run_steps
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import START, Mod, data_change, feed, log_rows, rows_of, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

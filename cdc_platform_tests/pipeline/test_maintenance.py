@@ -34,7 +34,7 @@ from cdc_platform_tests.pipeline.bank import (
     expected_balances,
     feed_cycle,
 )
-from cdc_platform_tests.pipelines import START, feed, found_table, log_rows, rows_of, run_steps
+from cdc_platform_tests.support.pipelines import START, feed, found_table, log_rows, rows_of, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,9 @@ from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform_tests.fake_stream import FakeChangeStream, Slicing, raw_rows
-from cdc_platform_tests.history import History, LogEntry, tables_at
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.strategies import spark_cases, streams
+from cdc_platform_tests.support.history import History, LogEntry, tables_at
+from cdc_platform_tests.support.pipelines import (
     append_raw,
     log_rows,
     make_pipeline,
@@ -21,7 +22,6 @@ from cdc_platform_tests.pipelines import (
     rows_of,
     run_steps,
 )
-from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.typed_values import sorted_by_key, typed_rows
 
 if TYPE_CHECKING:

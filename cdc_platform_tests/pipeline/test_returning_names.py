@@ -11,8 +11,8 @@ from cdc_platform.pipeline.checks.table_checks import check_fold
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform_tests.pipeline.evolving import STEP, Source
-from cdc_platform_tests.pipeline.schema.test_evolve import follow, live_rows, read_until
-from cdc_platform_tests.pipelines import START, rows_of, run_steps
+from cdc_platform_tests.support.evolving_pipelines import follow, live_rows, read_until
+from cdc_platform_tests.support.pipelines import START, rows_of, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

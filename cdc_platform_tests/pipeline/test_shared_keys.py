@@ -10,11 +10,11 @@ from cdc_platform.model.schema.table_options import DELETED, IS_CURRENT, TableOp
 from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.sources.debezium.settings.settings import FilesInput, Strategy
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
-from cdc_platform_tests.pipelines import rows_of
 from cdc_platform_tests.sources.debezium.cycles import append
 from cdc_platform_tests.sources.debezium.deferred import FIRST, DeferredConnector, without_headers
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
+from cdc_platform_tests.support.cycles import failed_checks, sync
+from cdc_platform_tests.support.pipelines import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from cdc_platform.pipeline.checks.reconciliation import prove_tables
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.cycle import run_cycle
-from cdc_platform.pipeline.follow import follow_source
+from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.simulator.server import Simulator
 from cdc_platform.simulator.wire.settings import Dialect, Fault, SimulatorSettings

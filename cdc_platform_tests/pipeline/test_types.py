@@ -21,8 +21,10 @@ from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform.sources.spanner.settings import Dialect
 from cdc_platform.sources.spanner.stream.batches import to_batch
 from cdc_platform.sources.spanner.stream.window_reader import RECORD_FORMS
-from cdc_platform_tests.history import JsonValue, RawRow, type_json
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.sources.spanner.fake_server import Plain, change_row, to_value
+from cdc_platform_tests.strategies import CAPTURES
+from cdc_platform_tests.support.history import JsonValue, RawRow, type_json
+from cdc_platform_tests.support.pipelines import (
     CHECKS,
     START,
     feed,
@@ -33,8 +35,6 @@ from cdc_platform_tests.pipelines import (
     run_steps,
     source_of,
 )
-from cdc_platform_tests.sources.spanner.fake_server import Plain, change_row, to_value
-from cdc_platform_tests.strategies import CAPTURES
 from cdc_platform_tests.type_cases import Forms, TypeCase, type_cases
 from cdc_platform_tests.yaml_files import change_stream_of
 

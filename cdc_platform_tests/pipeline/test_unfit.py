@@ -15,7 +15,7 @@ from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, opening
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.pipelines import (
     ACCOUNTS,
     CHECKS,
     START,

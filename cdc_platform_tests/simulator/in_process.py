@@ -26,8 +26,8 @@ from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.window_pool import read_together
 from cdc_platform.sources.spanner.stream.window_reader import read_window
 from cdc_platform_tests.fake_stream import read_control
-from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.simulator.histories import ORIGIN, Simulated
+from cdc_platform_tests.support.history import RawRow
 
 SILENCE_S: Final = 0.5
 """Longer than a busy machine makes a thread wait for its turn."""

@@ -22,7 +22,7 @@ from cdc_platform.simulator.wire.settings import (
 from cdc_platform_tests.programs import Program, start
 from cdc_platform_tests.servers.kafka import Broker, require_jars
 from cdc_platform_tests.simulator.truth import ReadChange, assert_same_changes, changes_until, object_text
-from cdc_platform_tests.support.embedded_connector import Order
+from cdc_platform_tests.support.debezium.embedded_connector import Order
 
 pytestmark = pytest.mark.integration
 
@@ -125,7 +125,7 @@ def connector(simulator: Simulator, kafka: Broker, end_micros: int, folder: Path
         str(folder / "java.log"),
     )
     written = order.write(folder / "order.json")
-    with start(folder / "log", "cdc_platform_tests.support.embedded_connector", written) as engine:
+    with start(folder / "log", "cdc_platform_tests.support.debezium.embedded_connector", written) as engine:
         yield engine
 
 

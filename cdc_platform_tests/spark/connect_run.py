@@ -15,9 +15,9 @@ from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.spark.session.config import spark_config
 from cdc_platform.spark.session.settings import SparkSettings
-from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, balances, feed_cycle, opening
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import (
     ACCOUNTS,
     START,
     TRANSFERS,

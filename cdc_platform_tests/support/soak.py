@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
-from cdc_platform.pipeline.follow import follow_source, is_idle
+from cdc_platform.pipeline.cycle_loop import follow_source, is_idle
 from cdc_platform_tests.support.footprint import Held, Session
 from cdc_platform_tests.support.workload import Workload
 

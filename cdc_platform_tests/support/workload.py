@@ -13,8 +13,8 @@ from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.core.source import SourceSettings
 from cdc_platform.sources.debezium.settings.settings import Strategy
-from cdc_platform_tests.pipelines import rows_of
 from cdc_platform_tests.servers.kafka import Broker
+from cdc_platform_tests.support.pipelines import rows_of
 
 Rows = Counter[tuple[Any, ...]]
 """Rows of a table, as often as it has them."""
@@ -89,14 +89,14 @@ def _spanner(place: Place, _broker: Broker | None) -> Iterator[Workload]:
 
 @contextmanager
 def _datastream(place: Place, _broker: Broker | None) -> Iterator[Workload]:
-    from cdc_platform_tests.support.datastream_workload import KeyedFiles
+    from cdc_platform_tests.support.datastream.workload import KeyedFiles
 
     yield KeyedFiles(place)
 
 
 @contextmanager
 def _datastream_keyless(place: Place, _broker: Broker | None) -> Iterator[Workload]:
-    from cdc_platform_tests.support.datastream_workload import KeylessFiles
+    from cdc_platform_tests.support.datastream.workload import KeylessFiles
 
     yield KeylessFiles(place)
 
@@ -104,7 +104,7 @@ def _datastream_keyless(place: Place, _broker: Broker | None) -> Iterator[Worklo
 def _debezium(strategy: Strategy, *, from_kafka: bool) -> Opening:
     @contextmanager
     def opening(place: Place, broker: Broker | None) -> Iterator[Workload]:
-        from cdc_platform_tests.support.debezium_workload import Files, Sessions, Topics
+        from cdc_platform_tests.support.debezium.workload import Files, Sessions, Topics
 
         if from_kafka:
             assert broker is not None, "topics need a broker"

@@ -13,8 +13,8 @@ from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, CheckRe
 from cdc_platform.pipeline.checks.invariants import checks_of
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
-Heard = Callable[[Check, CheckResult, int], None]
-"""Told of each check that was made, what it found, and through which cycle."""
+CheckListener = Callable[[Check, CheckResult, int], None]
+"""Receives each check that was made, its result, and through which cycle."""
 
 
 class Guard:
@@ -25,8 +25,10 @@ class Guard:
     turns, so that no cycle waits for all of them.
     """
 
-    def __init__(self, pipeline: Pipeline, spark: SparkSession, heard: Heard | None = None) -> None:
-        self._pipeline, self._spark, self._heard = pipeline, spark, heard
+    def __init__(
+        self, pipeline: Pipeline, spark: SparkSession, listener: CheckListener | None = None
+    ) -> None:
+        self._pipeline, self._spark, self._listener = pipeline, spark, listener
         self._every_s = pipeline.settings.check_every_s
         fails = pipeline.settings.fail_on_quarantine
         found = checks_of(pipeline.capabilities, fail_on_quarantine=fails)
@@ -59,8 +61,8 @@ class Guard:
 
     def _make(self, check: Check, cycle: int) -> CheckResult:
         result = check.run(self._pipeline, self._spark, self._passed[check])
-        if self._heard is not None:
-            self._heard(check, result, cycle)
+        if self._listener is not None:
+            self._listener(check, result, cycle)
         return result
 
 

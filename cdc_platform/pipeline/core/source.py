@@ -156,6 +156,10 @@ class CopySource(Source, Protocol):
         """Return the columns that a copy of the table has, as text for `copy_options`."""
         ...
 
+    def copied_table(self, columns: str) -> TableSchema:
+        """Return the table of a copy, with the columns of a text that `copy_columns` made."""
+        ...
+
     def copy_format(self) -> "type[DataSource]":
         """Return the data source of copies, to register with a Spark session."""
         ...

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.errors import TransactionIncomplete
@@ -23,24 +22,12 @@ from cdc_platform.lake.commits.commits import (
     head,
 )
 from cdc_platform.lake.commits.writes import append_cycle, commit_cycle, replace_cycle
-from cdc_platform.pipeline.completing.equal_rows import EqualRows
-from cdc_platform.pipeline.completing.resolve import complete_changes, complete_few
-from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.ordering.log_window import Window, log_before
+from cdc_platform.pipeline.ordering.log_window import Window
+from cdc_platform.pipeline.ordering.strategy import OrderingStrategy
 from cdc_platform.pipeline.reading.local_read import MOST_BYTES
-from cdc_platform.pipeline.reading.read_reports import has_texts
 from cdc_platform.spark.frames.table_frames import hold
-from cdc_platform.spark.log.event_order import measure_events, with_whole_key_changes, with_whole_transactions
-from cdc_platform.spark.log.keyless import IS_UNNUMBERED, number_copies, unnumbered_rows
-from cdc_platform.spark.log.order import UNSOUND, LogStats, measure, sound_changes, unsound_records
-from cdc_platform.spark.log.ordered_rows import (
-    deletion_marker_rows,
-    measure_event_rows,
-    measure_rows,
-    number_few,
-    sound_rows,
-    unnumbered_few,
-)
+from cdc_platform.spark.log.order import LogStats, sound_changes, unsound_records
+from cdc_platform.spark.log.ordered_rows import deletion_marker_rows, sound_rows
 from cdc_platform.spark.tables.deletion_markers import deletion_markers
 
 
@@ -52,34 +39,13 @@ def commit_nothing(window: Window) -> LogStats:
     return stats
 
 
-def commit_by_tasks(pipeline: Pipeline, spark: SparkSession, in_order: DataFrame, window: Window) -> LogStats:
-    """Let Spark's tasks complete, write and commit any number of changes."""
-    lake, step = pipeline.lake, window.step
-    with ExitStack() as held:
-        ordered = _settled(pipeline, spark, hold(held, in_order), window, held)
-        if pipeline.capabilities.leaves_values_out:
-            ordered = complete_changes(pipeline, spark, ordered, window.mark.cycle, held)
-        stats = _never_back(_measured(pipeline, ordered), window.mark)
-        _require_whole(stats)
-        if stats.quarantined:
-            unsound = unsound_records(ordered, window.cycle)
-            commit_cycle(unsound, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
-        if not pipeline.capabilities.comes_in_order:
-            graves = deletion_markers(ordered, window.cycle)
-            commit_cycle(
-                graves,
-                lake.spark_system_table(DELETION_MARKERS),
-                lake.system_table(DELETION_MARKERS),
-                step,
-                {},
-            )
-        changes = sound_changes(ordered, window.cycle, [field.name for field in window.log.schema().fields])
-        properties = _properties(window, stats, late_tables(pipeline, window, stats))
-        commit_cycle(changes, lake.spark_system_table(LOG), window.log, step, properties)
-    return stats
+def commit_changes(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
+    """Commit the changes of a window: this process those of a small one, Spark's tasks those of another."""
+    commit = _commit_here if _fits_here(window) else _commit_by_tasks
+    return commit(strategy, in_order, window)
 
 
-def fits_here(window: Window) -> bool:
+def _fits_here(window: Window) -> bool:
     """Whether the records of a window are so few that this process holds them all."""
     if window.late:
         return False
@@ -87,107 +53,67 @@ def fits_here(window: Window) -> bool:
     return held_bytes is not None and held_bytes <= MOST_BYTES
 
 
-def commit_here(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, window: Window) -> LogStats:
+def _commit_by_tasks(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
+    """Let Spark's tasks complete, write and commit any number of changes."""
+    lake, step = strategy.pipeline.lake, window.step
+    with ExitStack() as held:
+        ordered, counts = strategy.settle(hold(held, in_order), window, held)
+        stats = _checked(counts, window.mark)
+        if stats.quarantined:
+            unsound = unsound_records(ordered, window.cycle)
+            commit_cycle(unsound, lake.spark_system_table(QUARANTINED), window.quarantine, step, {})
+        if strategy.leaves_deletion_markers:
+            markers = deletion_markers(ordered, window.cycle)
+            name, table = lake.spark_system_table(DELETION_MARKERS), lake.system_table(DELETION_MARKERS)
+            commit_cycle(markers, name, table, step, {})
+        changes = sound_changes(ordered, window.cycle, [field.name for field in window.log.schema().fields])
+        properties = _properties(window, stats, strategy.late_tables(window, stats))
+        commit_cycle(changes, lake.spark_system_table(LOG), window.log, step, properties)
+    return stats
+
+
+def _commit_here(strategy: OrderingStrategy, in_order: DataFrame, window: Window) -> LogStats:
     """Commit a small batch of ordered changes without a Spark task that writes or a cached frame."""
-    if pipeline.capabilities.hands_out_events:
-        rows = _completed_few(pipeline, spark, rows, window)
-        measured = measure_event_rows(rows)
-    else:
-        measured = measure_rows(rows)
-    stats = _never_back(measured, window.mark)
-    _require_whole(stats)
-    _set_aside(pipeline, spark, rows, window, stats)
+    rows, counts = strategy.settle_few(in_order.toArrow(), window)
+    stats = _checked(counts, window.mark)
+    _set_aside(strategy, in_order.sparkSession, rows, window, stats)
     changes = sound_rows(rows, window.cycle, window.log.schema().as_arrow())
-    properties = _properties(window, stats, late_tables(pipeline, window, stats))
+    properties = _properties(window, stats, strategy.late_tables(window, stats))
     append_cycle(changes, window.log, window.step, properties)
     return stats
 
 
 def _set_aside(
-    pipeline: Pipeline, spark: SparkSession, rows: pa.Table, window: Window, stats: LogStats
+    strategy: OrderingStrategy, spark: SparkSession, rows: pa.Table, window: Window, stats: LogStats
 ) -> None:
     """Write what does not enter the log, and what is left of deleted rows; both before the log."""
     if stats.quarantined:
         unsound = unsound_records(spark.createDataFrame(rows), window.cycle).toArrow()
         replace_cycle(unsound, window.quarantine, window.step)
-    if not pipeline.capabilities.comes_in_order:
-        buried = pipeline.lake.system_table(DELETION_MARKERS)
-        replace_cycle(deletion_marker_rows(rows, window.cycle), buried, window.step)
+    if strategy.leaves_deletion_markers:
+        markers = strategy.pipeline.lake.system_table(DELETION_MARKERS)
+        replace_cycle(deletion_marker_rows(rows, window.cycle), markers, window.step)
 
 
-def _require_whole(stats: LogStats) -> None:
+def _checked(stats: LogStats, mark: Mark) -> LogStats:
+    """Return the counts of a window without an incomplete transaction; ordinals never go back."""
     if stats.incomplete is not None:
         short = stats.incomplete
         raise TransactionIncomplete(short.transaction_id, short.expected, short.seen)
-
-
-def _completed_few(pipeline: Pipeline, spark: SparkSession, rows: pa.Table, window: Window) -> pa.Table:
-    """Return a small batch of changes in the form in which they enter the log or quarantine."""
-    if pc.any(rows[UNSOUND]).as_py():
-        rows = _whole(pipeline, spark.createDataFrame(rows)).toArrow().sort_by("ordinal")
-    few = unnumbered_few(rows)
-    if few:
-        rows = number_few(rows, _equal_rows(pipeline, spark, window).count_few(few))
-    if pipeline.capabilities.leaves_values_out:
-        rows = complete_few(pipeline, spark, rows, window.mark.cycle)
-    return rows
-
-
-def _settled(
-    pipeline: Pipeline, spark: SparkSession, persisted: DataFrame, window: Window, held: ExitStack
-) -> DataFrame:
-    """Return ordered changes, settled by the other changes of their transactions and of equal rows."""
-    ordered = _whole(pipeline, persisted)
-    if pipeline.capabilities.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
-        known = _equal_rows(pipeline, spark, window).count(unnumbered_rows(ordered))
-        ordered = hold(held, number_copies(ordered, known))
-    return ordered
-
-
-def _whole(pipeline: Pipeline, ordered: DataFrame) -> DataFrame:
-    """Return ordered changes, of which none is sound whose transaction or other half is not."""
-    capabilities = pipeline.capabilities
-    if capabilities.hands_out_events and capabilities.keeps_transactions:
-        return with_whole_transactions(ordered)
-    if capabilities.hands_out_events and capabilities.comes_in_order:
-        return with_whole_key_changes(ordered)
-    return ordered
-
-
-def _equal_rows(pipeline: Pipeline, spark: SparkSession, window: Window) -> EqualRows:
-    return EqualRows(pipeline, spark, window.mark.cycle, log_before(pipeline, spark, window))
-
-
-def late_tables(pipeline: Pipeline, window: Window, stats: LogStats) -> tuple[str, ...]:
-    """Return the tables of which a cycle has changes that belong before those of former cycles."""
-    if not pipeline.capabilities.comes_in_order:
-        return ()
-    if pipeline.capabilities.hands_out_events:
-        return tuple(stats.tables) if has_texts(pipeline, window.reports) else ()
-    position = window.mark.position_micros or 0
-    return tuple(name for name, table in stats.tables.items() if table.first_micros <= position)
-
-
-def _measured(pipeline: Pipeline, ordered: DataFrame) -> LogStats:
-    return measure_events(ordered) if pipeline.capabilities.hands_out_events else measure(ordered)
-
-
-def _never_back(stats: LogStats, mark: Mark) -> LogStats:
-    ordinal = max(stats.next_ordinal, mark.next_ordinal)
-    return replace(stats, next_ordinal=ordinal)
+    return replace(stats, next_ordinal=max(stats.next_ordinal, mark.next_ordinal))
 
 
 def _properties(window: Window, stats: LogStats, late: Sequence[str]) -> dict[str, str]:
-    known = head(window.quarantine)
-    told = {TAKEN: str(known.snapshot_id)} if known is not None else {}
+    quarantine = head(window.quarantine)
+    optional = {TAKEN: str(quarantine.snapshot_id)} if quarantine is not None else {}
     if late:
-        told[LATE] = json.dumps(sorted(late))
+        optional[LATE] = json.dumps(sorted(late))
     tables = {
         name: [table.changes, table.patches, *([table.truncates] if table.truncates else [])]
         for name, table in stats.tables.items()
     }
     return {
-        **told,
+        **optional,
         CYCLE: str(window.cycle),
         POSITION: str(window.watermark_micros),
         NEXT_ORDINAL: str(stats.next_ordinal),

@@ -4,14 +4,16 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import Mark
 from cdc_platform.lake.commits.writes import CycleStep
+from cdc_platform.model.base.timestamps import to_datetime
 from cdc_platform.model.stream.quarantined_records import HeldRecord
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.schema.evolve import between_positions
+from cdc_platform.pipeline.schema.evolve import between_positions, data_changes_between
 from cdc_platform.pipeline.versions.lake_frames import read_own
 
 
@@ -32,6 +34,21 @@ class Window:
     def step(self) -> CycleStep:
         """From the newest cycle of the log to the one that is committed next."""
         return CycleStep(self.mark.cycle, self.cycle)
+
+    @property
+    def data_changes(self) -> str:
+        """Filter of the raw data change records between the two watermarks."""
+        return data_changes_between(self.mark.position_micros, self.watermark_micros)
+
+    def data_changes_of(self, raw: DataFrame) -> DataFrame:
+        """Return those of all raw records that `data_changes` selects."""
+        until = F.lit(to_datetime(self.watermark_micros))
+        records = raw.where(
+            (F.col("kind") == RecordKind.DATA_CHANGE.value) & (F.col("record_timestamp") <= until)
+        )
+        if self.mark.position_micros is None:
+            return records
+        return records.where(F.col("record_timestamp") > F.lit(to_datetime(self.mark.position_micros)))
 
     @property
     def reports(self) -> str:

@@ -26,8 +26,6 @@ def settle_rewritten(pipeline: Pipeline) -> int:
     Raises:
         CommitConflict: other runs were in the way; nothing was changed.
     """
-    if not pipeline.capabilities.hands_out_events or pipeline.capabilities.comes_in_order:
-        return 0  # these sources read a file on from where they ended
     held = open_places(pipeline.lake)
     reads = last_reads(pipeline.lake, {one.origin for one in held}) if held else {}
     ordered = read_mark(pipeline.lake.system_table(LOG)).cycle

@@ -200,6 +200,12 @@ class SpannerSource:
 
         return columns_to_text(table)
 
+    def copied_table(self, columns: str) -> TableSchema:
+        """Return the table of a copy, with the columns of a text that `copy_columns` made."""
+        from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text
+
+        return columns_from_text(columns)
+
     def copy_format(self) -> "type[TableCopyDataSource]":
         """Return the data source of copies, to register with a Spark session."""
         from cdc_platform.sources.spanner.copying.copy_source import TableCopyDataSource

@@ -17,7 +17,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.frames.ranges import sort_in_ranges
-from cdc_platform.spark.log.faults import FAULT, FITS
+from cdc_platform.spark.log.faults import FAULT, FITS, fault_of
 from cdc_platform.spark.log.order import (
     SINGLE_TASK_RECORDS,
     UNSOUND,
@@ -30,6 +30,12 @@ from cdc_platform.spark.log.order import (
 IDENTITY: Final = ("server_transaction_id", "record_sequence")
 """What duplicates of an event share."""
 RECORD_ID: Final = f"concat_ws('/', {', '.join(IDENTITY)})"
+EVENT_PARTS: Final = (
+    "event.previous_keys as previous_keys",
+    "event.unavailable_columns as unavailable_columns",
+    "event.source_timestamp as source_timestamp",
+    "event.origin as origin",
+)
 IS_ALONE: Final = "record_id = concat_ws('/', transaction_id, transaction_id)"
 """Whether a change is a transaction of its own: its source tells of none."""
 HALF_FAULT: Final = (
@@ -71,7 +77,8 @@ def order_events(
         places = records.select(*_ORDER[:2])
         ordered = sort_in_ranges(_once(records, capabilities), _ORDER, places, expected_records)
     ordinal = F.monotonically_increasing_id() + F.lit(first_ordinal)
-    exploded = explode_mods(ordered, tables, capabilities).withColumn("ordinal", ordinal)
+    fault = F.coalesce("event.fault", F.when(~F.col(FITS), fault_of(tables, capabilities)))
+    exploded = explode_mods(ordered, fault, EVENT_PARTS, f"not {FITS}").withColumn("ordinal", ordinal)
     return exploded.withColumns(
         {"ordering_key": F.col("record_order"), UNSOUND: F.col(FAULT).isNotNull()}
     ).drop("record_order")

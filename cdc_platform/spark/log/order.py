@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
@@ -10,7 +11,6 @@ from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import COMMIT_DIGITS, MOD_ORDINAL_DIGITS, SEPARATOR
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES
-from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
 from cdc_platform.spark.frames.ranges import ROWS_PER_RANGE, sort_in_ranges
 from cdc_platform.spark.log.faults import FAULT, FITS, fault_of, parsed_mods
 
@@ -19,12 +19,12 @@ SINGLE_TASK_RECORDS = ROWS_PER_RANGE
 
 TRANSACTION = ("record_timestamp", "server_transaction_id")
 COMMIT_ORDER = ("commit_timestamp", "transaction_id", "record_order", "mod_ordinal")
-EVENT_PARTS = (
-    "event.previous_keys as previous_keys",
-    "event.unavailable_columns as unavailable_columns",
-    "event.source_timestamp as source_timestamp",
+RECORD_PARTS: Final = (
+    "cast(null as string) as previous_keys",
+    "cast(null as array<string>) as unavailable_columns",
+    "cast(null as string) as origin",
 )
-RECORD_PARTS = ("cast(null as string) as previous_keys", "cast(null as array<string>) as unavailable_columns")
+"""Columns of which a change stream knows nothing."""
 UNSOUND = "unsound"
 COMPANY = "another record of its transaction is in quarantine"
 """Reason of a record that has no fault of its own."""
@@ -99,7 +99,7 @@ def order_records(
     small = expected_records <= SINGLE_TASK_RECORDS
     spread = records.coalesce(1) if small else records.repartition(*TRANSACTION)
     once = spread.dropDuplicates([*TRANSACTION, "record_order"])
-    exploded = explode_mods(once, tables, CHANGE_STREAM)
+    exploded = explode_mods(once, fault_of(tables), RECORD_PARTS)
     changes = _judge(exploded)
     if small:
         ordered = changes.sortWithinPartitions(*COMMIT_ORDER)
@@ -110,22 +110,21 @@ def order_records(
 
 
 def explode_mods(
-    records: DataFrame, tables: Sequence[TableSchema], capabilities: SourceCapabilities
+    records: DataFrame, fault: Column, parts: Sequence[str], condition: str = "true"
 ) -> DataFrame:
     """Return one row per mod of records, in their order, with why it cannot be taken.
 
-    Records of a source that hands out events have a column more, `values_fit`: of whom it is true, the values
-    are not looked at.
+    Args:
+        records: raw data change records.
+        fault: why a mod cannot be taken.
+        parts: SQL of the columns that differ between change streams and events.
+        condition: of the records whose values are parsed for the fault.
     """
     exploded = records.select("*", F.posexplode_outer("mods").alias("position", "mod"))
-    fault, looks_at = fault_of(tables, capabilities), "true"
-    if capabilities.hands_out_events:
-        fault, looks_at = F.coalesce("event.fault", F.when(~F.col(FITS), fault)), f"not {FITS}"
-    found = exploded.withColumns(parsed_mods(looks_at)).withColumn(FAULT, fault)
-    told = ", ".join(name for name in records.columns if name != FITS)
-    parts = EVENT_PARTS if capabilities.hands_out_events else RECORD_PARTS
+    judged = exploded.withColumns(parsed_mods(condition)).withColumn(FAULT, fault)
+    own = ", ".join(name for name in records.columns if name != FITS)
     # As texts, since each expression that is built here costs a few calls of Spark's JVM.
-    return found.selectExpr(
+    return judged.selectExpr(
         "table_name",
         "lower(mod_type) as change_kind",
         "record_timestamp as commit_timestamp",
@@ -142,8 +141,7 @@ def explode_mods(
         "is_system_transaction",
         "transaction_tag",
         "record_order",
-        f"if({FAULT} is not null, to_json(struct({told})), null) as record",
-        f"{'event.origin' if capabilities.hands_out_events else 'cast(null as string)'} as origin",
+        f"if({FAULT} is not null, to_json(struct({own})), null) as record",
         FAULT,
     )
 

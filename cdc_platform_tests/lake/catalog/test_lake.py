@@ -28,7 +28,7 @@ from cdc_platform.pipeline.on_demand.status import read_status
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.lake.stored_lake import FOLDER, restore_lake
 from cdc_platform_tests.pipeline.bank import SECOND, feed_cycle
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.pipelines import (
     ACCOUNTS,
     START,
     TRANSFERS,

@@ -13,7 +13,7 @@ from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, Wi
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform_tests.pipeline.bank import opening
-from cdc_platform_tests.pipelines import START, append_raw, make_pipeline, window_row
+from cdc_platform_tests.support.pipelines import START, append_raw, make_pipeline, window_row
 
 
 @pytest.fixture

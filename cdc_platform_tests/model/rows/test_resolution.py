@@ -1,12 +1,9 @@
 """Values that the source did not send are found where they were seen last, and nowhere else."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cdc_platform.model.rows.resolution import (
     Origin,
@@ -19,20 +16,7 @@ from cdc_platform.model.rows.resolution import (
     resolve,
 )
 from cdc_platform.model.stream.records import ModType
-
-TABLE: Final = "public.t"
-TEMPORARY: Final = 9
-LARGE: Final = ("LARGE one", "LARGE two", "LARGE three")
-
-
-def key(number: int) -> str:
-    """Return a key as the log has it."""
-    return json.dumps({"id": number})
-
-
-def change(mod_type: ModType, number: int, values: Values | None = None, **rest: Any) -> RowChange:
-    """Return a change of a row of the table."""
-    return RowChange(TABLE, key(number), mod_type, values, **rest)
+from cdc_platform_tests.support.played_rows import LARGE, SIZES, STEPS, TABLE, Database, change, key, play
 
 
 def told(result: Resolution) -> list[Values | None]:
@@ -133,98 +117,6 @@ def test_a_patch_leaves_the_other_columns_as_they_were() -> None:
     assert expected == told(resolve(changes, {(TABLE, key(1)): {"big": "x"}}))[-1]
 
 
-@dataclass
-class Database:
-    """A table that writes down what a source tells of it, and what is true after each change."""
-
-    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
-    changes: list[RowChange] = field(default_factory=list)
-    truths: list[Values | None] = field(default_factory=list)
-
-    def say(self, made: RowChange, truth: Values | None) -> None:
-        """Write down a change, and the row after it."""
-        self.changes.append(made)
-        self.truths.append(None if truth is None else dict(truth))
-
-    def insert(self, number: int, value: Any) -> None:
-        """Insert a row, which ships all its values; a row that is there is read by a snapshot instead."""
-        kind = ModType.SNAPSHOT if number in self.rows else ModType.INSERT
-        row = self.rows.setdefault(number, {"a": 0, "big": value})
-        self.say(change(kind, number, dict(row)), row)
-
-    def update(self, number: int, value: Any) -> None:
-        """Update the small column, and the large one unless the value is an ellipsis."""
-        row = self.rows.get(number)
-        if row is None:
-            return
-        row["a"] += 1
-        if value is not ...:
-            row["big"] = value
-            self.say(change(ModType.UPDATE, number, dict(row)), row)
-            return
-        shipped, lacking = self.ship(row)
-        self.say(change(ModType.UPDATE, number, shipped, unavailable=lacking), row)
-
-    def ship(self, row: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return what the source sends of a row whose large column did not change, and what it does not."""
-        if row["big"] in LARGE:
-            return {"a": row["a"]}, ("big",)
-        return dict(row), ()
-
-    def delete(self, number: int) -> None:
-        """Delete a row."""
-        if self.rows.pop(number, None) is not None:
-            self.say(change(ModType.DELETE, number), None)
-
-    def move(self, old: int, new: int) -> None:
-        """Give a row another key, which is free."""
-        if old not in self.rows or new in self.rows:
-            return
-        row = self.rows[new] = self.rows.pop(old)
-        shipped, lacking = self.ship(row)
-        self.say(change(ModType.DELETE, old, may_move=True), None)
-        self.say(
-            change(ModType.INSERT, new, shipped, unavailable=lacking, previous_key=key(old)),
-            row,
-        )
-
-    def swap(self, one: int, other: int) -> None:
-        """Swap the keys of two rows."""
-        if one != other and {one, other} <= self.rows.keys():
-            self.move(one, TEMPORARY)
-            self.move(other, one)
-            self.move(TEMPORARY, other)
-
-    def truncate(self, _number: int) -> None:
-        """Delete all rows."""
-        self.rows.clear()
-        self.say(RowChange(TABLE, "{}", ModType.TRUNCATE), None)
-
-
-NUMBERS: Final = st.integers(1, 4)
-VALUES: Final = st.sampled_from([*LARGE, "short", None])
-STEPS: Final = st.lists(
-    st.one_of(
-        st.tuples(st.just("insert"), NUMBERS, VALUES),
-        st.tuples(st.just("update"), NUMBERS, st.just(...)),
-        st.tuples(st.just("update"), NUMBERS, VALUES),
-        st.tuples(st.just("delete"), NUMBERS),
-        st.tuples(st.just("move"), NUMBERS, NUMBERS),
-        st.tuples(st.just("swap"), NUMBERS, NUMBERS),
-        st.tuples(st.just("truncate"), NUMBERS),
-    ),
-    max_size=40,
-)
-
-
-def play(steps: Sequence[tuple[Any, ...]], rows: Mapping[int, Values]) -> Database:
-    """Return the database after some steps."""
-    database = Database({number: dict(row) for number, row in rows.items()})
-    for name, *arguments in steps:
-        getattr(database, name)(*arguments)
-    return database
-
-
 def fold(table: dict[RowId, Values], done: RowChange) -> None:
     """Apply a change to a table."""
     if done.mod_type is ModType.TRUNCATE:
@@ -248,9 +140,6 @@ def read_in_batches(database: Database, sizes: Sequence[int], table: dict[RowId,
             fold(table, resolved)
         done += result.changes
     return done
-
-
-SIZES: Final = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
 
 @settings(max_examples=200, deadline=None)

@@ -4,7 +4,7 @@ import pytest
 
 from cdc_platform.model.schema.table_schema import ColumnType, spark_type
 from cdc_platform_tests.example_tables import ORDERS
-from cdc_platform_tests.history import type_json
+from cdc_platform_tests.support.history import type_json
 
 
 @pytest.mark.parametrize(

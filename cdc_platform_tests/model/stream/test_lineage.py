@@ -21,8 +21,8 @@ from cdc_platform.model.stream.lineage import (
 from cdc_platform.model.stream.lineage_rules import violations
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowOutcome, WindowReport
 from cdc_platform_tests.fake_stream import CycleBatch, Slicing, raw_rows
-from cdc_platform_tests.history import History
 from cdc_platform_tests.strategies import streams
+from cdc_platform_tests.support.history import History
 
 START = 1_000
 RANK = {state: rank for rank, state in enumerate(PartitionState)}

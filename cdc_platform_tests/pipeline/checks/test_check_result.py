@@ -12,7 +12,7 @@ from cdc_platform.pipeline.checks import check_result
 from cdc_platform.pipeline.checks.check_result import checking
 from cdc_platform.spark.session.session_settings import changed_settings
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle
-from cdc_platform_tests.pipelines import found_table, run_steps
+from cdc_platform_tests.support.pipelines import found_table, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

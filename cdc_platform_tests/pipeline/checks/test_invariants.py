@@ -23,7 +23,7 @@ from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope
 from cdc_platform.pipeline.checks.invariants import QUARANTINE_EMPTY, checks_of
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_cycle, opening
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.pipelines import (
     START,
     append_raw,
     data_change,

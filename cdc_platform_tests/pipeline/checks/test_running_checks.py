@@ -15,12 +15,12 @@ from cdc_platform.pipeline.checks import running_checks as guard_module
 from cdc_platform.pipeline.checks.check_result import Check, CheckResult
 from cdc_platform.pipeline.checks.running_checks import Guard
 from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.follow import follow_source
+from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform_tests.pipeline.bank import bank_pipeline, feed_cycle
-from cdc_platform_tests.pipelines import CHECKS
+from cdc_platform_tests.support.pipelines import CHECKS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

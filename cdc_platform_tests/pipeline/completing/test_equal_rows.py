@@ -19,9 +19,9 @@ from cdc_platform.pipeline.versions.lake_frames import read_log
 from cdc_platform.sources.debezium.settings.settings import FilesInput
 from cdc_platform.spark.log.keyless import count_in_log
 from cdc_platform.spark.log.ordered_rows import RowCopies
-from cdc_platform_tests.pipeline.test_datastream import sync
-from cdc_platform_tests.pipelines import log_rows, rows_of
 from cdc_platform_tests.sources.debezium.written_events import TABLE, envelope, line, settings_with
+from cdc_platform_tests.support.cycles import sync
+from cdc_platform_tests.support.pipelines import log_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ from cdc_platform.pipeline.completing.key_chains import (
     UNKNOWN_PLACE,
     Stories,
 )
-from cdc_platform_tests.model.rows.test_resolution import LARGE, SIZES, STEPS, TABLE, key, play
+from cdc_platform_tests.support.played_rows import LARGE, SIZES, STEPS, TABLE, key, play
 
 Line = dict[str, Any]
 Told = tuple[int, Values, list[str] | None, bool, str]

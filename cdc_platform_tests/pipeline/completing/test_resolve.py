@@ -25,9 +25,9 @@ from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, Strategy
 from cdc_platform.sources.json_codec import read_members
 from cdc_platform.spark.frames.small import interpreted
-from cdc_platform_tests.model.rows.test_resolution import LARGE, Database
-from cdc_platform_tests.pipeline.test_datastream import sync
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
+from cdc_platform_tests.support.cycles import sync
+from cdc_platform_tests.support.played_rows import LARGE, Database
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,11 +15,11 @@ from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy, Strategy
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, sync
-from cdc_platform_tests.pipelines import log_rows, quarantined_rows, rows_of
 from cdc_platform_tests.sources.debezium.cycles import append
-from cdc_platform_tests.sources.debezium.test_redelivery import Connector
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, settings_with
+from cdc_platform_tests.support.cycles import failed_checks, sync
+from cdc_platform_tests.support.debezium.connector import Connector
+from cdc_platform_tests.support.pipelines import log_rows, quarantined_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,6 @@ from cdc_platform.lake.state.copies import (
 )
 from cdc_platform.lake.state.cuts import Cut, list_cuts
 from cdc_platform.model.schema.schema_reads import Look
-from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.table_checks import check_fold
@@ -40,12 +39,12 @@ from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform_tests.fake_stream import Slicing, raw_rows
-from cdc_platform_tests.history import History, RawRow, tables_at
-from cdc_platform_tests.pipeline.bank import SECOND, balances, closing, opening, transfer
-from cdc_platform_tests.pipeline.test_conflicts import interrupt_once
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.pipeline.bank import NOW, balances, bank_of, closing, opening, transfer
+from cdc_platform_tests.strategies import spark_cases, streams
+from cdc_platform_tests.support.history import History, RawRow, tables_at
+from cdc_platform_tests.support.interruptions import interrupt_once
+from cdc_platform_tests.support.pipelines import (
     ACCOUNTS,
-    START,
     TRANSFERS,
     append_raw,
     data_change,
@@ -55,30 +54,12 @@ from cdc_platform_tests.pipelines import (
     rows_of,
     source_of,
 )
-from cdc_platform_tests.strategies import spark_cases, streams
 from cdc_platform_tests.typed_values import sorted_by_key, typed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.integration
-
-NOW = START + 10 * SECOND
-
-
-def bank_of(lake: LakeSettings, accounts: int, *tables: TableSchema, chunk_rows: int = 8) -> Pipeline:
-    """Return a pipeline that begins when the bank has accounts already, and watches what is named."""
-    pipeline = make_pipeline(lake, tables or (ACCOUNTS,), copy_chunk_rows=chunk_rows)
-    source = source_of(pipeline)
-    source.now_micros = NOW
-
-    def rows_at(table: str, _micros: int) -> Iterator[pa.RecordBatch]:
-        rows = [{"id": key, "owner": f"owner {key}", "balance": 100} for key in range(1, accounts + 1)]
-        schema = table_arrow_schema(ACCOUNTS if table == "accounts" else TRANSFERS)
-        yield pa.RecordBatch.from_pylist(rows if table == "accounts" else [], schema)
-
-    source.rows_at = rows_at
-    return pipeline
 
 
 def step(pipeline: Pipeline, spark: "SparkSession") -> tuple[CopyOutcome, Cut | None]:

@@ -18,11 +18,12 @@ from cdc_platform.pipeline.core.pipeline import Pipeline, open_pipeline
 from cdc_platform.pipeline.on_demand.explain import explain_row
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import read_status
-from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
 from cdc_platform_tests.pipeline.evolving import STEP, Source
-from cdc_platform_tests.pipeline.schema.test_evolve import follow, live_rows, read_until
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
-from cdc_platform_tests.pipelines import START, rows_of, run_steps
+from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline
+from cdc_platform_tests.support.evolving_pipelines import follow, live_rows, read_until
+from cdc_platform_tests.support.pipelines import START, rows_of, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

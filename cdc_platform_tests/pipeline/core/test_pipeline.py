@@ -15,7 +15,7 @@ from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.pipelines import make_pipeline, source_of
+from cdc_platform_tests.support.pipelines import make_pipeline, source_of
 
 WATCHED = ("transfers", "accounts", "Accounts")
 

@@ -22,10 +22,18 @@ from cdc_platform.pipeline.publishing.maintain import maintain_lake
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform_tests.example_tables import TABLES
 from cdc_platform_tests.fake_stream import Slicing, raw_rows
-from cdc_platform_tests.history import History
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, closing, feed_cycle, opening, transfer
-from cdc_platform_tests.pipelines import START, append_raw, feed, make_pipeline, rows_of, run_steps, state_of
 from cdc_platform_tests.strategies import spark_cases, streams
+from cdc_platform_tests.support.history import History
+from cdc_platform_tests.support.pipelines import (
+    START,
+    append_raw,
+    feed,
+    make_pipeline,
+    rows_of,
+    run_steps,
+    state_of,
+)
 from cdc_platform_tests.typed_values import typed_row
 from cdc_platform_tests.versions import Version, kept_rows_at, versions_at
 

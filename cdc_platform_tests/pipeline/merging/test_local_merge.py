@@ -14,10 +14,9 @@ from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.merging import build, local_merge
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, expected_balances, feed_cycle
-from cdc_platform_tests.pipeline.reading.test_local_read import busy, wait
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, busy, expected_balances, feed_cycle, wait
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import (
     START,
     data_change,
     feed,

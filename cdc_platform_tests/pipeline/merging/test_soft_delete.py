@@ -22,7 +22,7 @@ from cdc_platform_tests.pipeline.bank import (
     feed_cycle,
     opening,
 )
-from cdc_platform_tests.pipelines import START, feed, found_table, rows_of, run_steps
+from cdc_platform_tests.support.pipelines import START, feed, found_table, rows_of, run_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

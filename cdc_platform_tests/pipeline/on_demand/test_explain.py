@@ -27,7 +27,7 @@ from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.sources.spanner.copying.snapshot import table_arrow_schema
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.pipeline.bank import SECOND, feed_cycle
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.pipelines import (
     ACCOUNTS,
     START,
     TRANSFERS,

@@ -19,12 +19,13 @@ from cdc_platform.pipeline.cycle import run_cycle
 from cdc_platform.pipeline.on_demand.replay import replay_records
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, FilesInput, NullPolicy
-from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
-from cdc_platform_tests.pipeline.test_datastream import failed_checks, found_rows, make_pipeline, sync
-from cdc_platform_tests.pipelines import log_rows, rows_of
 from cdc_platform_tests.sources.debezium.cycles import append
-from cdc_platform_tests.sources.debezium.test_redelivery import Connector
 from cdc_platform_tests.sources.debezium.written_events import TABLE, settings_with
+from cdc_platform_tests.support.cycles import failed_checks, found_rows, sync
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline
+from cdc_platform_tests.support.debezium.connector import Connector
+from cdc_platform_tests.support.pipelines import log_rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -233,4 +234,4 @@ def test_a_transaction_is_replayed_whole(
     append(tmp_path / "events.jsonl", connector.lines)
     pipeline = sync(pipeline, spark)
     assert [row["id"] for row in rows_of(pipeline, TABLE)] == [1, 2, 3]
-    assert "nothing_lost" not in failed_checks(pipeline, spark)
+    assert failed_checks(pipeline, spark, "nothing_lost") == {}

@@ -10,8 +10,9 @@ from cdc_platform.lake.catalog.lake import DELETION_MARKERS
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.pipeline.publishing.expire import forget_deletion_markers
 from cdc_platform.pipeline.publishing.maintain import maintain_lake
-from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
-from cdc_platform_tests.pipeline.test_datastream import found_rows, make_pipeline, sync
+from cdc_platform_tests.support.cycles import found_rows, sync
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
+from cdc_platform_tests.support.datastream.pipelines import make_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,41 +13,21 @@ from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.model.stream.read_windows import ReadWindow
 from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.ordering import log_commit
+from cdc_platform.pipeline.ordering import change_streams
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.reading import local_read
 from cdc_platform.pipeline.reading.read import read_windows
 from cdc_platform.spark.log.faults import SHAPE_FAULT
 from cdc_platform.spark.log.order import LogStats
 from cdc_platform.spark.log.ordered_rows import measure_rows
-from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipeline.bank import SECOND, balances, bank_pipeline, opening
-from cdc_platform_tests.pipelines import log_rows, quarantined_rows, run_steps, source_of, window_row
+from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, busy, wait
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import log_rows, quarantined_rows, run_steps, source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NO_SPARK = cast("SparkSession", None)
-
-
-def busy(pipeline: Pipeline, accounts: int = 1, broken: int = 0) -> Pipeline:
-    """Let each cycle of a pipeline bring some accounts, of which some are broken, and return it."""
-
-    def answer(cycle: int, windows: Sequence[ReadWindow]) -> list[RawRow]:
-        moment = windows[0].end_inclusive_micros
-        opened = [opening(cycle * 100 + number, 10, moment) for number in range(accounts)]
-        for row in opened[:broken]:
-            row["mods"][0]["new_values"] = "no JSON"
-        rows = [*opened, *(window_row(planned, records=accounts) for planned in windows)]
-        return [{**row, "cycle": cycle} for row in rows]
-
-    source_of(pipeline).answer = answer
-    return pipeline
-
-
-def wait(pipeline: Pipeline, seconds: float) -> None:
-    """Let the source's clock go on."""
-    source_of(pipeline).now_micros += round(seconds * SECOND)
 
 
 def raw_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
@@ -110,11 +90,11 @@ def test_two_runs_cannot_both_order_what_they_hold(
     counting = measure_rows
 
     def interrupted(rows: pa.Table) -> LogStats:
-        monkeypatch.setattr(log_commit, "measure_rows", counting)
+        monkeypatch.setattr(change_streams, "measure_rows", counting)
         order_changes(pipeline, spark)
         return counting(rows)
 
-    monkeypatch.setattr(log_commit, "measure_rows", interrupted)
+    monkeypatch.setattr(change_streams, "measure_rows", interrupted)
     with pytest.raises(CommitConflict, match=r"Cycle 1 of .*change_log was not committed"):
         order_changes(pipeline, spark)
     assert [row["ordinal"] for row in log_rows(pipeline)] == [0, 1]

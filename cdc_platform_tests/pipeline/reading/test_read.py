@@ -25,8 +25,8 @@ from cdc_platform.pipeline.reading.read import (
     read_windows,
 )
 from cdc_platform.sources.spanner.settings import SpannerSettings
-from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipelines import make_pipeline, source_of, window_row
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import make_pipeline, source_of, window_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

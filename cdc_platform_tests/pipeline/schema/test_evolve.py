@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,6 @@ from cdc_platform.model.stream.records import ValueCaptureType
 from cdc_platform.pipeline.checks.check_result import EVERYTHING
 from cdc_platform.pipeline.checks.source_checks import check_schema, check_source
 from cdc_platform.pipeline.checks.table_checks import check_fold
-from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging import build
 from cdc_platform.pipeline.on_demand.rebuild import rebuild_table
 from cdc_platform.pipeline.on_demand.status import read_status
@@ -23,9 +22,10 @@ from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.schema import evolve, table_ddl
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform_tests.pipeline.evolving import STEP, Source, lives
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.strategies import spark_cases
+from cdc_platform_tests.support.evolving_pipelines import follow, live_rows, read_until, retyped_source
+from cdc_platform_tests.support.pipelines import (
     START,
-    feed,
     found_table,
     log_rows,
     make_pipeline,
@@ -34,7 +34,6 @@ from cdc_platform_tests.pipelines import (
     run_steps,
     source_of,
 )
-from cdc_platform_tests.strategies import spark_cases
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,35 +43,6 @@ pytestmark = pytest.mark.integration
 
 class Killed(BaseException):
     """Stands for the end of a process: nothing may catch it."""
-
-
-def follow(lake: LakeSettings, *sources: Source) -> Pipeline:
-    """Return a pipeline on these tables, told of each as long as it exists."""
-    pipeline = make_pipeline(lake, ())
-    source_of(pipeline).look_at = lambda micros: look_at(sources, micros)
-    return pipeline
-
-
-def look_at(sources: tuple[Source, ...], micros: int) -> Look:
-    """Return a look at several tables; one without columns does not exist."""
-    looks = [source.look(micros) for source in sources if source.state_at(micros)[0]]
-    unwatched = {name: columns for look in looks for name, columns in look.unwatched.items()}
-    return Look(micros, tuple(table for look in looks for table in look.tables), unwatched, {})
-
-
-def read_until(pipeline: Pipeline, until_micros: int, *sources: Source) -> None:
-    """Commit the records up to a moment that have not been read yet."""
-    due = [row for source in sources for at, row in source.records if at <= until_micros]
-    for source in sources:
-        source.records = [(at, row) for at, row in source.records if at > until_micros]
-    feed(pipeline, until_micros, *due)
-
-
-def live_rows(pipeline: Pipeline, source: Source, micros: int) -> list[dict[str, Any]]:
-    """Return the lake's rows at a moment, in the columns that the stream has always watched."""
-    names = ["id", *(name for name in source.state_at(micros)[0] if name not in source.left)]
-    rows = [{name: row[name] for name in names} for row in rows_of(pipeline, source.name)]
-    return sorted(rows, key=lambda row: int(row["id"]))
 
 
 @spark_cases(5)
@@ -95,21 +65,6 @@ def test_whatever_changes_the_table_equals_the_source(
             found_table(pipeline, "notes").scan(snapshot_id=cut.tables["notes"]).to_arrow().column_names
         )
         assert {"id", *source.state_at(cut.position_micros)[0]} - source.left <= names
-
-
-def retyped_source() -> Source:
-    """Return rows that are written, retyped, then partly written again."""
-    source = Source()
-    capture = ValueCaptureType.NEW_ROW
-    for key in ("1", "2"):
-        source.write(key, int(key), capture, ("a",))
-        source.end_step()
-    source.alter("retype", "a", "")
-    source.alter("add", "b", "INT64")
-    source.end_step()
-    source.write("2", 9, capture, ("a", "b"))
-    source.end_step()
-    return source
 
 
 @pytest.mark.parametrize("dies_in", ["append_events", "convert_stored", "append_inserted", "merge_existing"])

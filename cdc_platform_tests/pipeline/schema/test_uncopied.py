@@ -16,7 +16,7 @@ from cdc_platform.pipeline.checks.table_checks import check_fold
 from cdc_platform.pipeline.schema.evolve import find_exclusions
 from cdc_platform.pipeline.schema.uncopied import with_uncopied
 from cdc_platform_tests.pipeline.evolving import STEP, Source
-from cdc_platform_tests.pipelines import START, feed, make_pipeline, rows_of, run_steps, source_of
+from cdc_platform_tests.support.pipelines import START, feed, make_pipeline, rows_of, run_steps, source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

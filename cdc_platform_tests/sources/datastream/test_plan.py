@@ -10,7 +10,7 @@ from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest, Window
 from cdc_platform.model.stream.unread import GONE, FailedRead, unread_path
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.datastream.source import DatastreamSource
-from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 
 CLOCK = 1_900_000_000_000_000
 

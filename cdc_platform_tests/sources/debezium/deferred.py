@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cdc_platform_tests.sources.debezium.test_redelivery import Connector
 from cdc_platform_tests.sources.debezium.written_events import envelope, line
+from cdc_platform_tests.support.debezium.connector import Connector
 
 Row = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
-from cdc_platform_tests.sources.debezium.test_redelivery import Connector
+from cdc_platform_tests.support.debezium.connector import Connector
 
 Row = tuple[int, int, str | None]
 """Key, number and large value of a row; no two writes give a row the same number."""

@@ -1,14 +1,13 @@
 """Values that nothing can hold: each is one fault, and the events around it arrive."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.debezium.settings.settings import FilesInput
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
-from cdc_platform_tests.sources.debezium.test_redelivery import faults_of, keys_of
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,
     TABLE,
@@ -17,14 +16,10 @@ from cdc_platform_tests.sources.debezium.written_events import (
     line,
     settings_with,
 )
+from cdc_platform_tests.support.debezium.connector import faults_of, keys_of
+from cdc_platform_tests.support.debezium.odd_values import HALF, inserted
 
-HALF: Final = "\ud800"
 BEYOND: Final = 10**20
-
-
-def inserted(key: Any = 2, *, text: Any = "a", **rest: Any) -> str:
-    """Return the line of an inserted row."""
-    return line(envelope("c", after={"id": key, "n": 1, "big": text}, **rest), {"id": key})
 
 
 def with_number(number: str, line_text: str) -> str:

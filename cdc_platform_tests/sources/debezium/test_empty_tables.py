@@ -1,7 +1,6 @@
 """Tables of which a repeated snapshot has no row are emptied where the connector says that it looked."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,11 +8,10 @@ import pytest
 
 from cdc_platform.sources.debezium.settings.settings import FilesInput, SnapshotPolicy
 from cdc_platform_tests.sources.debezium.cycles import Cycles
-from cdc_platform_tests.sources.debezium.rows.test_snapshots import rows_after, snapshot
-from cdc_platform_tests.sources.debezium.test_redelivery import Connector, feed
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, line, settings_with
+from cdc_platform_tests.support.debezium.connector import Connector, feed
+from cdc_platform_tests.support.debezium.snapshots import ITEMS, items, rows_after, snapshot
 
-ITEMS: Final = "public.items"
 SECOND_MS: Final = 1_700_000_000_000
 """When changes and snapshots of these tests were sent."""
 
@@ -26,11 +24,6 @@ def cycles_over(folder: Path, policy: SnapshotPolicy, *, has_transactions: bool)
         input=place, columns=columns, has_transaction_topic=has_transactions, snapshots=policy
     )
     return Cycles(told)
-
-
-def items(lines: Sequence[str]) -> list[str]:
-    """Return what is sent of `public.orders` as if it were sent of `public.items`."""
-    return [text.replace('"orders"', '"items"') for text in lines]
 
 
 def scanned(table: str, rows: int, seconds: int = 2000) -> str:

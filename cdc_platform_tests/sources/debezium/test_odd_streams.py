@@ -17,13 +17,6 @@ from cdc_platform.sources.debezium.settings.connector import DEFAULT_PLACEHOLDER
 from cdc_platform.sources.debezium.settings.settings import EngineInput, FilesInput
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
 from cdc_platform_tests.sources.debezium.folding import fold
-from cdc_platform_tests.sources.debezium.test_redelivery import (
-    Connector,
-    cycles_over,
-    faults_of,
-    feed,
-    keys_of,
-)
 from cdc_platform_tests.sources.debezium.written_events import (
     COLUMNS,
     TABLE,
@@ -35,6 +28,7 @@ from cdc_platform_tests.sources.debezium.written_events import (
     settings_with,
 )
 from cdc_platform_tests.strategies import spelled_decimals
+from cdc_platform_tests.support.debezium.connector import Connector, cycles_over, faults_of, feed, keys_of
 
 TEXTS: Final = ConnectorModes(decimals=DecimalMode.STRING)
 KEYS = {TABLE: ("id",)}

@@ -11,7 +11,6 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.debezium.rows.decoder import Decoded
 from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy
 from cdc_platform_tests.sources.debezium.cycles import Cycles
-from cdc_platform_tests.sources.debezium.test_redelivery import feed
 from cdc_platform_tests.sources.debezium.written_events import (
     TABLE,
     decode_all,
@@ -19,6 +18,7 @@ from cdc_platform_tests.sources.debezium.written_events import (
     line,
     settings_with,
 )
+from cdc_platform_tests.support.debezium.connector import feed
 
 COLUMNS: Final = {TABLE: {"id": "integer", "n": "numeric", "v": "text"}}
 FIVE: Final = {"scale": 0, "value": "BQ=="}

@@ -12,7 +12,7 @@ from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.copying.snapshot import clock_micros
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.stream.window_reader import read_window
-from cdc_platform_tests.history import RawRow
+from cdc_platform_tests.support.history import RawRow
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,9 @@ from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.spark.log.faults import SHAPE_FAULT
 from cdc_platform.spark.log.order import COMPANY, SINGLE_TASK_RECORDS, measure, order_records
 from cdc_platform.spark.log.ordered_rows import measure_rows
-from cdc_platform_tests.history import RawRow
 from cdc_platform_tests.pipeline.bank import SECOND, bank_pipeline, feed_cycle, opening
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import (
     START,
     Mod,
     data_change,

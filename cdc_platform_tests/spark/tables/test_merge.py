@@ -19,8 +19,8 @@ from cdc_platform.pipeline.merging.merge import merge_table
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.history import RawRow
-from cdc_platform_tests.pipelines import (
+from cdc_platform_tests.support.history import RawRow
+from cdc_platform_tests.support.pipelines import (
     START,
     Mod,
     data_change,

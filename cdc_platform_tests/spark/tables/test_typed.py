@@ -18,7 +18,7 @@ from cdc_platform.model.stream.records import ModType
 from cdc_platform.spark.log.order import order_records
 from cdc_platform.spark.tables.typed import named, type_changes, unfit_values
 from cdc_platform_tests.example_tables import table
-from cdc_platform_tests.pipelines import data_change, raw_table
+from cdc_platform_tests.support.pipelines import data_change, raw_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

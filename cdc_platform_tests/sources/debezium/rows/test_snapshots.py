@@ -1,49 +1,22 @@
 """Snapshots that come again: rows that they do not have go or stay, and no cut shows the half of one."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cdc_platform.sources.debezium.rows.snapshots import IN_SNAPSHOT
 from cdc_platform.sources.debezium.settings.settings import FilesInput, SnapshotPolicy
-from cdc_platform_tests.sources.debezium.cycles import Cycles, Record
-from cdc_platform_tests.sources.debezium.test_redelivery import Connector, feed, keys_of
-from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
+from cdc_platform_tests.sources.debezium.cycles import Cycles
+from cdc_platform_tests.sources.debezium.written_events import settings_with
+from cdc_platform_tests.support.debezium.connector import Connector, feed, keys_of
+from cdc_platform_tests.support.debezium.snapshots import rows_after, snapshot
 
 
 def cycles_over(folder: Path, policy: SnapshotPolicy = SnapshotPolicy.REPLACE) -> Cycles:
     """Return cycles over a folder's files."""
     place = FilesInput(str(folder))
     return Cycles(settings_with(input=place, has_transaction_topic=True, snapshots=policy))
-
-
-def snapshot(lsn: int, keys: Sequence[int | None], **told: Any) -> list[str]:
-    """Return what a connector sends of a snapshot of the table; a row with the key None has none."""
-    marks = ["first", *["true"] * (len(keys) - 2), "last"] if len(keys) > 1 else ["last"]
-    lines = []
-    for mark, key in zip(marks, keys, strict=True):
-        source = {"lsn": lsn, "txId": lsn, "sequence": json.dumps([None, str(lsn)]), "snapshot": mark}
-        source |= told
-        row: dict[str, Any] = {"n": 1} if key is None else {"id": key, "n": 1}
-        lines.append(line(envelope("r", after=row, source=source), None if key is None else {"id": key}))
-    return lines
-
-
-def rows_after(log: Sequence[Record]) -> list[Any]:
-    """Return the keys that are left after all changes."""
-    rows: list[Any] = []
-    for record in log:
-        key = json.loads(record["mods"][0]["keys"]).get("id")
-        if record["mod_type"] == "TRUNCATE":
-            rows = []
-        elif record["mod_type"] == "DELETE":
-            rows.remove(key)
-        elif key not in rows or key is None:
-            rows.append(key)
-    return rows
 
 
 def test_replace_takes_away_what_a_repeated_snapshot_lacks(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from cdc_platform.sources.debezium.settings.settings import FilesInput, NullPolicy
 from cdc_platform_tests.sources.debezium.cycles import Cycles, Record
-from cdc_platform_tests.sources.debezium.test_redelivery import feed
 from cdc_platform_tests.sources.debezium.written_events import envelope, line, settings_with
+from cdc_platform_tests.support.debezium.connector import feed
 
 GONE = line(envelope("d", before={"id": 1}), {"id": 1})
 MOVED = line(envelope("c", after={"id": 9, "n": 1, "xs": None}), {"id": 9})

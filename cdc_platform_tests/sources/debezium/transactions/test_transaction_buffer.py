@@ -10,15 +10,9 @@ from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import FilesInput
 from cdc_platform.sources.debezium.transactions.progress import STATE
 from cdc_platform_tests.sources.debezium.cycles import Cycles, append
-from cdc_platform_tests.sources.debezium.test_redelivery import (
-    Connector,
-    cycles_over,
-    faults_of,
-    feed,
-    keys_of,
-)
 from cdc_platform_tests.sources.debezium.topic_logs import Place, TopicLogs
 from cdc_platform_tests.sources.debezium.written_events import settings_with
+from cdc_platform_tests.support.debezium.connector import Connector, cycles_over, faults_of, feed, keys_of
 
 
 def test_an_end_that_is_lost(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from hypothesis import given
 
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.sources.spanner.copying.columns import arrow_type, to_arrow
-from cdc_platform_tests.history import JsonValue
 from cdc_platform_tests.sources.spanner.fake_server import Plain, to_value
 from cdc_platform_tests.strategies import typed_json_values
+from cdc_platform_tests.support.history import JsonValue
 from cdc_platform_tests.typed_values import typed_value
 
 MOMENT = datetime(2026, 11, 21, 6, 0, 0, 123456, UTC)

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, SYSTEM_TABLES, Lake
+from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, RAW, Lake, own_tables
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import CYCLE, POSITION, head, read_mark
 from cdc_platform.lake.state.cuts import Cut
@@ -36,12 +36,12 @@ from cdc_platform.pipeline.merging.merge import merge_tables
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform.pipeline.publishing.publish import publish_cut
 from cdc_platform.sources.loading import load_with, read_with
-from cdc_platform.sources.spanner.copying.copy_chunks import columns_to_text
+from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text, columns_to_text
 from cdc_platform.sources.spanner.settings import SpannerSettings
 from cdc_platform.sources.spanner.source import SpannerSource
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.fake_copies import FakeCopyDataSource, FakePlanner, FakePlans, RowsAt
-from cdc_platform_tests.history import RawRow, type_json
+from cdc_platform_tests.support.history import RawRow, type_json
 
 Mod = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Keys and new values."""
@@ -104,6 +104,10 @@ class FakeSource:
     def copy_columns(self, table: TableSchema) -> str:
         """Return the columns of a copy as text."""
         return columns_to_text(table)
+
+    def copied_table(self, columns: str) -> TableSchema:
+        """Return the table of a copy."""
+        return columns_from_text(columns)
 
     def copy_format(self) -> type[DataSource]:
         """Return the data source that hands chunks to Spark."""
@@ -364,7 +368,8 @@ def quarantined_rows(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 def state_of(pipeline: Pipeline) -> dict[str, object]:
     """Return everything that a commit to any of the pipeline's tables would change."""
-    names = {name: pipeline.lake.system_table(name) for name in SYSTEM_TABLES}
+    own = own_tables(hands_out_events=pipeline.lake.hands_out_events)
+    names = {name: pipeline.lake.system_table(name) for name in own}
     names |= {name: found_table(pipeline, name) for name in pipeline.lake.table_names()}
     return {
         name: (

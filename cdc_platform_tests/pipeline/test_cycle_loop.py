@@ -8,9 +8,9 @@ import pytest
 from cdc_platform.errors import CdcError, CommitConflict, LakeError
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.state.cuts import newest_cut
-from cdc_platform.pipeline import follow
+from cdc_platform.pipeline import cycle_loop
 from cdc_platform.pipeline.core.pipeline import Pipeline
-from cdc_platform.pipeline.follow import follow_source
+from cdc_platform.pipeline.cycle_loop import follow_source
 from cdc_platform.pipeline.ordering.order import order_changes
 from cdc_platform_tests.pipeline.bank import balances, bank_pipeline, expected_balances, feed_cycle
 
@@ -25,10 +25,10 @@ def run(monkeypatch: pytest.MonkeyPatch, error: CdcError, most_failures: int | N
     def fail(*_: object, **_named: object) -> None:
         raise error
 
-    monkeypatch.setattr(follow, "run_cycle", fail)
-    monkeypatch.setattr(follow, "finish_cycle", lambda *_: None)
-    monkeypatch.setattr(follow, "pause", lambda *_: None)
-    monkeypatch.setattr(follow, "Guard", lambda *_: SimpleNamespace(look=lambda: None))
+    monkeypatch.setattr(cycle_loop, "run_cycle", fail)
+    monkeypatch.setattr(cycle_loop, "finish_cycle", lambda *_: None)
+    monkeypatch.setattr(cycle_loop, "pause", lambda *_: None)
+    monkeypatch.setattr(cycle_loop, "Guard", lambda *_: SimpleNamespace(look=lambda: None))
     pipeline, spark = cast("Pipeline", None), cast("SparkSession", None)
     assert list(follow_source(pipeline, spark, lambda: len(told) < 10, told.append, most_failures)) == []
     return told
@@ -60,7 +60,7 @@ def test_what_was_left_is_published_before_more_is_read(
     def interrupt(*_: object, **_named: object) -> None:
         raise LakeError("killed")
 
-    monkeypatch.setattr(follow, "run_cycle", interrupt)
+    monkeypatch.setattr(cycle_loop, "run_cycle", interrupt)
     with pytest.raises(LakeError, match="killed"):
         next(follow_source(pipeline, spark, lambda: True))
     cut = newest_cut(pipeline.lake)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
-from cdc_platform_tests.datastream_files import MadeEvent, StreamFolder
+from cdc_platform_tests.support.datastream.files import MadeEvent, StreamFolder
 from cdc_platform_tests.support.workload import Place, describe_difference, stored_rows
 
 TABLES: Final = ("users", "orders")

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.errors import CdcError, SourceError
+from cdc_platform.errors import CdcError
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.pipeline.checks.running_checks import Guard, Heard
+from cdc_platform.pipeline.checks.running_checks import CheckListener, Guard
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.cycle import CycleOutcome, finish_cycle, run_cycle
 
@@ -17,13 +18,58 @@ PAUSE_S: Final = 0.1
 LONGEST_BACKOFF_S: Final = 30.0
 
 
+ErrorListener = Callable[[CdcError], None]
+"""Receives each error that may pass by itself."""
+
+
+@dataclass
+class _Failures:
+    """Tries of a cycle that failed, or cycles that moved nothing, one after the other."""
+
+    listener: ErrorListener | None
+    most: int | None
+    count: int = 0
+    position_micros: int | None = None
+
+    @property
+    def backoff_s(self) -> float:
+        """How long to wait before the next try."""
+        return min(2.0**self.count, LONGEST_BACKOFF_S)
+
+    def add(self, error: CdcError) -> None:
+        """Count a failed try, or raise its error where no other try is wanted or would help."""
+        if self.listener is None or not error.retryable:
+            raise error
+        self.count += 1
+        if self.count == self.most:
+            raise error
+        self.listener(error)
+
+    def judge(self, outcome: CycleOutcome) -> None:
+        """Begin to count again after a cycle, or go on where a partition that cannot be read keeps it back.
+
+        Raises:
+            CdcError: there were too many such cycles, or a copy failed and nobody listens.
+        """
+        is_kept_back = outcome.order.watermark_micros == self.position_micros
+        obstacle = next(iter(outcome.read.failures), None) if is_kept_back else None
+        self.count = 0 if obstacle is None else self.count + 1
+        self.position_micros = outcome.order.watermark_micros
+        if obstacle is not None and self.count == self.most:
+            raise obstacle
+        if outcome.copy.failure is not None:
+            if self.listener is None:
+                raise outcome.copy.failure
+            self.listener(outcome.copy.failure)
+
+
 def follow_source(
     pipeline: Pipeline,
     spark: SparkSession,
     wants_more: Callable[[], bool],
-    tell: Callable[[CdcError], None] | None = None,
+    error_listener: ErrorListener | None = None,
     most_failures: int | None = None,
-    heard: Heard | None = None,
+    check_listener: CheckListener | None = None,
 ) -> Iterator[CycleOutcome]:
     """Yield the outcome of each cycle, until no more is wanted; rests after a cycle that found no change.
 
@@ -33,55 +79,36 @@ def follow_source(
         pipeline: the pipeline.
         spark: session that does the work.
         wants_more: asked before each cycle and during each rest.
-        tell: told of errors that may pass by themselves, after which the cycle is tried again, and of what
-            an initial copy has met, which does not stop the other tables; without it every error ends
+        error_listener: receives errors that may pass by themselves, after which the cycle is tried again, and
+            the failure of an initial copy, which does not stop the other tables; without it every error ends
             the cycles.
         most_failures: so many tries of a cycle may fail, and so many cycles in a row may leave the watermark
             where it is since a partition cannot be read; None means any number.
-        heard: told of the checks that are made on the way.
+        check_listener: receives the results of the checks that are made on the way.
 
     Raises:
         CheckFailed: the log has failed a check; nothing more of it is published.
         CdcError: a cycle failed, and trying again would not help, was not asked for, or did not help.
     """
-    failures, is_first = 0, True
-    position_micros: int | None = None
+    failures, is_first = _Failures(error_listener, most_failures), True
     guard: Guard | None = None
     while wants_more():
         try:
             if guard is None:
-                guard = Guard(pipeline, spark, heard)
+                guard = Guard(pipeline, spark, check_listener)
                 # Before anything is added to what may have stopped the run before.
                 guard.look()
                 finish_cycle(pipeline, spark)
             outcome = run_cycle(pipeline, spark, ends_pauses=is_first, guard=guard)
         except CdcError as error:
-            if tell is None or not error.retryable:
-                raise
-            failures += 1
-            if failures == most_failures:
-                raise
-            tell(error)
-            pause(min(2.0**failures, LONGEST_BACKOFF_S), wants_more)
+            failures.add(error)
+            pause(failures.backoff_s, wants_more)
             continue
-        held_by = _held_by(outcome, position_micros)
-        failures, is_first = 0 if held_by is None else failures + 1, False
-        position_micros = outcome.order.watermark_micros
+        is_first = False
         yield outcome
-        if held_by is not None and failures == most_failures:
-            raise held_by
-        if outcome.copy.failure is not None:
-            if tell is None:
-                raise outcome.copy.failure
-            tell(outcome.copy.failure)
+        failures.judge(outcome)
         if is_idle(outcome) or outcome.copy.failure is not None:
             pause(pipeline.settings.idle_interval_s, wants_more)
-
-
-def _held_by(outcome: CycleOutcome, before_micros: int | None) -> SourceError | None:
-    """Return why a partition could not be read, where that leaves the watermark as it was before."""
-    is_held = outcome.order.watermark_micros == before_micros
-    return next(iter(outcome.read.failures), None) if is_held else None
 
 
 def is_idle(outcome: CycleOutcome) -> bool:

@@ -1,0 +1,80 @@
+"""Ordering of a change stream: whole transactions in commit order, and those that quarantine gives back."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.lake.commits.commits import CYCLE, TAKEN, ancestors_of, fact, head
+from cdc_platform.lake.state.quarantine import untaken_records
+from cdc_platform.model.base.schemas import TIMESTAMP
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.model.stream.records import RecordKind
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.log_window import Window
+from cdc_platform.spark.log.order import TRANSACTION, LogStats, measure, order_records
+from cdc_platform.spark.log.ordered_rows import measure_rows
+
+
+@dataclass(frozen=True)
+class ChangeStreams:
+    """The strategy for records that Spanner sends once, each with the size of its transaction."""
+
+    pipeline: Pipeline
+    reads_log = False
+    leaves_deletion_markers = False
+
+    def late_records(self, quarantine: Table, log: Table) -> tuple[HeldRecord, ...]:
+        """Return the replayed records that the log has not taken."""
+        return untaken_records(self.pipeline.lake, quarantine, _taken(log))
+
+    @contextmanager
+    def ordered(self, raw: DataFrame, window: Window, expected: int) -> Iterator[DataFrame]:
+        """Yield the changes of a window and of late transactions, in commit order."""
+        records = window.data_changes_of(raw)
+        if window.late:
+            records = records.unionByName(_judged_again(raw, window.late))
+        yield order_records(records, window.mark.next_ordinal, expected, self.pipeline.known_tables)
+
+    def settle(self, ordered: DataFrame, _window: Window, _held: ExitStack) -> tuple[DataFrame, LogStats]:
+        """Return the changes as they are, since their order has judged whole transactions."""
+        return ordered, measure(ordered)
+
+    def settle_few(self, rows: pa.Table, _window: Window) -> tuple[pa.Table, LogStats]:
+        """Return a small batch as it is, too."""
+        return rows, measure_rows(rows)
+
+    def late_tables(self, window: Window, stats: LogStats) -> tuple[str, ...]:
+        """Return the tables with changes of transactions at or before the former watermark."""
+        position = window.mark.position_micros or 0
+        return tuple(name for name, table in stats.tables.items() if table.first_micros <= position)
+
+    def finish(self) -> None:
+        """Do nothing: all that follows from a change stream is in its log."""
+
+
+def _taken(log: Table) -> int | None:
+    """Return the snapshot of quarantine whose replays the log has taken."""
+    for snapshot in ancestors_of(log, head(log)):
+        if fact(snapshot, CYCLE) is not None:
+            taken = fact(snapshot, TAKEN)
+            return int(taken) if taken is not None else None
+    return None
+
+
+def _judged_again(raw: DataFrame, late: Sequence[HeldRecord]) -> DataFrame:
+    """Return the raw records of transactions that lie in quarantine."""
+    asked = sorted({(held.moment_micros, held.transaction_id or "") for held in late})
+    moments, transactions = zip(*asked, strict=True)
+    schema = pa.schema([("record_timestamp", TIMESTAMP), ("server_transaction_id", pa.string())])
+    table = pa.table([list(map(to_datetime, moments)), list(transactions)], schema=schema)
+    wanted = F.broadcast(raw.sparkSession.createDataFrame(table))
+    first, last = (F.lit(to_datetime(micros)) for micros in (min(moments), max(moments)))
+    records = raw.where(F.col("kind") == RecordKind.DATA_CHANGE.value)
+    near = records.where(F.col("record_timestamp").between(first, last))
+    return near.join(wanted, list(TRANSACTION), "left_semi")

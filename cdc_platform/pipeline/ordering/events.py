@@ -1,0 +1,147 @@
+"""Ordering of events: what came before, keys found by addresses, refusals, and values that were left out."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
+
+from cdc_platform.model.base.timestamps import to_datetime
+from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.pipeline.completing.equal_rows import EqualRows
+from cdc_platform.pipeline.completing.resolve import complete_changes, complete_few
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.addresses import call_waiting, tells_addresses, with_found_keys
+from cdc_platform.pipeline.ordering.key_shifts import with_shifted_keys
+from cdc_platform.pipeline.ordering.log_window import Window, log_before
+from cdc_platform.pipeline.ordering.rewritten_files import settle_rewritten
+from cdc_platform.pipeline.reading.read_reports import (
+    has_texts,
+    remembered_from,
+    repeated_from,
+    replayed_origins,
+)
+from cdc_platform.pipeline.schema.evolve import known_through
+from cdc_platform.pipeline.schema.fitting_shapes import fitting_shapes
+from cdc_platform.pipeline.schema.key_shapes import Shape, shapes_in
+from cdc_platform.pipeline.schema.schema_policies import with_refusals
+from cdc_platform.spark.frames.table_frames import hold
+from cdc_platform.spark.log.event_order import (
+    measure_events,
+    order_events,
+    with_whole_key_changes,
+    with_whole_transactions,
+)
+from cdc_platform.spark.log.keyless import IS_UNNUMBERED, number_copies, unnumbered_rows
+from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, UNSOUND, LogStats
+from cdc_platform.spark.log.ordered_rows import measure_event_rows, number_few, unnumbered_few
+from cdc_platform.spark.log.repeats import without_repeated
+
+
+@dataclass(frozen=True)
+class Events:
+    """The strategy for events, which tell their order themselves and may come again."""
+
+    pipeline: Pipeline
+    spark: SparkSession
+    reads_log = True
+
+    @property
+    def leaves_deletion_markers(self) -> bool:
+        """Whether an older change of a deleted row may still come."""
+        return not self.pipeline.capabilities.comes_in_order
+
+    def late_records(self, _quarantine: Table, _log: Table) -> tuple[HeldRecord, ...]:
+        """Return none: a replayed event is read again."""
+        return ()
+
+    @contextmanager
+    def ordered(self, raw: DataFrame, window: Window, expected: int) -> Iterator[DataFrame]:
+        """Yield the changes of a window that the log has not had, in the source's order.
+
+        After their commit, deletes in quarantine are judged again if their rows have come.
+        """
+        capabilities, condition = self.pipeline.capabilities, window.data_changes
+        has_addresses = capabilities.knows_addresses and tells_addresses(self.pipeline, condition)
+        records = self._new_records(raw, window, expected)
+        if has_addresses:
+            records = with_shifted_keys(self.pipeline, records, condition)
+            records = with_found_keys(self.pipeline, records, raw, condition)
+        fitting: Sequence[Shape] = ()
+        if not capabilities.comes_in_order:
+            records, fitting = self._with_refusals(records, window)
+        first, tables = window.mark.next_ordinal, self.pipeline.known_tables
+        yield order_events(records, first, expected, tables, capabilities, fitting)
+        if has_addresses:
+            call_waiting(self.pipeline, raw, window.data_changes_of(raw))
+
+    def settle(self, ordered: DataFrame, window: Window, held: ExitStack) -> tuple[DataFrame, LogStats]:
+        """Return ordered changes, settled by the others of their transactions, of equal rows and keys."""
+        capabilities, ordered = self.pipeline.capabilities, self._whole(ordered)
+        if capabilities.has_keyless_tables and not ordered.where(IS_UNNUMBERED).limit(1).isEmpty():
+            counts = self._equal_rows(window).count(unnumbered_rows(ordered))
+            ordered = hold(held, number_copies(ordered, counts))
+        if capabilities.leaves_values_out:
+            ordered = complete_changes(self.pipeline, self.spark, ordered, window.mark.cycle, held)
+        return ordered, measure_events(ordered)
+
+    def settle_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats]:
+        """Return the same for a small batch of changes."""
+        if pc.any(rows[UNSOUND]).as_py():
+            rows = self._whole(self.spark.createDataFrame(rows)).toArrow().sort_by("ordinal")
+        unnumbered = unnumbered_few(rows)
+        if unnumbered:
+            rows = number_few(rows, self._equal_rows(window).count_few(unnumbered))
+        if self.pipeline.capabilities.leaves_values_out:
+            rows = complete_few(self.pipeline, self.spark, rows, window.mark.cycle)
+        return rows, measure_event_rows(rows)
+
+    def late_tables(self, window: Window, stats: LogStats) -> tuple[str, ...]:
+        """Return the tables with changes after a replay; without an order of arrival no change is late."""
+        is_late = self.pipeline.capabilities.comes_in_order and has_texts(self.pipeline, window.reports)
+        return tuple(stats.tables) if is_late else ()
+
+    def finish(self) -> None:
+        """Close the records in quarantine that a newer version of their file has."""
+        if not self.pipeline.capabilities.comes_in_order:
+            # The other sources read a file on from where they ended.
+            settle_rewritten(self.pipeline)
+
+    def _new_records(self, raw: DataFrame, window: Window, expected: int) -> DataFrame:
+        """Return the raw records of a window that the log has not had."""
+        records = window.data_changes_of(raw)
+        if not window.mark.next_ordinal:
+            return records
+        replayed = replayed_origins(self.pipeline, window.reports)
+        repeated = repeated_from(self.pipeline, window.reports)
+        log = log_before(self.pipeline, self.spark, window)
+        if not replayed:
+            # The bound keeps older files of the log unread.
+            oldest = remembered_from(self.pipeline, window.mark.position_micros or 0, repeated)
+            log = log.where(F.col("commit_timestamp") >= F.lit(to_datetime(oldest)))
+        is_small = expected <= SINGLE_TASK_RECORDS
+        capabilities = self.pipeline.capabilities
+        return without_repeated(records, log, capabilities, replayed, repeated, is_small=is_small)
+
+    def _with_refusals(self, records: DataFrame, window: Window) -> tuple[DataFrame, Sequence[Shape]]:
+        """Return records with the faults of what tables do not take, and the shapes whose values fit."""
+        shapes = shapes_in(self.pipeline, window.data_changes)
+        history = known_through(self.pipeline, window.mark.cycle)
+        records = with_refusals(self.pipeline, records, window.data_changes, history, shapes)
+        # What is replayed as it was read may have been read by a former version.
+        is_replay = has_texts(self.pipeline, window.reports)
+        return records, () if is_replay else fitting_shapes(self.pipeline, shapes)
+
+    def _whole(self, ordered: DataFrame) -> DataFrame:
+        """Return ordered changes, of which none is sound whose transaction or other half is not."""
+        if self.pipeline.capabilities.keeps_transactions:
+            return with_whole_transactions(ordered)
+        return with_whole_key_changes(ordered) if self.pipeline.capabilities.comes_in_order else ordered
+
+    def _equal_rows(self, window: Window) -> EqualRows:
+        log = log_before(self.pipeline, self.spark, window)
+        return EqualRows(self.pipeline, self.spark, window.mark.cycle, log)

@@ -1,0 +1,62 @@
+"""The part of ordering in which change streams and events differ."""
+
+from contextlib import AbstractContextManager, ExitStack
+from typing import Protocol
+
+import pyarrow as pa
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame
+
+from cdc_platform.model.stream.quarantined_records import HeldRecord
+from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.log_window import Window
+from cdc_platform.spark.log.order import LogStats
+
+
+class OrderingStrategy(Protocol):
+    """How one kind of source gets from raw records to changes that may enter the log."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline whose log is extended."""
+        ...
+
+    @property
+    def reads_log(self) -> bool:
+        """Whether ordering looks for earlier changes in the log, however long that is."""
+        ...
+
+    @property
+    def leaves_deletion_markers(self) -> bool:
+        """Whether a deleted row leaves a deletion marker."""
+        ...
+
+    def late_records(self, quarantine: Table, log: Table) -> tuple[HeldRecord, ...]:
+        """Return the quarantined records whose transactions are judged again."""
+        ...
+
+    def ordered(self, raw: DataFrame, window: Window, expected: int) -> AbstractContextManager[DataFrame]:
+        """Return a context with the changes of a window in order, within which they are committed.
+
+        Args:
+            raw: all raw records.
+            window: the records that become changes.
+            expected: about how many these are.
+        """
+        ...
+
+    def settle(self, ordered: DataFrame, window: Window, held: ExitStack) -> tuple[DataFrame, LogStats]:
+        """Return ordered, persisted changes as they enter the log or quarantine, and count them."""
+        ...
+
+    def settle_few(self, rows: pa.Table, window: Window) -> tuple[pa.Table, LogStats]:
+        """Return the same of a small batch, without a Spark task that writes."""
+        ...
+
+    def late_tables(self, window: Window, stats: LogStats) -> tuple[str, ...]:
+        """Return the tables of which a cycle has changes that belong before those of former cycles."""
+        ...
+
+    def finish(self) -> None:
+        """Do what follows once the log is up to the watermark."""
+        ...
