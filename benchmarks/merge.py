@@ -30,8 +30,8 @@ from benchmarks.tables import (
     platform_table,
 )
 from cdc_platform.lake.commits.commits import BRANCH, head
-from cdc_platform.lake.local_writer.table_files import read_files
-from cdc_platform.pipeline.merging.local_merge import LocalTable, commit_merge, plan_merge
+from cdc_platform.lake.local_writer.local_table import open_local
+from cdc_platform.pipeline.merging.local_merge import commit_merge, plan_merge
 from cdc_platform.pipeline.merging.local_rows import LocalNetChanges
 from cdc_platform.spark.tables.merge import append_inserted, merge_existing
 from cdc_platform.spark.tables.net_changes import fold_changes, measure_patch
@@ -70,11 +70,11 @@ def local_merge(table: IcebergTable, changes: Path, *, has_patches: bool = False
         begin_branch(table)
         found = table.catalog.load_table(table.path)
         base = head(found)
-        files = read_files(found, base) if base is not None else None
-        if base is None or files is None:
+        local = open_local(found, base) if base is not None else None
+        if local is None:
             raise ValueError(f"{table.name} is not merged here")
         rows = LocalNetChanges(patch.toArrow(), TABLE, has_patches, trusts_inserts=True)
-        merge = plan_merge(LocalTable(found, base, files), rows)
+        merge = plan_merge(local, rows)
         if merge is None or merge.lacks_keys:
             raise ValueError(f"{table.name} is not merged here")
         commit_merge(found, merge, {})

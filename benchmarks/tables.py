@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from benchmarks.harness import must_equal
 from benchmarks.inputs import CHECKSUM_SQL, FIRST_MOMENT_MICROS, TABLE, Checksum, base_checksum
-from cdc_platform.lake.catalog.settings import CATALOG, LakeSettings
+from cdc_platform.lake.catalog.catalogs import open_catalog
+from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.spark.session.config import spark_config
 from cdc_platform.spark.session.settings import SparkSettings
 from cdc_platform.spark.tables.merge import create_table_sql
@@ -58,7 +59,7 @@ def open_lake(folder: Path, memory: str = "6g") -> Iterator[Lake]:
     settings = LakeSettings(path=str(folder))
     with open_session(SparkSettings(master="local[2]", driver_memory=memory), settings) as spark:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{NAMESPACE}")
-        yield Lake(spark, load_catalog(CATALOG, **settings.pyiceberg_properties()))
+        yield Lake(spark, open_catalog(settings))
 
 
 class IcebergTable:

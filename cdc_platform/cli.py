@@ -66,7 +66,10 @@ class Commands(click.Group):
 @click.group(cls=Commands, epilog=FIRST_STEPS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("cdc_platform"), prog_name="cdc-platform")
 def main() -> None:
-    """Change data of Spanner, Datastream and Debezium as lakehouse tables that are right at every moment."""
+    """Change data of Spanner, Datastream and Debezium as lakehouse tables.
+
+    The tables are transactionally consistent at every published cut.
+    """
 
 
 for command in (demo, simulate, sync, status, check, explain, cuts, quarantine, spark_server):

@@ -28,7 +28,6 @@ from pyiceberg.expressions.parser import parse as parse_filter
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, Table
-from pyparsing import ParseBaseException
 
 from cdc_platform.errors import CutNotFound, LibraryMissing, SettingError, TableNotFound
 from cdc_platform.lake.catalog.lake import Lake
@@ -247,9 +246,10 @@ def _row_filter(schema: Schema, table: str, where: str | BooleanExpression | Non
         return AlwaysTrue()
     try:
         rows = parse_filter(where) if isinstance(where, str) else where
-    except ParseBaseException as error:
+    except Exception as error:
+        # A pure function of the text: whatever its parser's library raises is about the text.
         raise SettingError(
-            "where", f"must be a condition such as `balance > 100 and owner = 'Ada'`, and not: {where}"
+            "where", f"must be a condition such as `balance > 100 and owner like 'A%'`, and not: {where}"
         ) from error
     try:
         bind(schema, rows, case_sensitive=True)

@@ -48,7 +48,7 @@ LAYERS: Final[dict[str, frozenset[str]]] = {
 ROOMS: Final[dict[str, tuple[str, ...]]] = {
     # a part of the package: its folders, each of which imports only from those before it
     "model": ("base", "schema", "stream", "rows"),
-    "lake": ("catalog", "commits", "local_writer", "state"),
+    "lake": ("local_writer", "catalog", "commits", "state"),
     "spark": ("session", "frames", "log", "tables"),
     "pipeline": (
         *("core", "reading", "versions", "publishing", "schema", "copying", "merging", "checks"),
@@ -61,6 +61,11 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "sources.debezium": (
         *("wire", "settings", "engine", "values", "rows", "transactions", "files", "kafka"),
     ),
+}
+
+DOORS: Final[dict[str, frozenset[str]]] = {
+    # a folder: its only modules that others may import, so that what lies behind them can go
+    "lake.local_writer": frozenset({"local_table", "metadata"}),  # one for tables, one for catalogs
 }
 
 FRAMEWORKS: Final[dict[str, frozenset[str]]] = {
@@ -213,6 +218,34 @@ def test_every_folder_has_its_place() -> None:
 def test_folders_import_downwards() -> None:
     """Within a part, a folder imports only from those that lie below it."""
     found = [line for path in python_files(PACKAGE) for line in room_violations(path)]
+    assert not found, "\n".join(found)
+
+
+def test_folders_are_entered_by_their_doors() -> None:
+    """What stands in for a library until it has the same is used through few modules."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}, past {sorted(doors)}"
+        for folder, doors in DOORS.items()
+        for path in python_files(PACKAGE, "benchmarks")
+        if not is_within(below_package(module_of(path)), frozenset({folder}))
+        for line, name in imports_of(path)
+        if (room := _room(below_package(name), folder)) and room not in doors
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_an_import_changes_no_library() -> None:
+    """A module only defines names at its top, so that importing it patches and registers nothing."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+        for path in python_files(PACKAGE)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+        or (
+            isinstance(node, ast.Assign)
+            and not all(isinstance(name, ast.Name | ast.Tuple) for name in node.targets)
+        )
+    ]
     assert not found, "\n".join(found)
 
 

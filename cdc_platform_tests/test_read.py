@@ -190,6 +190,10 @@ def test_rows_and_columns_are_chosen(
         ({"where": "balance >"}, "`where` must be a condition such as .*, and not: balance >$"),
         ({"where": ""}, "`where` must be a condition"),
         (
+            {"where": "owner like '%a'"},
+            "`where` must be a condition such as .*'A%'.*, and not: owner like '%a'$",
+        ),
+        (
             {"where": "balanse > 1"},
             r"`where` does not fit the columns of `accounts` \(id long, balance long, ",
         ),

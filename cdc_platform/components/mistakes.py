@@ -1,5 +1,6 @@
 """What is wrong with a pipeline's YAML, in words of the file: its keys, its variables, its values."""
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -8,24 +9,64 @@ from difflib import get_close_matches
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, PydanticUndefined
 
 from cdc_platform.components.documents import Document
 from cdc_platform.components.strict_yaml import Names
 from cdc_platform.components.templates import texts_of
 from cdc_platform.errors import SettingError
+from cdc_platform.lake.catalog.settings import holds_secret
 
 VARIABLE: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 UNKNOWN: Final = "extra_forbidden"
 MISSING: Final = "missing"
+OWN: Final = frozenset({"value_error", "assertion_error"})
+"""Kinds whose message is the platform's own."""
+_EXPECTED: Final[Mapping[str, tuple[str, str]]] = {
+    **dict.fromkeys(("list_type", "tuple_type", "set_type"), ("a list", "[accounts, transfers]")),
+    **dict.fromkeys(
+        ("dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type"),
+        ("a group of settings", "{name: value}"),
+    ),
+    "string_type": ("a text", "accounts"),
+    **dict.fromkeys(
+        ("int_type", "int_parsing", "int_parsing_size", "int_from_float"), ("a whole number", "10")
+    ),
+    **dict.fromkeys(("float_type", "float_parsing"), ("a number", "0.5")),
+    "finite_number": ("a finite number", "10"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), ("true or false", "true")),
+}
+"""Pydantic's kinds of errors as what was expected, with an example."""
+_CHOICES: Final = frozenset({"enum", "literal_error"})
+_LIMITS: Final = {
+    "greater_than": ("gt", "greater than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+SHOWN: Final = 80
+"""So many characters of a wrong value are shown."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong: where, pydantic's kind of error, and what it says."""
+    """One thing that is wrong: where, pydantic's kind of error, its facts, and the value.
+
+    ``message`` is what a validator of the platform says; there is none for pydantic's own.
+    """
 
     names: Names
     kind: str
-    message: str
+    facts: Mapping[str, Any]
+    value: object
+    message: str = ""
+
+    @classmethod
+    def of(cls, error: ErrorDetails, outer: Names) -> "Mistake":
+        """Return one of pydantic's errors; ``outer`` are the keys in which its model lies."""
+        names = (*outer, *_setting_names(error["loc"]))
+        message = error["msg"].partition(", ")[2] if error["type"] in OWN else ""
+        return cls(names, error["type"], error.get("ctx", {}), error["input"], message)
 
 
 def check_variables(document: Document) -> None:
@@ -66,11 +107,13 @@ def as_setting_error(document: Document, error: ValidationError, component: type
     first = mistakes[0]
     guess = _guess(component, first.names) if first.kind == UNKNOWN else None
     others = [
-        f"`{'.'.join(mistake.names)}` {_problem(document, mistake)}"
+        f"`{'.'.join(mistake.names)}` {_problem(document, mistake, component)}"
         for mistake in mistakes[1:]
         if mistake.kind in {UNKNOWN, MISSING}
     ]
-    problem = _problem(document, first) + (f" Did you mean `{guess}`?" if guess is not None else "")
+    problem = _problem(document, first, component)
+    if guess is not None:
+        problem += f" Did you mean `{guess}`?"
     if others:
         problem += f" Besides, {', and '.join(others)}"
     return SettingError(f"{document.place}: {'.'.join(first.names) or 'attributes'}", problem)
@@ -88,17 +131,15 @@ def _find_group(component: type[BaseModel], model_name: str) -> Names | None:
 
 
 def _mistakes(error: ValidationError, outer: Names) -> list[Mistake]:
-    found = [
-        (Mistake((*outer, *_setting_names(each["loc"])), each["type"], each["msg"]), each["input"])
-        for each in error.errors()
-    ]
-    # A group of settings may also be a template: that it is no text says nothing.
-    told = [
-        mistake
-        for mistake, value in found
-        if mistake.kind != "string_type" or not isinstance(value, Mapping | list)
-    ]
-    return told or [found[0][0]]
+    mistakes = [Mistake.of(each, outer) for each in error.errors()]
+    # Any other setting may also be a template: that its value is no text says nothing.
+    return [each for each in mistakes if each.kind != "string_type" or not _is_explained(each, mistakes)]
+
+
+def _is_explained(mistake: Mistake, others: Sequence[Mistake]) -> bool:
+    """Whether another mistake lies within the same setting, or is another one of its value."""
+    within = [other for other in others if other.names[: len(mistake.names)] == mistake.names]
+    return any(other.kind != mistake.kind or len(other.names) > len(mistake.names) for other in within)
 
 
 def _setting_names(location: Sequence[str | int]) -> Names:
@@ -110,18 +151,55 @@ def _setting_names(location: Sequence[str | int]) -> Names:
     )
 
 
-def _problem(document: Document, mistake: Mistake) -> str:
+def _problem(document: Document, mistake: Mistake, component: type[BaseModel]) -> str:
     if mistake.kind == MISSING:
         return "is missing"
     if mistake.kind == UNKNOWN:
         return "is not known; is it misspelled?"
-    unset = _unset_variables(str(_value_at(document.attributes, mistake.names)))
+    written = str(_value_at(document.attributes, mistake.names))
+    unset = _unset_variables(written)
     if unset:
         return (
             f"is empty, since the environment variable `{unset[0]}` is not set; "
             "set it, or write the value into the file"
         )
-    return f"is not right: {mistake.message}"
+    variables = VARIABLE.findall(written)
+    if holds_secret(".".join(mistake.names), str(mistake.value)):
+        found = "what is there"
+    else:
+        # What the environment has may be a secret, too.
+        found = f"what `{variables[0]}` holds" if variables else _shown(mistake.value)
+    return mistake.message or f"must be {_expected(mistake, component)}, and not {found}"
+
+
+def _expected(mistake: Mistake, component: type[BaseModel]) -> str:
+    if mistake.kind in _CHOICES:
+        return f"one of {mistake.facts['expected']}"
+    if mistake.kind in _LIMITS:
+        fact, words = _LIMITS[mistake.kind]
+        return f"{words} {mistake.facts[fact]}"
+    kind, example = _EXPECTED.get(mistake.kind, ("of another type", ""))
+    default = _default(component, mistake.names)
+    if isinstance(default, str | int | float) and default != "":
+        example = _shown(default)
+    return f"{kind}, such as {example}" if example else kind
+
+
+def _default(component: type[BaseModel], names: Names) -> object:
+    """Return what a setting is where the file does not have it, None where that is nothing."""
+    group: type[BaseModel] | None = component
+    for name in names[:-1]:
+        group = _group(group, name) if group is not None else None
+    field = group.model_fields.get(names[-1]) if group is not None and names else None
+    default = field.get_default(call_default_factory=True, validated_data={}) if field is not None else None
+    return None if default is PydanticUndefined else default
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping | list):
+        return "a list" if isinstance(value, list) else "a group of settings"
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def _guess(component: type[BaseModel], names: Names) -> str | None:

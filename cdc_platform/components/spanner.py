@@ -74,7 +74,7 @@ class Source(dg.Model, dg.Resolvable):
 
 @dg.scaffold_with(SpannerPipelineScaffolder)
 class SpannerPipeline(PipelineComponent):
-    """A Spanner change stream as tables of a lake that are right at every moment."""
+    """A Spanner change stream as lakehouse tables, transactionally consistent at every published cut."""
 
     source: Annotated[Source, says("The change stream.")]
     initial_copy: Annotated[

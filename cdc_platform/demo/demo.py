@@ -1,7 +1,6 @@
 """The demo: a simulated Spanner, a bank that never rests, and the platform; at the end, the proof."""
 
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import click
 from cdc_platform.demo.bank import BankSettings, open_database, sum_of_balances
 from cdc_platform.demo.home import REMOTE_VARIABLE, DemoHome, open_home, prepare_home
 from cdc_platform.demo.live import balances_at_all_cuts, describe_live, show
+from cdc_platform.demo.ports import LOOPBACK, answers, free_port
 from cdc_platform.demo.processes import Children
 from cdc_platform.demo.servers import DemoServer, open_bank, start_writer, stop_writer
 from cdc_platform.errors import SetupError
@@ -31,7 +31,6 @@ from cdc_platform.spark.session.connect_token import choose_token
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOOPBACK: Final = "127.0.0.1"
 VIEW_EVERY_S: Final = 2.0
 UI_WITHIN_S: Final = 120.0
 CATCH_UP_WITHIN_S: Final = 900.0
@@ -140,7 +139,7 @@ def _tell_exclusions(pipeline: Pipeline) -> None:
 
 
 def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
-    port, log = _free_port(), stage.children.log_of("spark")
+    port, log = free_port(), stage.children.log_of("spark")
     click.echo(f"Starting a Spark Connect server; the first start fetches its packages ({log}) ...")
     token = choose_token()
     server = start_connect_server(settings.spark, settings.lake, port, log, token)
@@ -150,7 +149,7 @@ def _start_connect_server(stage: Stage, settings: PipelineSettings) -> str:
 
 
 def _start_dagster(stage: Stage, remote: str) -> None:
-    port = stage.options.port if _is_free(stage.options.port) else _free_port()
+    port = free_port() if answers(stage.options.port) else stage.options.port
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(stage.home.workspace)]
     environment = {
         "DAGSTER_HOME": str(stage.home.dagster),
@@ -232,14 +231,3 @@ def _check_balances(pipeline: Pipeline, expected: int) -> bool:
 
 def _tell_error(error: Exception) -> None:
     print_text(f"{type(error).__name__}: {error}", fg="yellow", err=True)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((LOOPBACK, port)) != 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])

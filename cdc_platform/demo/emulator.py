@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from cdc_platform.demo.ports import LOOPBACK, answers, free_port
 from cdc_platform.demo.processes import end_process
 from cdc_platform.errors import EmulatorMissing
 from cdc_platform.sources.spanner.settings import EMULATOR_VARIABLE
@@ -23,7 +24,6 @@ from cdc_platform.sources.spanner.settings import EMULATOR_VARIABLE
 PROGRAM_VARIABLE: Final = "CDC_PLATFORM_SPANNER_EMULATOR"
 """Environment variable with the path of `emulator_main`."""
 PROGRAM: Final = "emulator_main"
-LOOPBACK: Final = "127.0.0.1"
 
 _READY_WITHIN_S: Final = 20.0
 _STOP_WITHIN_S: Final = 5.0
@@ -123,7 +123,7 @@ class Emulator:
         """
         said = ""
         for _ in range(_PORT_ATTEMPTS):
-            port = _free_port()
+            port = free_port()
             with tempfile.TemporaryFile() as log:
                 self._process = self._spawn(port, log.fileno())
                 if _wait_for(self._process, port):
@@ -159,26 +159,14 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
-
-
 def _wait_for(process: "subprocess.Popen[bytes]", port: int) -> bool:
     """Return whether the process answers on the port, and nobody else does."""
     give_up_at_s = time.monotonic() + _READY_WITHIN_S
     while time.monotonic() < give_up_at_s and process.poll() is None:
-        if _answers(port):
+        if answers(port):
             return _owns_port(process.pid, port)
         time.sleep(0.02)
     return False
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((LOOPBACK, port)) == 0
 
 
 def _owns_port(pid: int, port: int) -> bool:

@@ -2,23 +2,20 @@
 
 import json
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Generator
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from cdc_platform.model.schema.observed_columns import SeenColumn
 from cdc_platform.model.schema.schema_reads import Look
 from cdc_platform.model.stream.files import are_few, files_from_json
 from cdc_platform.model.stream.read_windows import ReadPlan
+from cdc_platform.sources.spark_source import SparkSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.datasource import DataSource
 
 
-class SourceOfArrivals(ABC):
+class SourceOfArrivals(SparkSource):
     """A source that tells no time and no schema of its own: its clock is this machine's."""
 
     def look(self, micros: int) -> Look:
@@ -36,24 +33,6 @@ class SourceOfArrivals(ABC):
     def as_stored(self, _table: str, _name: str, column: SeenColumn) -> SeenColumn:
         """Return a column as it is."""
         return column
-
-    @abstractmethod
-    def spark_format(self) -> "type[DataSource]":
-        """Return the data source to register with a Spark session."""
-
-    @abstractmethod
-    def spark_options(self, cycle: int, plan: ReadPlan, most_tasks: int) -> dict[str, str]:
-        """Return the options with which Spark reads the files of a plan, in at most so many tasks."""
-
-    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
-        """Return the raw records of the files of a plan, read in at most so many tasks."""
-        from cdc_platform.sources.loading import load_with
-
-        return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, most_tasks))
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Return a context that changes nothing: tasks report what they fail of."""
-        return nullcontext()
 
     def read_here(
         self, cycle: int, plan: ReadPlan, most_s: float

@@ -87,7 +87,7 @@ def test_a_variable_may_hold_all_of_a_list_or_group(tmp_path: Path, monkeypatch:
     assert settings.tables == ("accounts", "transfers")
     assert settings.spark.conf == {"a.b": "c"}
     assert load_settings(write_defs(tmp_path, bank_attributes(tables="{{ env.BANK_UNSET }}"))).tables is None
-    with pytest.raises(SettingError, match="valid list"):
+    with pytest.raises(SettingError, match="must be a list"):
         load_settings(write_defs(tmp_path, bank_attributes(tables="accounts")))
 
 
@@ -113,11 +113,15 @@ BAD_VALUES: list[tuple[dict[str, Any], str, str]] = [
     # a value where a group of settings belongs
     ({"lake": "lake"}, "lake", "group of settings: path, catalog"),
     # a word where a number belongs
-    ({"max_window_s": "an hour"}, "max_window_s", "is not right"),
+    ({"max_window_s": "an hour"}, "max_window_s", "must be a number"),
     # a value out of its range, found by the source's own settings
     ({"source": {**bank_attributes()["source"], "heartbeat_ms": 1}}, "source.heartbeat_ms", "between"),
     # the same, within a nested setting
-    ({"source": {**bank_attributes()["source"], "deadline_s": "soon"}}, "source.deadline_s", "is not right"),
+    (
+        {"source": {**bank_attributes()["source"], "deadline_s": "soon"}},
+        "source.deadline_s",
+        "must be a number",
+    ),
     # a list that would mean everything, and a folder that would be the file's own
     ({"tables": []}, "tables", "names no table"),
     ({"lake": {"path": ""}}, "lake.path", "is empty"),

@@ -28,12 +28,13 @@ from cdc_platform.sources.debezium.transactions.arrivals import Arrival, PassedU
 from cdc_platform.sources.debezium.transactions.finalise import settled
 from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
 from cdc_platform.sources.debezium.transactions.truncates import refuse_truncated
-from cdc_platform.sources.debezium.wire.lines import FileDamaged, whole_lines
+from cdc_platform.sources.debezium.wire.lines import whole_lines
 from cdc_platform.sources.debezium.wire.messages import RawMessage
 from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.spanner.stream.batches import to_batch
 from cdc_platform.sources.spanner.stream.decode import RecordRow, decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import decode_json_record
+from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform_tests.fuzzing.documents import check_documents, document_inputs
 from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, plain, trees, written
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, story

@@ -7,8 +7,8 @@ import pytest
 from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.settings import LakeSettings
+from cdc_platform.lake.commits.declared_keys import DECLARED, HAS_NULLS, declare_key
 from cdc_platform.lake.commits.maintenance import compact_all_files
-from cdc_platform.lake.local_writer.declared_keys import DECLARED, HAS_NULLS, declare_key
 from cdc_platform.model.base.names import lake_table_name
 from cdc_platform.model.schema.table_options import TableOptions, history_name
 from cdc_platform.model.schema.table_schema import TableSchema

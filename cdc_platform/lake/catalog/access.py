@@ -56,8 +56,9 @@ def _explain(settings: LakeSettings, error: Exception) -> CdcError | None:
 
     if isinstance(error, ModuleNotFoundError):
         return SetupError(
-            f"The driver of the lake's catalog is not installed ({error}); it belongs to the setting "
-            "`lake.catalog.uri`. For PostgreSQL: pip install 'cdc_platform[postgres]'"
+            f"A library of the lake's catalog is not installed ({error}); it belongs to the setting "
+            "`lake.catalog`. For PostgreSQL: pip install 'cdc_platform[postgres]'; for Hive or Glue: "
+            "pip install 'pyiceberg[hive]' or 'pyiceberg[glue]'"
         )
     if isinstance(error, DBAPIError):
         file, told = settings.catalog_file, str(error.orig).strip()

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchNamespaceError,
@@ -14,14 +14,12 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationError,
 )
-from pyiceberg.io import PY_IO_IMPL
 from pyiceberg.table import Table
 
 from cdc_platform.errors import LakeDamaged, LakeFormatUnknown, PipelineNotFound, SettingError
 from cdc_platform.lake.catalog.access import reaching
-from cdc_platform.lake.catalog.files import LakeFiles
+from cdc_platform.lake.catalog.catalogs import open_catalog
 from cdc_platform.lake.catalog.settings import CATALOG, KEPT_BY_TIME, LakeSettings, local_folder
-from cdc_platform.lake.catalog.sql_catalog import CATALOG_CLASS, LakeSqlCatalog
 from cdc_platform.model.base.names import lake_table_name, quote_spark
 from cdc_platform.model.base.schemas import (
     CHANGE_LOG,
@@ -143,7 +141,7 @@ class Lake:
         """
         if self.is_reader:
             self.require()
-            return self._connect()
+            return open_catalog(self.settings)
         self._require_catalog()
         folder = local_folder(self.settings.path)
         if folder is not None:
@@ -154,7 +152,7 @@ class Lake:
                     "lake.path", f"cannot be made or written ({error.strerror}): {folder}"
                 ) from error
         with reaching(self.settings):
-            catalog = self._connect()
+            catalog = open_catalog(self.settings)
             for namespace in (self.pipeline, self.system_namespace):
                 catalog.create_namespace_if_not_exists(namespace)
             for name, schema in own_tables(hands_out_events=self.hands_out_events).items():
@@ -168,13 +166,6 @@ class Lake:
             return
         if any(folder.glob(f"{self.system_namespace}/*/metadata/*.json")):
             raise LakeDamaged(f"its catalog {file}", "it is not there any more, and the tables are")
-
-    def _connect(self) -> Catalog:
-        properties = {PY_IO_IMPL: _path_of(LakeFiles), **self.settings.pyiceberg_properties()}
-        if properties.get("type") == "sql":
-            del properties["type"]
-            properties[CATALOG_CLASS] = _path_of(LakeSqlCatalog)
-        return load_catalog(CATALOG, **properties)
 
     def require(self) -> None:
         """Make sure that the pipeline is in the lake already; whoever only reads must not make a new one.
@@ -191,7 +182,7 @@ class Lake:
                 f"if it is right, pipeline `{self.pipeline}` has not run yet: `cdc-platform sync` begins it."
             )
         with reaching(self.settings):
-            catalog = self._connect()
+            catalog = open_catalog(self.settings)
             try:
                 names = {identifier[-1] for identifier in catalog.list_tables(self.system_namespace)}
             except NoSuchNamespaceError:
@@ -240,10 +231,6 @@ def _load(catalog: Catalog, identifier: str) -> Table:
         return catalog.load_table(identifier)
     except (FileNotFoundError, UnicodeDecodeError, ValidationError) as error:
         raise LakeDamaged(f"table `{identifier}`", " ".join(str(error).split())) from error
-
-
-def _path_of(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _listed(catalog: Catalog) -> str:

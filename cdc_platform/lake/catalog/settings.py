@@ -13,6 +13,9 @@ from cdc_platform.lake.catalog.object_store import ObjectStore, find_store, java
 CATALOG: Final = "lake"
 """Name of the catalog, in Spark and in pyiceberg."""
 
+KINDS: Final = frozenset({"sql", "rest", "hive", "glue"})
+"""Types of catalogs that both Spark and pyiceberg have, and in which pyiceberg can write version 3."""
+
 BUSY_TIMEOUT_S: Final = 60
 """How long a writer waits for the SQLite catalog: a locked catalog delays and never fails."""
 
@@ -138,14 +141,27 @@ def _with_login(catalog: Mapping[str, str]) -> str:
 
 
 def _translate(catalog: Mapping[str, str], warehouse: str) -> dict[str, str]:
-    kind, uri = catalog.get("type", ""), catalog.get("uri", "")
+    kind, uri = require_kind(catalog), catalog.get("uri", "")
     others = {key: value for key, value in catalog.items() if key not in {"type", "uri", "warehouse"}}
     if kind == "sql":
         others = {key: value for key, value in others.items() if key not in _LOGIN}
         return _jdbc_of_sqlalchemy(_with_login(catalog), warehouse) | others
-    if kind in {"rest", "hive", "glue"}:
-        return {"type": kind, "warehouse": warehouse, **({"uri": uri} if uri else {}), **others}
-    raise SettingError("lake.catalog.type", f"must be sql, rest, hive or glue: {kind!r}")
+    return {"type": kind, "warehouse": warehouse, **({"uri": uri} if uri else {}), **others}
+
+
+def require_kind(catalog: Mapping[str, str]) -> str:
+    """Return the type of a catalog.
+
+    Args:
+        catalog: pyiceberg's properties of it.
+
+    Raises:
+        SettingError: it is none of those that the platform has.
+    """
+    kind = catalog.get("type", "")
+    if kind not in KINDS:
+        raise SettingError("lake.catalog.type", f"must be sql, rest, hive or glue: {kind!r}")
+    return kind
 
 
 def _jdbc_of_sqlalchemy(uri: str, warehouse: str) -> dict[str, str]:

@@ -10,13 +10,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 from sqlalchemy import select
 
-CATALOG_CLASS: Final = "py-catalog-impl"
-"""The property that names a class of one's own to `pyiceberg.catalog.load_catalog`."""
+from cdc_platform.lake.local_writer.metadata import Version3Metadata
+
 TABLES_MAX: Final = 1024
 """So many tables are kept in memory; beyond them, all are read again."""
 
 
-class LakeSqlCatalog(SqlCatalog):
+class LakeSqlCatalog(Version3Metadata, SqlCatalog):
     """The tables of a lake whose catalog is a SQL database.
 
     A cycle loads each table some ten times, and a metadata file names every snapshot: to read it takes

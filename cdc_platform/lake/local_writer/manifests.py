@@ -24,12 +24,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.typedef import IcebergBaseModel
-
-# pyiceberg 0.12 reads all that Spark writes into the metadata of version 3, and refuses to write it again.
-TableMetadataV3.model_dump_json = IcebergBaseModel.model_dump_json  # type: ignore[method-assign]
 
 V3: Final = 3
 COMPRESSION: Final = "deflate"

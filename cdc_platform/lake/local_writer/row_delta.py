@@ -32,7 +32,6 @@ from pyiceberg.table.update import (
 from pyroaring import BitMap64
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.commits.commits import head
 from cdc_platform.lake.local_writer.deletion_vectors import write_vectors
 from cdc_platform.lake.local_writer.key_lookup import ROW_ID, FoundRows
 from cdc_platform.lake.local_writer.manifests import (
@@ -84,7 +83,7 @@ def commit_row_delta(table: Table, delta: RowDelta, branch: str) -> int:
             _Update(Transaction(table, autocommit=True), commit).commit()
         except CommitFailedException as error:
             table = table.refresh()
-            newest = head(table, branch)
+            newest = table.snapshot_by_name(branch)
             if newest is not None and newest.snapshot_id == commit.snapshot_id:
                 break
             if last == TRIES or newest is None or newest.snapshot_id != delta.base.snapshot_id:

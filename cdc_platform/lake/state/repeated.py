@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -15,7 +16,9 @@ class _Quiet(logging.Filter):
         return not str(record.msg).startswith(_NOISE)
 
 
-logging.getLogger("pyiceberg.io.pyarrow").addFilter(_Quiet())
+@cache
+def _silence() -> None:
+    logging.getLogger("pyiceberg.io.pyarrow").addFilter(_Quiet())
 
 
 def read_repeated(table: Table, row_filter: str, repeated: Sequence[str], *others: str) -> Iterator[pa.Table]:
@@ -27,6 +30,7 @@ def read_repeated(table: Table, row_filter: str, repeated: Sequence[str], *other
         repeated: columns of texts, which come as dictionaries.
         others: further columns, among them those of the filter.
     """
+    _silence()
     scan = table.scan(row_filter=row_filter, selected_fields=(*repeated, *others))
     for batch in scan.to_arrow_batch_reader(dictionary_columns=tuple(repeated)):
         yield pa.Table.from_batches([batch])

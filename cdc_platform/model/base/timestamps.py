@@ -4,6 +4,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+DAY_S: Final = 86_400.0
+"""Seconds of a day, for periods in settings."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _RFC3339: Final = re.compile(

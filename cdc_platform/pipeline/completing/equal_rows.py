@@ -10,7 +10,6 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.local_writer.key_lookup import files_in_reach, find_rows, read_rows
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.rows.keyless import COPY, ROW
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
@@ -109,11 +108,10 @@ class EqualRows:
         if local is None:
             return None
         keys, needed = pa.table({stored.row: sorted(wanted)}), [stored.copy, *stored.deleted]
-        within = files_in_reach(local.table, local.files.data, keys)
+        within = local.files_in_reach(keys)
         if is_much(local.table, within, keys, needed):
             return None
-        found = find_rows(local.table, local.files, within, keys)
-        rows = read_rows(local.table, found, [stored.row, *needed])
+        rows = local.read(local.find(within, keys), [stored.row, *needed])
         for column in stored.deleted:
             rows = rows.filter(pc.invert(rows[column]))
         counted = rows.group_by(stored.row).aggregate([(stored.copy, "max")])

@@ -8,7 +8,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.lake.commits.commits import BRANCH
-from cdc_platform.lake.local_writer.declared_keys import allow_null_keys
+from cdc_platform.lake.commits.declared_keys import allow_null_keys
 from cdc_platform.model.schema.column_versions import Conversion
 from cdc_platform.model.schema.table_options import keeps_deleted, source_schema
 from cdc_platform.model.schema.table_schema import TableSchema

@@ -1,8 +1,7 @@
 """Merging a small patch in the process that runs it: Spark takes longer to plan a merge than that takes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -16,20 +15,10 @@ from pyiceberg.types import DoubleType, FloatType
 
 from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import BRANCH, BYTES, cycles_between, fact
-from cdc_platform.lake.local_writer.key_lookup import (
-    ROW_ID,
-    Codes,
-    FoundRows,
-    files_in_reach,
-    find_rows,
-    read_rows,
-)
-from cdc_platform.lake.local_writer.row_delta import RowDelta, commit_row_delta
-from cdc_platform.lake.local_writer.table_files import TableFiles, read_files
+from cdc_platform.lake.local_writer.local_table import ROW_ID_COLUMN, KeyRows, LocalTable, open_local
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.local_rows import (
-    Chosen,
     LocalNetChanges,
     inserted_rows,
     is_newer,
@@ -52,16 +41,6 @@ MOST_LOOKUPS: Final = 20_000_000
 """The same, by keys of the patch times files: for each file its keys are indexed again."""
 TAKEN_NAMES: Final = frozenset({"__filename", "__fragment_index", "__batch_index", "__last_in_fragment"})
 """What Arrow adds to the columns of files that it reads."""
-NO_KEYS: Final[Codes] = np.array([], dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class LocalTable:
-    """A table that this process can merge into: the snapshot that is built upon, and its files."""
-
-    table: Table
-    base: Snapshot
-    files: TableFiles
 
 
 @dataclass(frozen=True)
@@ -70,17 +49,13 @@ class LocalMerge:
 
     local: LocalTable
     patch: LocalNetChanges
-    found: Sequence[FoundRows]
-
-    @cached_property
-    def keys(self) -> Codes:
-        """Which key each of the table's rows has, by its number among those that were looked for."""
-        return np.concatenate([NO_KEYS, *(rows.keys for rows in self.found)])
+    found: KeyRows
 
     @property
     def lacks_keys(self) -> bool:
         """Whether not every key that was looked for has one row, as a source that is believed has it."""
-        return not len(self.keys) == len(np.unique(self.keys)) == self.patch.touched.num_rows
+        keys = self.found.keys
+        return not len(keys) == len(np.unique(keys)) == self.patch.touched.num_rows
 
 
 def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> LocalTable | None:
@@ -100,8 +75,7 @@ def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> Local
     kinds = [table.schema().find_type(column.name) for column in schema.key_columns]
     if any(isinstance(kind, (FloatType, DoubleType)) for kind in kinds):
         return None
-    files = read_files(table, base)
-    return LocalTable(table, base, files) if files is not None else None
+    return open_local(table, base)
 
 
 def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
@@ -122,10 +96,10 @@ def plan_merge(local: LocalTable, patch: LocalNetChanges) -> LocalMerge | None:
     knows nothing of, which Spark leaves as they are.
     """
     table, touched = local.table, patch.touched
-    within = files_in_reach(table, local.files.data, touched) if touched.num_rows else []
+    within = local.files_in_reach(touched)
     if is_much(table, within, touched, patch.needed):
         return None
-    found = find_rows(table, local.files, within, touched)
+    found = local.find(within, touched)
     unknown = {field.name for field in table.schema().fields} - {
         column.name for column in patch.schema.columns
     }
@@ -163,23 +137,16 @@ def commit_merge(table: Table, merge: LocalMerge, properties: Mapping[str, str])
     Raises:
         CommitConflict: another run has changed the branch; nothing was committed.
     """
-    local, patch, found = merge.local, merge.patch, merge.found
-    matched = matching(patch, merge.keys)
-    old = read_rows(table, found, patch.needed)
+    local, patch, found = replace(merge.local, table=table), merge.patch, merge.found
+    matched = matching(patch, found.keys)
+    old = local.read(found, patch.needed)
     newer = is_newer(patch, matched, old)
     chosen = pa.array(newer)
     # A row that is updated stays the row that it was.
-    became = new_rows(patch, matched.filter(chosen), old.filter(chosen), kept=[ROW_ID.name])
-    parts = [became, inserted_rows(patch, merge.keys)]
+    became = new_rows(patch, matched.filter(chosen), old.filter(chosen), kept=[ROW_ID_COLUMN])
+    parts = [became, inserted_rows(patch, found.keys)]
     rows = _as_stored(table, pa.concat_tables(parts, promote_options="permissive"))
-    gone = [rows.where(part) for rows, part in zip(found, _split(newer, found), strict=True)]
-    delta = RowDelta(local.base, local.files, [rows for rows in gone if len(rows)], rows, properties)
-    commit_row_delta(table, delta, BRANCH)
-
-
-def _split(chosen: Chosen, found: Sequence[FoundRows]) -> list[Chosen]:
-    """Return which rows of each file are chosen."""
-    return np.split(chosen, np.cumsum([len(rows) for rows in found])[:-1]) if found else []
+    local.commit(found.where(newer), rows, BRANCH, properties)
 
 
 def count_actions(patch: LocalNetChanges) -> PatchStats:
@@ -193,4 +160,6 @@ def _as_stored(table: Table, rows: pa.Table) -> pa.Table:
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     for name in set(schema.names) - set(rows.column_names):
         rows = rows.append_column(name, pa.nulls(rows.num_rows))
-    return rows.select([*schema.names, ROW_ID.name]).cast(schema.append(pa.field(ROW_ID.name, pa.int64())))
+    return rows.select([*schema.names, ROW_ID_COLUMN]).cast(
+        schema.append(pa.field(ROW_ID_COLUMN, pa.int64()))
+    )

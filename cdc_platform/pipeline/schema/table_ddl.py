@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.commits import BRANCH, head
+from cdc_platform.lake.commits.declared_keys import declare_key
 from cdc_platform.lake.commits.metadata_files import keep_by_time
-from cdc_platform.lake.local_writer.declared_keys import declare_key
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.model.base.names import case_key, quote_spark
 from cdc_platform.model.schema.column_versions import Bound, ColumnHistory, ColumnVersion, Conversion

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
@@ -27,10 +26,10 @@ from cdc_platform.sources.spanner.client.query import change_stream_query
 from cdc_platform.sources.spanner.copying.snapshot import clock_micros, rows_at
 from cdc_platform.sources.spanner.schema import StreamDescription, check_nanosecond_columns, describe_stream
 from cdc_platform.sources.spanner.settings import SpannerSettings
+from cdc_platform.sources.spark_source import SparkSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
     from cdc_platform.sources.spanner.copying.copy_plan import CopyPlanner
     from cdc_platform.sources.spanner.copying.copy_source import TableCopyDataSource
@@ -40,7 +39,7 @@ WINDOWS_HERE: Final = 64
 """This process reads a few at a time; Spark's tasks share more of them better."""
 
 
-class SpannerSource:
+class SpannerSource(SparkSource):
     """Describes a change stream, tells its clock, reads tables at a timestamp, and sets up Spark's reads.
 
     It connects at first use, and raises a `SourceError` when Spanner does not answer.
@@ -151,16 +150,6 @@ class SpannerSource:
         """Return a column as the lake keeps it: a timestamp whose nanoseconds count is text."""
         is_kept = f"{table}.{name}" in self.settings.nanosecond_columns
         return replace(column, type=column.type.with_nanoseconds()) if is_kept else column
-
-    def read(self, spark: "SparkSession", cycle: int, plan: ReadPlan, most_tasks: int) -> "DataFrame":
-        """Return the raw records of the windows of a plan, read in at most so many tasks."""
-        from cdc_platform.sources.loading import load_with
-
-        return load_with(spark, self.spark_format(), self.spark_options(cycle, plan, most_tasks))
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Return a context that changes nothing: tasks report what they fail of."""
-        return nullcontext()
 
     def read_here(
         self, cycle: int, plan: ReadPlan, most_s: float

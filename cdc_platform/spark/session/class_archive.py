@@ -3,6 +3,10 @@
 Half of what a small run costs is Java parsing and verifying ten thousand classes, the same ones each time.
 With class-data sharing (JEP 350) a process writes them down when it ends, and the next one maps the file.
 Java itself judges an archive: what was made by another Java, or from other jars, is not used.
+
+Java 17 and 18 write one only with `-XX:ArchiveClassesAtExit`, and never one that is there again. From 19 on,
+`-XX:+AutoCreateSharedArchive` (JDK-8261455) does both by itself: once 19 is the least, `is_complete` goes,
+and names need not depend on the jars.
 """
 
 import hashlib

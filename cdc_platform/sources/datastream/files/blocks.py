@@ -6,9 +6,10 @@ from itertools import islice
 from typing import BinaryIO, Final
 
 from cdc_platform.sources.datastream.files.json_events import Parsed, SchemaName, parsed_lines, row_of
-from cdc_platform.sources.datastream.files.lines import FileDamaged, read_blocks
+from cdc_platform.sources.datastream.files.lines import read_blocks
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS
 from cdc_platform.sources.datastream.values.columns import RowBatch
+from cdc_platform.sources.text_files import FileDamaged
 
 MOST_AHEAD_BYTES: Final = 1 << 24
 """So much of a file's text is held at once, parsed, which takes several times as much memory."""

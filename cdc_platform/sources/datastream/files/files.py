@@ -11,7 +11,7 @@ from cdc_platform.sources.datastream.files.avro_files import read_avro
 from cdc_platform.sources.datastream.files.container import MAGIC
 from cdc_platform.sources.datastream.files.decoding import Decoding, faulty_file
 from cdc_platform.sources.datastream.files.json_files import read_json
-from cdc_platform.sources.datastream.files.lines import GZIP_MAGIC, FileDamaged, read_chunks
+from cdc_platform.sources.text_files import GZIP_MAGIC, FileDamaged, read_chunks
 
 SUFFIXES: Final = (".avro", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 """Endings of the names of files with events."""

@@ -23,12 +23,12 @@ from cdc_platform.sources.datastream.files.json_events import (
     event_of,
     keep_documents,
 )
-from cdc_platform.sources.datastream.files.lines import FileDamaged
 from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.datastream.values.inference import Inference
 from cdc_platform.sources.datastream.values.rows import ColumnFaulty, RowReader, row_reader
 from cdc_platform.sources.datastream.values.types import Fields, FieldType
 from cdc_platform.sources.datastream.values.values import json_reader
+from cdc_platform.sources.text_files import FileDamaged
 
 
 def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | FaultyEvent]:

@@ -9,7 +9,7 @@ from string import Formatter
 from typing import Final, TypeVar
 
 from cdc_platform.errors import SettingError
-from cdc_platform.model.base.timestamps import from_rfc3339
+from cdc_platform.model.base.timestamps import DAY_S, from_rfc3339
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.model.stream.files import MOST_BYTES, MOST_FILES
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
@@ -26,7 +26,6 @@ Value = TypeVar("Value")
 TABLE_NAME_PARTS: Final = frozenset({"database", "schema", "table"})
 MOST_BASENAMES: Final = 99
 MOST_EPOCHS: Final = 9_999
-DAY_S: Final = 86_400.0
 _POSITIVE: Final = (
     *("deletion_marker_retention_s", "late_files_s", "most_files", "most_bytes", "deadline_s"),
     *("most_depth", "most_digits", "most_block_bytes"),

@@ -22,8 +22,9 @@ from cdc_platform.sources.debezium.transactions.finalise import settled
 from cdc_platform.sources.debezium.transactions.given_out import Reading, give_out
 from cdc_platform.sources.debezium.transactions.progress import PASSED, FileProgress
 from cdc_platform.sources.debezium.transactions.transaction_buffer import TransactionBuffer
-from cdc_platform.sources.debezium.wire.lines import FileDamaged, whole_lines
+from cdc_platform.sources.debezium.wire.lines import whole_lines
 from cdc_platform.sources.event_batches import EventBatches
+from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform.sources.workers import prepare_worker
 
 FORMAT_NAME: Final = "debezium_files"

@@ -22,9 +22,10 @@ from cdc_platform.sources.debezium.files.event_files import event_files
 from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, EngineInput
 from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
-from cdc_platform.sources.debezium.wire.lines import FileDamaged, whole_lines
+from cdc_platform.sources.debezium.wire.lines import whole_lines
 from cdc_platform.sources.event_tables import storable, table_of
 from cdc_platform.sources.file_store import FileStore
+from cdc_platform.sources.text_files import FileDamaged
 
 if TYPE_CHECKING:
     from cdc_platform.sources.debezium.files.reader import DebeziumDataSource

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cdc_platform.model.stream.events import SourceEvent
 from cdc_platform.sources.debezium.rows.plans import ColumnPlan, TablePlan
-from cdc_platform.sources.debezium.values.unavailable import CheckResult
+from cdc_platform.sources.debezium.values.unavailable import ValueState
 from cdc_platform.sources.debezium.wire.envelope import DataEvent, Unreadable
 from cdc_platform.sources.debezium.wire.positions import is_snapshot
 from cdc_platform.sources.json_codec import write
@@ -37,8 +37,8 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
     Raises:
         Unreadable: nobody has said what null means here, or the marker is masked.
     """
-    result = column.detector.judge(value)
-    if result is CheckResult.UNDECIDED:
+    state = column.detector.judge(value)
+    if state is ValueState.UNDECIDED:
         raise Unreadable(
             f"The column `{column.name}` is null in an update. Debezium also sends null for an unchanged "
             f"large value of the type {column.encoding.source}, under the settings of this connector, so the "
@@ -47,7 +47,7 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
             "run ALTER TABLE ... REPLICA IDENTITY FULL, and name a table that has it already in "
             "`full_identity`."
         )
-    if result is CheckResult.MASKED:
+    if state is ValueState.MASKED:
         raise Unreadable(
             f"The column `{column.name}` seems to have a marker that the connector has masked: "
             f"{str(value)[:80]!r}. Say in `column_placeholders` what the marker becomes: the text itself, "
@@ -55,7 +55,7 @@ def is_unavailable(column: ColumnPlan, value: Any, findings: Findings) -> bool:
         )
     if value is None and column.detector.null_policy is not None:
         findings.lossy_nulls.append(column.name)
-    return result is CheckResult.UNAVAILABLE
+    return state is ValueState.UNAVAILABLE
 
 
 def completed(plan: TablePlan, row: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:

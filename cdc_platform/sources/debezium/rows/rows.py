@@ -22,7 +22,7 @@ from cdc_platform.sources.debezium.rows.plans import ColumnPlan, Planner, TableP
 from cdc_platform.sources.debezium.rows.row_keys import header_key, key_json, read_value
 from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, Strategy
-from cdc_platform.sources.debezium.values.unavailable import CheckResult
+from cdc_platform.sources.debezium.values.unavailable import ValueState
 from cdc_platform.sources.debezium.wire.envelope import DataEvent, Op, Unreadable
 from cdc_platform.sources.debezium.wire.positions import event_id, is_snapshot, ordering_key
 from cdc_platform.sources.json_codec import write
@@ -158,7 +158,7 @@ class RowDecoder:
     def _take_note(self, event: DataEvent, plan: TablePlan, told: SourceEvent, *, is_full: bool) -> None:
         values = [(plan.columns.get(name), value) for name, value in (event.after or {}).items()]
         is_doubtful = any(
-            column is not None and column.detector.judge(value) is not CheckResult.VALUE
+            column is not None and column.detector.judge(value) is not ValueState.VALUE
             for column, value in values
         )
         kept = event if is_doubtful else None

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cdc_platform.errors import SettingError
+from cdc_platform.model.base.timestamps import DAY_S
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.sources.debezium.settings.connector import (
     MODES,
@@ -23,7 +24,7 @@ from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.wire.lines import MOST_UNPACKED_BYTES
 from cdc_platform.sources.locations import check_location
 
-DEDUP_WINDOW_MAX_S: Final = 31 * 86_400.0
+DEDUP_WINDOW_MAX_S: Final = 31 * DAY_S
 _TEMPLATE_WORDS: Final = re.compile(r"\{(\w*)\}")
 _TEMPLATE_NAMES: Final = frozenset({"database", "schema", "table"})
 
@@ -105,7 +106,7 @@ class EngineInput:
     topic_prefix: str = "cdc"
     snapshot: Snapshot = Snapshot.INITIAL
     properties: Mapping[str, str] = field(default_factory=dict)
-    keep_spool_s: float = 86_400.0
+    keep_spool_s: float = DAY_S
 
     def __post_init__(self) -> None:
         check_member("input.engine.snapshot", self.snapshot, Snapshot)
@@ -173,7 +174,7 @@ class DebeziumSettings:
     table_name: str = "{schema}.{table}"
     partitions: Mapping[str, str] = field(default_factory=dict)
     signal_table: str | None = None
-    dedup_window_s: float = 86_400.0
+    dedup_window_s: float = DAY_S
     captures: bool = True
 
     def __post_init__(self) -> None:

@@ -212,7 +212,7 @@ def _digest(algorithm: str, salt: str, octets: bytes) -> str:
     return hashlib.new(name, salt.encode() + octets, usedforsecurity=False).hexdigest()
 
 
-class CheckResult(StrEnum):
+class ValueState(StrEnum):
     """What a value of an update is."""
 
     VALUE = "value"
@@ -237,13 +237,13 @@ class Detector:
     placeholder: str = ""
     is_masked: bool = False
 
-    def judge(self, value: Any) -> CheckResult:
+    def judge(self, value: Any) -> ValueState:
         """Return what a value of an update is."""
         if value is None:
             return _OF_NULL[self.null_policy]
         if value in self.markers:
-            return CheckResult.UNAVAILABLE
-        return CheckResult.MASKED if self._is_suspicious(value) else CheckResult.VALUE
+            return ValueState.UNAVAILABLE
+        return ValueState.MASKED if self._is_suspicious(value) else ValueState.VALUE
 
     def is_marker(self, value: Any) -> bool:
         """Whether a value equals a marker, whatever it is."""
@@ -258,10 +258,10 @@ class Detector:
 
 
 _OF_NULL: Final = {
-    None: CheckResult.VALUE,
-    NullPolicy.NULL: CheckResult.VALUE,
-    NullPolicy.UNAVAILABLE: CheckResult.UNAVAILABLE,
-    NullPolicy.ERROR: CheckResult.UNDECIDED,
+    None: ValueState.VALUE,
+    NullPolicy.NULL: ValueState.VALUE,
+    NullPolicy.UNAVAILABLE: ValueState.UNAVAILABLE,
+    NullPolicy.ERROR: ValueState.UNDECIDED,
 }
 
 

@@ -1,20 +1,13 @@
 """The lines of a file of messages, plain or gzip."""
 
-import gzip
-import zlib
 from io import BytesIO
 from typing import Final
 
 from cdc_platform.sources.debezium.wire.messages import load_json
+from cdc_platform.sources.text_files import BYTE_ORDER_MARK, GZIP_MAGIC, FileDamaged, read_chunks
 
-_BYTE_ORDER_MARK: Final = "\ufeff"
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 MOST_UNPACKED_BYTES: Final = 1024**3
 """The text of a file is held in memory."""
-
-
-class FileDamaged(ValueError):
-    """A gzip ends too early, or is none from some place on."""
 
 
 def whole_lines(data: bytes, most_bytes: int = MOST_UNPACKED_BYTES) -> list[str]:
@@ -26,9 +19,9 @@ def whole_lines(data: bytes, most_bytes: int = MOST_UNPACKED_BYTES) -> list[str]
     Raises:
         FileDamaged: the file is a gzip that cannot be read to its end, or has more bytes than the bound.
     """
-    is_gzip = data.startswith(_GZIP_MAGIC)
-    text = (_unpack(data, most_bytes) if is_gzip else data).decode(errors="surrogateescape")
-    *lines, rest = text.removeprefix(_BYTE_ORDER_MARK).split("\n")
+    is_gzip = data.startswith(GZIP_MAGIC)
+    text = _unpack(data, most_bytes) if is_gzip else data.removeprefix(BYTE_ORDER_MARK)
+    *lines, rest = text.decode(errors="surrogateescape").split("\n")
     return [*lines, rest] if rest and (is_gzip or _is_object(rest)) else lines
 
 
@@ -39,15 +32,13 @@ def _is_object(line: str) -> bool:
         return False
 
 
-def _unpack(data: bytes, most_bytes: int) -> bytes:
-    try:
-        with gzip.open(BytesIO(data)) as opened:
-            found = opened.read(most_bytes + 1)
-    except (EOFError, OSError, zlib.error) as error:
-        raise FileDamaged(f"The gzip cannot be read to its end ({error})") from error
-    if len(found) > most_bytes:
-        raise FileDamaged(
-            f"The gzip has more than {most_bytes} bytes of text. Give its lines in smaller files, or raise "
-            "`input.files.most_unpacked_bytes`"
-        )
+def _unpack(data: bytes, most_bytes: int) -> bytearray:
+    found = bytearray()
+    for chunk in read_chunks(BytesIO(data)):
+        found += chunk
+        if len(found) > most_bytes:
+            raise FileDamaged(
+                f"The gzip has more than {most_bytes} bytes of text. Give its lines in smaller files, "
+                "or raise `input.files.most_unpacked_bytes`"
+            )
     return found

@@ -15,8 +15,8 @@ from cdc_platform.sources.debezium.settings.connector import (
 )
 from cdc_platform.sources.debezium.settings.settings import NullPolicy
 from cdc_platform.sources.debezium.values.unavailable import (
-    CheckResult,
     Shape,
+    ValueState,
     detector_of,
     marker_of,
     masked_markers,
@@ -96,25 +96,25 @@ def test_versions_are_compared_by_their_numbers() -> None:
 
 def test_null_is_judged_by_its_policy() -> None:
     """Null in a type without a marker is what somebody has said; in others it is NULL."""
-    expected = [CheckResult.UNAVAILABLE, CheckResult.VALUE, CheckResult.UNDECIDED]
+    expected = [ValueState.UNAVAILABLE, ValueState.VALUE, ValueState.UNDECIDED]
     plain = detector_of(TEXTS, MARKER, NullPolicy.ERROR)
     policies = (NullPolicy.UNAVAILABLE, NullPolicy.NULL, NullPolicy.ERROR)
     assert expected == [detector_of((Shape.NULL,), MARKER, policy).judge(None) for policy in policies]
-    assert plain.judge(None) is CheckResult.VALUE
+    assert plain.judge(None) is ValueState.VALUE
 
 
 def test_masks_of_markers() -> None:
     """Cut and hashed markers are found where the settings tell, and suspected where they do not."""
     plain = detector_of(TEXTS, MARKER, NullPolicy.ERROR)
-    assert plain.judge("__debezium") is CheckResult.MASKED
-    assert plain.judge("__") is CheckResult.VALUE
+    assert plain.judge("__debezium") is ValueState.MASKED
+    assert plain.judge("__") is ValueState.VALUE
     (cut,) = masked_markers("mask", "truncate:10", MARKER)
     told = detector_of(TEXTS, MARKER, NullPolicy.ERROR, (cut,))
-    assert told.judge("__debezium") is CheckResult.UNAVAILABLE
+    assert told.judge("__debezium") is ValueState.UNAVAILABLE
     newer, older = masked_markers("mask", "hash:SHA-256:s:12", MARKER)
     lengths = (12, 12)
     assert lengths == (len(newer), len(older))
     hashed = detector_of(TEXTS, MARKER, NullPolicy.ERROR, is_masked=True)
-    assert hashed.judge("0" * 64) is CheckResult.MASKED
+    assert hashed.judge("0" * 64) is ValueState.MASKED
     with pytest.raises(SettingError):
         masked_markers("mask", "hash:NONE:s", MARKER)

@@ -13,7 +13,6 @@ from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from cdc_platform.errors import CommitConflict
 from cdc_platform.lake.commits.commits import ancestors_of, head
-from cdc_platform.lake.local_writer.manifests import read_entries, read_manifests
 from cdc_platform.model.base.names import case_key
 
 DECLARED: Final = "cdc.key"
@@ -112,11 +111,11 @@ def _has_all_values(table: Table, fields: Collection[NestedField]) -> bool:
 
 def _files(table: Table) -> Iterator[DataFile]:
     """Yield the data files of all branches, including those without live rows, which readers open, too."""
-    listed = (read_manifests(table.io, snapshot) for snapshot in _branch_heads(table))
+    listed = (snapshot.manifests(table.io) for snapshot in _branch_heads(table))
     manifests = {manifest.manifest_path: manifest for found in listed for manifest in found}
     for manifest in manifests.values():
         if manifest.content == ManifestContent.DATA:
-            yield from (entry.data_file for entry in read_entries(table.io, manifest))
+            yield from (entry.data_file for entry in manifest.fetch_manifest_entry(table.io))
 
 
 def _branch_heads(table: Table) -> Iterator[Snapshot]:

@@ -1,0 +1,49 @@
+"""The catalog of a lake as pyiceberg opens it."""
+
+from typing import Final
+
+from pyiceberg.catalog import TYPE, Catalog, load_catalog
+from pyiceberg.io import PY_IO_IMPL
+
+from cdc_platform.lake.catalog.files import LakeFiles
+from cdc_platform.lake.catalog.settings import CATALOG, LakeSettings, require_kind
+from cdc_platform.lake.catalog.sql_catalog import LakeSqlCatalog
+from cdc_platform.lake.local_writer.metadata import Version3Metadata
+
+FILES: Final = f"{LakeFiles.__module__}.{LakeFiles.__qualname__}"
+
+
+def open_catalog(settings: LakeSettings) -> Catalog:
+    """Return the catalog of a lake, which writes tables of every format version.
+
+    Raises:
+        SettingError: the platform has no catalog of this type.
+        ModuleNotFoundError: a library that the catalog's type needs is not installed.
+    """
+    properties = {PY_IO_IMPL: FILES, **settings.pyiceberg_properties()}
+    kind = require_kind(properties)
+    if kind == "rest":
+        return load_catalog(CATALOG, **properties)
+    del properties[TYPE]
+    return _CLASSES[kind]()(CATALOG, **properties)
+
+
+def _hive() -> type[Catalog]:
+    from pyiceberg.catalog.hive import HiveCatalog
+
+    class LakeHiveCatalog(Version3Metadata, HiveCatalog):
+        """The tables of a lake that a Hive metastore knows."""
+
+    return LakeHiveCatalog
+
+
+def _glue() -> type[Catalog]:
+    from pyiceberg.catalog.glue import GlueCatalog
+
+    class LakeGlueCatalog(Version3Metadata, GlueCatalog):
+        """The tables of a lake that AWS Glue knows."""
+
+    return LakeGlueCatalog
+
+
+_CLASSES: Final = {"sql": lambda: LakeSqlCatalog, "hive": _hive, "glue": _glue}

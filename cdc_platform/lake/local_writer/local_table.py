@@ -1,0 +1,116 @@
+"""A table of format version 3 that this process changes without Spark; the door to this folder.
+
+All of it goes when pyiceberg writes version 3: setup.cfg names the changes beside the version of pyiceberg.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from cdc_platform.lake.local_writer.key_lookup import (
+    ROW_ID,
+    Codes,
+    FoundRows,
+    files_in_reach,
+    find_rows,
+    read_rows,
+)
+from cdc_platform.lake.local_writer.row_delta import RowDelta, commit_row_delta
+from cdc_platform.lake.local_writer.table_files import TableFiles, read_files
+
+ROW_ID_COLUMN: Final = ROW_ID.name
+"""The column that keeps a row the same row for readers, whichever file it moves to."""
+NO_KEYS: Final[Codes] = np.array([], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class KeyRows:
+    """The rows of a table that have some keys, file by file."""
+
+    parts: Sequence[FoundRows]
+
+    @cached_property
+    def keys(self) -> Codes:
+        """Which key each row has, by its number among the keys that were looked for."""
+        return np.concatenate([NO_KEYS, *(part.keys for part in self.parts)])
+
+    def __len__(self) -> int:
+        """Return how many rows these are."""
+        return len(self.keys)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> "KeyRows":
+        """Return some of them."""
+        if not self.parts:
+            return self
+        ends = np.cumsum([len(part) for part in self.parts])[:-1]
+        kept = [part.where(flags) for part, flags in zip(self.parts, np.split(chosen, ends), strict=True)]
+        return KeyRows([part for part in kept if len(part)])
+
+
+@dataclass(frozen=True)
+class LocalTable:
+    """A snapshot of a table that this process can read by keys, and build the next one upon.
+
+    Args:
+        table: the table.
+        base: the snapshot.
+        files: what it consists of.
+    """
+
+    table: Table
+    base: Snapshot
+    files: TableFiles
+
+    def files_in_reach(self, keys: pa.Table) -> list[DataFile]:
+        """Return the data files that may have rows of some keys.
+
+        Args:
+            keys: the keys, by the names of the table's columns; if there are none, no file has their rows.
+        """
+        return files_in_reach(self.table, self.files.data, keys) if keys.num_rows else []
+
+    def find(self, within: Sequence[DataFile], keys: pa.Table) -> KeyRows:
+        """Return the rows that have some keys.
+
+        Args:
+            within: the data files that are read.
+            keys: the keys, by the names of the table's columns, all different.
+        """
+        return KeyRows(find_rows(self.table, self.files, within, keys))
+
+    def read(self, rows: KeyRows, columns: Sequence[str]) -> pa.Table:
+        """Return columns of rows in their order, and their ids in the column `_row_id`."""
+        return read_rows(self.table, rows.parts, columns)
+
+    def commit(self, gone: KeyRows, rows: pa.Table, branch: str, properties: Mapping[str, str]) -> int:
+        """Take rows out and put others in by one commit, and return the snapshot's id.
+
+        Args:
+            gone: the rows that are taken out.
+            rows: those that come in, in the types of the table; ids of rows that they stand for in `_row_id`.
+            branch: the branch, which is at the base.
+            properties: entries of the snapshot's summary.
+
+        Raises:
+            CommitConflict: another run has changed the branch; nothing was committed.
+        """
+        delta = RowDelta(self.base, self.files, gone.parts, rows, properties)
+        return commit_row_delta(self.table, delta, branch)
+
+
+def open_local(table: Table, base: Snapshot) -> LocalTable | None:
+    """Return a snapshot of a table for this process, None where only Spark can change the table.
+
+    Spark's are tables of another format version, with partitions, with encryption, and those whose rows are
+    deleted by other means than vectors.
+    """
+    files = read_files(table, base)
+    return LocalTable(table, base, files) if files is not None else None

@@ -1,0 +1,36 @@
+"""Metadata files of tables of Iceberg's format version 3, which pyiceberg reads and does not write."""
+
+from typing import Any
+
+from pyiceberg.io import FileIO
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.typedef import IcebergBaseModel
+
+
+class _Writable(TableMetadataV3):
+    """Metadata as pyiceberg 0.12 reads it, with all that Spark writes, but refuses to write it."""
+
+    def model_dump_json(self, *args: Any, **kwargs: Any) -> str:
+        return IcebergBaseModel.model_dump_json(self, *args, **kwargs)
+
+
+class Version3Metadata:
+    """First base of a catalog of pyiceberg that writes metadata files itself, so that it writes version 3.
+
+    The SQL, Glue and Hive catalogs write them by these methods only. A REST server writes them itself.
+    """
+
+    @staticmethod
+    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        ToOutputFile.table_metadata(_writable(metadata), io.new_output(metadata_path))
+
+    @staticmethod
+    def _write_metadata_no_exist_check(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        """Write a file to a store that cannot list files, as Glue has it for S3 Tables."""
+        ToOutputFile.table_metadata(_writable(metadata), io.new_output(metadata_path), overwrite=True)
+
+
+def _writable(metadata: TableMetadata) -> TableMetadata:
+    is_refused = isinstance(metadata, TableMetadataV3)
+    return _Writable.model_construct(**dict(metadata)) if is_refused else metadata

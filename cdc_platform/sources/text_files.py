@@ -1,0 +1,61 @@
+"""Text of files, plain or gzip; a damaged gzip gives what is before its damage."""
+
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+CHUNK_BYTES: Final = 1 << 18
+_GZIP_WBITS: Final = zlib.MAX_WBITS | 16
+
+
+class FileDamaged(ValueError):
+    """The file cannot be read to its end; the reason says why."""
+
+
+def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the text of a stream in chunks, without compression and byte order mark.
+
+    Raises:
+        FileDamaged: A gzip ends too early or is no gzip from some place on.
+    """
+    first = stream.read(CHUNK_BYTES)
+    chunks = _decompressed(stream, first) if first.startswith(GZIP_MAGIC) else _plain(stream, first)
+    yield next(chunks, b"").removeprefix(BYTE_ORDER_MARK)
+    yield from chunks
+
+
+def _plain(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+    while chunk:
+        yield chunk
+        chunk = stream.read(CHUNK_BYTES)
+
+
+def _decompressed(stream: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+    """Yield the text of a gzip, which may have several members, and zeros behind them."""
+    member = zlib.decompressobj(_GZIP_WBITS)
+    while chunk:
+        try:
+            text = member.decompress(chunk, CHUNK_BYTES)
+        except zlib.error as error:
+            raise FileDamaged(f"It is no gzip from some place on ({error})") from error
+        if text:
+            yield text
+        if member.eof:
+            chunk = _after_member(stream, member.unused_data)
+            if not chunk:
+                return
+            member = zlib.decompressobj(_GZIP_WBITS)
+        else:
+            chunk = member.unconsumed_tail or stream.read(CHUNK_BYTES)
+    raise FileDamaged("The gzip ends too early")
+
+
+def _after_member(stream: BinaryIO, chunk: bytes) -> bytes:
+    """Return where the next member begins; devices with blocks of one size leave zeros before it."""
+    while not (found := chunk.lstrip(b"\0")):
+        chunk = stream.read(CHUNK_BYTES)
+        if not chunk:
+            break
+    return found

@@ -1,0 +1,78 @@
+"""A wrong value is described in words of the file, never in those of the library that validates it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pydantic import BaseModel
+
+from cdc_platform.components.loading import load_settings
+from cdc_platform.components.spanner import SpannerPipeline
+from cdc_platform.errors import SettingError
+from cdc_platform_tests.yaml_files import bank_attributes, write_defs
+
+WRONG: Final = ("a word", 1.5, True, [1], [["a"]], {"a": {"b": 1}}, float("nan"), None)
+"""Each is wrong for most settings."""
+FOREIGN: Final = ("Input should", "valid ", "unable to", "is not right", "pydantic", "of another type")
+"""Words of pydantic, and of a kind of error that has no words yet."""
+
+
+def problem_of(tmp_path: Path, changes: dict[str, Any]) -> str | None:
+    """Return what is said of a pipeline's file, None where it is right."""
+    try:
+        load_settings(write_defs(tmp_path, bank_attributes(**changes)))
+    except SettingError as error:
+        return error.problem
+    return None
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"max_window_s": "an hour"}, 'must be a number, such as 3600.0, and not "an hour"'),
+        ({"tables": "accounts"}, 'must be a list, such as [accounts, transfers], and not "accounts"'),
+        ({"tables": [["a"]]}, "must be a text, such as accounts, and not a list"),
+        ({"max_window_s": float("nan")}, "must be a finite number, such as 3600.0, and not NaN"),
+        ({"max_window_s": [1]}, "must be a number, such as 3600.0, and not a list"),
+        ({"spark": {"class_archive": "maybe"}}, 'must be true or false, such as true, and not "maybe"'),
+    ],
+)
+def test_says_what_was_expected_and_found(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
+    """The message has the kind of value, an example (the default, if there is one), and the wrong value."""
+    assert expected == problem_of(tmp_path, changes)
+
+
+def test_value_of_the_environment_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a variable holds may be a secret, so the message names the variable only."""
+    monkeypatch.setenv("BANK_WINDOW", "s3cret")
+    expected = "must be a number, such as 3600.0, and not what `BANK_WINDOW` holds"
+    assert expected == problem_of(tmp_path, {"max_window_s": "{{ env.BANK_WINDOW }}"})
+
+
+def test_secret_is_not_shown(tmp_path: Path) -> None:
+    """A password that is not written as a text stays out of the message, and so out of logs."""
+    catalog = {"type": "sql", "uri": "postgresql+psycopg2://db/lake", "password": ["s3cret"]}
+    problem = problem_of(tmp_path, {"lake": {"path": "gs://b/l", "catalog": catalog}})
+    assert problem is not None
+    assert "s3cret" not in problem
+
+
+def settings_of(component: type[BaseModel]) -> Iterator[tuple[str, ...]]:
+    """Yield the keys of all settings, and of those within groups."""
+    for name, field in component.model_fields.items():
+        yield (name,)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from ((name, *below) for below in settings_of(field.annotation))
+
+
+@pytest.mark.parametrize("names", list(settings_of(SpannerPipeline)), ids=".".join)
+def test_no_setting_speaks_in_words_of_the_validator(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """Whatever is wrong with a setting, the message has no word of pydantic's."""
+    for value in WRONG:
+        changes: dict[str, Any] = {names[0]: value}
+        if len(names) > 1:
+            *_, last = names
+            changes = {names[0]: {**bank_attributes().get(names[0], {}), last: value}}
+        problem = problem_of(tmp_path, changes)
+        assert problem is None or not any(word in problem for word in FOREIGN), (value, problem)
