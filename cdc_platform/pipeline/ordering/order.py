@@ -15,6 +15,7 @@ from cdc_platform.lake.commits.commits import (
     ancestors_of,
     fact,
     head,
+    number_of,
     read_mark,
 )
 from cdc_platform.lake.state.quarantine import untaken_records
@@ -107,8 +108,7 @@ def _taken(log: Table) -> int | None:
     """Return the snapshot of quarantine whose replays the log has taken."""
     for snapshot in ancestors_of(log, head(log)):
         if fact(snapshot, CYCLE) is not None:
-            taken = fact(snapshot, TAKEN)
-            return int(taken) if taken is not None else None
+            return number_of(snapshot, TAKEN)
     return None
 
 

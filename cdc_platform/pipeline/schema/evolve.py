@@ -30,9 +30,9 @@ from cdc_platform.model.schema.schema_reads import PastLooks
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
+from cdc_platform.pipeline.schema.planned_columns import planned_columns
 from cdc_platform.pipeline.schema.schema_policies import first_columns, kept_shapes
 from cdc_platform.pipeline.schema.uncopied import with_uncopied
-from cdc_platform.sources.spanner.copying.copy_chunks import columns_from_text
 
 SAVE_EVERY_CYCLES: Final = 20
 """After so many cycles without a change that is committed, too, so that a new process need not look there."""
@@ -125,7 +125,7 @@ def _copies(pipeline: Pipeline, history: SchemaHistory, until_micros: int) -> di
     """Return what initial copies tell of their tables, as a record does that has all columns."""
     plans = load_plans_between(pipeline.lake, history.position_micros, until_micros)
     return {
-        name: Sighting.of_table(plan.position_micros, columns_from_text(plan.columns), is_whole=True)
+        name: Sighting.of_table(plan.position_micros, planned_columns(plan), is_whole=True)
         for name, plan in plans.items()
     }
 

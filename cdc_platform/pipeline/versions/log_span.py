@@ -1,6 +1,6 @@
 """Which part of the log a table lacks."""
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,15 +10,17 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import (
     CYCLE,
     LATE,
-    POSITION,
     STATS,
     ancestors_of,
-    fact,
     head,
+    number_of,
+    position_of,
+    read_fact,
     read_mark,
 )
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.quarantine import has_replays
+from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
 UNKNOWN_CHANGES: Final = 2**62
@@ -79,10 +81,10 @@ def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
     log = pipeline.lake.system_table(LOG)
     after = 0
     for snapshot in ancestors_of(log, head(log)):
-        cycle, position = fact(snapshot, CYCLE), fact(snapshot, POSITION)
-        if cycle is not None and position is not None and int(position) <= position_micros:
+        cycle, position = number_of(snapshot, CYCLE), position_of(snapshot)
+        if cycle is not None and position is not None and position <= position_micros:
             # What a cycle holds lies at or before its position.
-            after = int(cycle)
+            after = cycle
             break
     return replace(pending_span(pipeline, table, after), after_micros=position_micros)
 
@@ -97,17 +99,25 @@ class _Told:
     truncates: int = 0
 
 
+def _stats(text: str) -> Mapping[str, tuple[int, int, int]]:
+    return parse_stored(text, dict[str, tuple[int, int, int]])
+
+
+def _names(text: str) -> list[str]:
+    return parse_stored(text, list[str])
+
+
 def _told_stats(log: Table, table: str, after_exclusive: int) -> list[_Told] | None:
     """Return what each later cycle tells, None where expired snapshots have taken it along."""
     told: list[_Told] = []
     for snapshot in ancestors_of(log, head(log)):
-        cycle = fact(snapshot, CYCLE)
-        if cycle is not None and int(cycle) <= after_exclusive:
+        cycle = number_of(snapshot, CYCLE)
+        if cycle is not None and cycle <= after_exclusive:
             return told
-        stats = fact(snapshot, STATS)
+        stats = read_fact(snapshot, STATS, _stats)
         if stats is not None:
-            is_late = table in json.loads(fact(snapshot, LATE) or "[]")
-            told.append(_Told(is_late, *json.loads(stats).get(table, ())))
+            late = read_fact(snapshot, LATE, _names) or ()
+            told.append(_Told(table in late, *stats.get(table, ())))
         if snapshot.parent_snapshot_id is None:
             return told
     return None

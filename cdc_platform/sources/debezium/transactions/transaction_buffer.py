@@ -11,10 +11,11 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
+from cdc_platform.model.stream.file_reports import Waiting
 from cdc_platform.sources.debezium.rows.decoder import Checkpoint
 from cdc_platform.sources.debezium.rows.findings import gives_key_up
 from cdc_platform.sources.debezium.rows.snapshots import is_held_snapshot
-from cdc_platform.sources.debezium.transactions.arrivals import Arrival, Passed, PassedUntil, Waiting
+from cdc_platform.sources.debezium.transactions.arrivals import Arrival, Passed, PassedUntil
 from cdc_platform.sources.debezium.transactions.transactions import Boundaries, Transaction
 from cdc_platform.sources.debezium.wire.envelope import Signal, TransactionBegin, TransactionEnd
 from cdc_platform.sources.event_batches import Released
