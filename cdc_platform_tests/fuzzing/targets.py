@@ -2,18 +2,14 @@
 
 import gzip
 import json
-import resource
-import signal
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import fastavro
 import msgspec
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from cdc_platform.errors import RecordUnreadable, SourceError
@@ -34,7 +30,10 @@ from cdc_platform.sources.event_batches import EventBatches
 from cdc_platform.sources.spanner.stream.batches import to_batch
 from cdc_platform.sources.spanner.stream.decode import RecordRow, decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import decode_json_record
-from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, plain, trees, written
+from cdc_platform_tests.fuzzing.bounds import Target
+from cdc_platform_tests.fuzzing.copies import check_copy, copy_inputs
+from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, listed, plain, trees, written
+from cdc_platform_tests.fuzzing.stored import check_stored, stored_inputs
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, story
 from cdc_platform_tests.sources.datastream.raw_avro import avro
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
@@ -47,50 +46,9 @@ from cdc_platform_tests.sources.spanner.fake_server import (
 )
 from cdc_platform_tests.unified_types import UNIFIED, avro_file, event_schema
 
-MOST_SECONDS: Final = 10
-"""For one input; most take milliseconds, and the machine may be busy."""
-MOST_GROWTH_BYTES: Final = 400 * 1024**2
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
 _WINDOW: Final = ReadWindow("", 0, 1)
 _FILE: Final = SourceFile("file", "", 0, 0)
-
-
-class Target(NamedTuple):
-    """A decoder: inputs with something wrong in them, and what holds for each."""
-
-    inputs: st.SearchStrategy[bytes]
-    check: Callable[[bytes], None]
-
-
-@contextmanager
-def bounded() -> Iterator[None]:
-    """Fail if what is done within takes more time or memory than one input may."""
-
-    def ring(_number: int, _frame: object) -> None:
-        raise AssertionError(f"One input takes more than {MOST_SECONDS} seconds.")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kib) * 1024
-    assert grown < MOST_GROWTH_BYTES
-
-
-def sized(examples: int, **more: Any) -> settings:
-    """Return the settings of a run of so many inputs."""
-    checks = list(HealthCheck)
-    return settings(max_examples=examples, deadline=None, database=None, suppress_health_check=checks, **more)
-
-
-def run(target: Target, data: bytes) -> None:
-    """Check one input."""
-    with bounded():
-        target.check(data)
 
 
 def _rows(events: Iterable[SourceEvent | FaultyEvent]) -> list[dict[str, Any]]:
@@ -325,20 +283,8 @@ def _googlesql_inputs() -> st.SearchStrategy[bytes]:
         json.loads(json.dumps(change_row(data=[data_record(_COMMIT)]))),
         json.loads(json.dumps(change_row(heartbeats=[_COMMIT], children=children))),
     ]
-    values = trees(seeds).map(lambda tree: to_value(_listed(plain(tree))).SerializeToString())
+    values = trees(seeds).map(lambda tree: to_value(listed(plain(tree))).SerializeToString())
     return st.one_of(values, bent(st.sampled_from([to_value(seed).SerializeToString() for seed in seeds])))
-
-
-_DEEP: Final = 20
-"""Deeper ones the tests cannot write."""
-
-
-def _listed(tree: Any, depth: int = 0) -> Any:
-    """Return a tree of what Spanner's values can be: there are no objects, and texts are Unicode."""
-    if isinstance(tree, dict | list):
-        items = tree.values() if isinstance(tree, dict) else tree
-        return [_listed(item, depth + 1) for item in items] if depth < _DEEP else []
-    return tree.encode(errors="backslashreplace").decode() if isinstance(tree, str) else tree
 
 
 def _postgresql_seeds() -> list[Any]:
@@ -377,5 +323,7 @@ def targets() -> dict[str, Target]:
         "datastream_file": Target(_packed(datastream), check_datastream_file),
         "datastream_avro": Target(_avro_inputs(), check_datastream_file),
         "spanner_googlesql": Target(_googlesql_inputs(), check_googlesql),
+        "spanner_copy": Target(copy_inputs(), check_copy),
+        "stored_texts": Target(stored_inputs(), check_stored),
         "spanner_postgresql": Target(_lines_of(_postgresql_seeds()), check_postgresql),
     }

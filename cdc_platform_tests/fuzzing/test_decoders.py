@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from cdc_platform_tests.fuzzing.targets import run, sized, targets
+from cdc_platform_tests.fuzzing.bounds import run, sized
+from cdc_platform_tests.fuzzing.targets import targets
 
 TARGETS = targets()
 CORPUS = Path(__file__).parent / "corpus"

@@ -35,11 +35,16 @@ def list_markers(lake: Lake, after_cycle: int = 0, until_cycle: int | None = Non
     rows = lake.system_table(RAW).scan(row_filter=window, selected_fields=columns).to_arrow().to_pylist()
     found: dict[str, Marker] = {}
     for row in sorted(rows, key=lambda row: (row["cycle"], row["record_order"])):
-        found.setdefault(row["record_sequence"], _marker(row))
+        found.setdefault(row["record_sequence"], marker_of(row))
     return tuple(found.values())
 
 
-def _marker(row: Mapping[str, Any]) -> Marker:
+def marker_of(row: Mapping[str, Any]) -> Marker:
+    """Return the marker that a row of the raw table is.
+
+    Raises:
+        LakeDamaged: it is none.
+    """
     message = read_stored(
         _Message.from_text, row["event"]["metadata"], RAW, f"the message {row['record_sequence']}"
     )

@@ -26,15 +26,20 @@ def list_schema_events(lake: Lake) -> tuple[SchemaEvent, ...]:
 def load_history(lake: Lake) -> SchemaHistory:
     """Return what the lake knows of the source's schema."""
     table = lake.system_table(SCHEMA)
-    return at_mark(_fold(_list_events(table)), read_mark(table))
+    return at_mark(fold_stored(_list_events(table)), read_mark(table))
 
 
 def load_history_at(lake: Lake, cycle: int) -> SchemaHistory:
     """Return the history of the source's schema as the log had it at a cycle."""
-    return _fold(event for event in list_schema_events(lake) if event.cycle <= cycle)
+    return fold_stored(event for event in list_schema_events(lake) if event.cycle <= cycle)
 
 
-def _fold(events: Iterable[SchemaEvent]) -> SchemaHistory:
+def fold_stored(events: Iterable[SchemaEvent]) -> SchemaHistory:
+    """Return the history that stored changes make, in their order.
+
+    Raises:
+        LakeDamaged: a change is none of the table or column that it names, or its value has another shape.
+    """
     history = SchemaHistory()
     for event in events:
         place = f"`{event.change}` of {event.table or 'the stream'} {event.name or ''} in cycle {event.cycle}"

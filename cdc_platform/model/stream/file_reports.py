@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from cdc_platform.model.base.stored_texts import parse_stored
+from cdc_platform.model.base.timestamps import is_moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +50,8 @@ class FileReport:
         Raises:
             ValueError, RecursionError: the text is no report.
         """
-        return parse_stored(text, cls)
+        report = parse_stored(text, cls)
+        moments = [report.again_since_micros, *(one.since_micros for one in report.waiting)]
+        if not all(micros is None or is_moment(micros) for micros in moments):
+            raise ValueError(f"{moments} are no moments")
+        return report

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from cdc_platform.model.base.stored_texts import parse_stored
+from cdc_platform.model.base.timestamps import is_moment
 
 UNREAD: Final = "unread@"
 """Begins the path under which the read progress has a file's failed read; the rest is the file's path."""
@@ -16,7 +17,7 @@ FIRST_PAUSE_S: Final = 30
 LONGEST_PAUSE_S: Final = 3600
 """Right after a file could not be read, and after many times. Pauses double in between."""
 
-_MOMENT: Final = re.compile(r"\d{1,18}", re.ASCII)
+_MOMENT: Final = re.compile(r"\d{1,17}", re.ASCII)
 _MOST_DOUBLINGS: Final = 7
 
 
@@ -58,7 +59,10 @@ class FailedRead:
         Raises:
             ValueError, RecursionError: the text is none.
         """
-        return parse_stored(text, cls)
+        failure = parse_stored(text, cls)
+        if failure.tries < 1 or not is_moment(failure.micros):
+            raise ValueError(f"{failure.micros} and {failure.tries} are no moment and no count of tries")
+        return failure
 
     @classmethod
     def of_report(cls, reported_version: str, error: str) -> "FailedRead | None":

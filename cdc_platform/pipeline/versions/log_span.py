@@ -59,7 +59,7 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
     until = read_mark(log).cycle
     if until <= after_exclusive:
         return LogSpan(after_exclusive, until, 0, has_patches=False)
-    told = _told_stats(log, table, after_exclusive)
+    told = stats_after(log, table, after_exclusive)
     if told is None:
         events = pipeline.capabilities.hands_out_events
         is_late = pipeline.capabilities.comes_in_order and has_replays(pipeline.lake, table)
@@ -90,7 +90,7 @@ def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
 
 
 @dataclass(frozen=True)
-class _Told:
+class TableStats:
     """What a snapshot of the log tells of one table's changes."""
 
     is_late: bool
@@ -107,9 +107,13 @@ def _names(text: str) -> list[str]:
     return parse_stored(text, list[str])
 
 
-def _told_stats(log: Table, table: str, after_exclusive: int) -> list[_Told] | None:
-    """Return what each later cycle tells, None where expired snapshots have taken it along."""
-    told: list[_Told] = []
+def stats_after(log: Table, table: str, after_exclusive: int) -> list[TableStats] | None:
+    """Return what each later cycle tells, None where expired snapshots have taken it along.
+
+    Raises:
+        LakeDamaged: a summary of the log has other statistics than the platform writes.
+    """
+    told: list[TableStats] = []
     for snapshot in ancestors_of(log, head(log)):
         cycle = number_of(snapshot, CYCLE)
         if cycle is not None and cycle <= after_exclusive:
@@ -117,7 +121,7 @@ def _told_stats(log: Table, table: str, after_exclusive: int) -> list[_Told] | N
         stats = read_fact(snapshot, STATS, _stats)
         if stats is not None:
             late = read_fact(snapshot, LATE, _names) or ()
-            told.append(_Told(table in late, *stats.get(table, ())))
+            told.append(TableStats(table in late, *stats.get(table, ())))
         if snapshot.parent_snapshot_id is None:
             return told
     return None
