@@ -87,6 +87,7 @@ FRAMES: Final = "spark.frames.table_frames"
 FRAME_CALLS: Final = re.compile(
     r"\bspark\.table\(|\.read\b[^=]*\.table\(|\.(?:persist|unpersist|cache|checkpoint|localCheckpoint)\("
 )
+RAW_PARSING: Final = re.compile(r"\bjson\.(?:loads?|JSONDecoder)\b|\b(?:int|float)\(\s*fact\(")
 MACHINE_PATH: Final = re.compile(r"(?<![\w.$}/:-])/(?:root|home|Users|work|mnt|private)/\w")
 TEXT_SUFFIXES: Final = frozenset({".py", ".md", ".toml", ".cfg", ".yaml", ".yml", ".properties", ""})
 LINES_PER_FILE: Final = 400
@@ -367,6 +368,20 @@ def test_ordering_asks_its_strategy() -> None:
     flow = ("order", "log_commit", "log_window", "strategy", "change_streams")
     asked = {name: (folder / f"{name}.py").read_text(encoding="utf-8").count("capabilities") for name in flow}
     assert asked == {**dict.fromkeys(flow, 0), "order": 1}
+
+
+def test_texts_of_the_lake_are_read_in_one_place() -> None:
+    """What parses a text or a number of the lake takes it for damage where it is none of the platform's.
+
+    `read_stored` and `read_fact` do so; nothing in the lake and the pipeline parses JSON or entries itself.
+    """
+    found = [
+        f"{path.relative_to(ROOT)}:{number} {line.strip()}"
+        for path in python_files(f"{PACKAGE}/lake", f"{PACKAGE}/pipeline", f"{PACKAGE}/checks")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if RAW_PARSING.search(line)
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_packages_export_nothing() -> None:

@@ -9,7 +9,15 @@ from cdc_platform.assets.check_results import THROUGH_CYCLE, check_key, describe
 from cdc_platform.assets.layers import PipelineAssets
 from cdc_platform.claims import PROOF_TAG
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import CYCLE, POSITION, Mark, ancestors_of, fact, head, read_mark
+from cdc_platform.lake.commits.commits import (
+    CYCLE,
+    Mark,
+    ancestors_of,
+    head,
+    number_of,
+    position_of,
+    read_mark,
+)
 from cdc_platform.lake.state.cuts import cuts_since
 from cdc_platform.pipeline.checks.check_result import EVERYTHING, Check, Scope, checking
 from cdc_platform.pipeline.checks.invariants import checks_of
@@ -98,8 +106,8 @@ def _mark_of(pipeline: Pipeline, cycle: int) -> Mark | None:
     """Return the position that the log had after a cycle, None when nothing tells it any more."""
     log = pipeline.lake.system_table(LOG)
     for snapshot in ancestors_of(log, head(log)):
-        if fact(snapshot, CYCLE) == str(cycle):
-            return Mark(cycle, int(fact(snapshot, POSITION) or 0), 0)
+        if number_of(snapshot, CYCLE) == cycle:
+            return Mark(cycle, position_of(snapshot) or 0, 0)
     # Cuts outlive the snapshots of the log.
     cut = next((cut for cut in cuts_since(pipeline.lake, cycle) if cut.cycle == cycle), None)
     return Mark(cycle, cut.position_micros, 0) if cut is not None else None

@@ -214,7 +214,7 @@ def _describe_whole(told: Sequence[dict[str, Any]]) -> str:
 def _parsed(record: str | None) -> Any:
     try:
         return json.loads(record) if record is not None else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return record
 
 

@@ -101,6 +101,18 @@ def plain(tree: Tree) -> Tree:
     return tree.removeprefix(_RAW) if isinstance(tree, str) else tree
 
 
+_DEEP: Final = 20
+"""Deeper ones the tests cannot write."""
+
+
+def listed(tree: Tree, depth: int = 0) -> Tree:
+    """Return a tree of what Spanner's values can be: there are no objects, and texts are Unicode."""
+    if isinstance(tree, dict | list):
+        items = tree.values() if isinstance(tree, dict) else tree
+        return [listed(item, depth + 1) for item in items] if depth < _DEEP else []
+    return tree.encode(errors="backslashreplace").decode() if isinstance(tree, str) else tree
+
+
 def trees(seeds: Sequence[Tree]) -> st.SearchStrategy[Tree]:
     """Return seeds with something wrong in them."""
     return st.builds(changed, st.sampled_from(seeds), steps())

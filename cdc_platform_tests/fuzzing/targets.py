@@ -2,18 +2,14 @@
 
 import gzip
 import json
-import resource
-import signal
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import fastavro
 import msgspec
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from cdc_platform.errors import RecordUnreadable, SourceError
@@ -35,8 +31,11 @@ from cdc_platform.sources.spanner.stream.batches import to_batch
 from cdc_platform.sources.spanner.stream.decode import RecordRow, decode_change_record
 from cdc_platform.sources.spanner.stream.json_records import decode_json_record
 from cdc_platform.sources.text_files import FileDamaged
+from cdc_platform_tests.fuzzing.bounds import Target
+from cdc_platform_tests.fuzzing.copies import check_copy, copy_inputs
 from cdc_platform_tests.fuzzing.documents import check_documents, document_inputs
-from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, plain, trees, written
+from cdc_platform_tests.fuzzing.mutations import TEXTS, bent, listed, plain, trees, written
+from cdc_platform_tests.fuzzing.stored import check_stored, stored_inputs
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, story
 from cdc_platform_tests.sources.datastream.raw_avro import avro
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
@@ -49,50 +48,9 @@ from cdc_platform_tests.sources.spanner.fake_server import (
 )
 from cdc_platform_tests.unified_types import UNIFIED, avro_file, event_schema
 
-MOST_SECONDS: Final = 10
-"""For one input; most take milliseconds, and the machine may be busy."""
-MOST_GROWTH_BYTES: Final = 400 * 1024**2
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
 _WINDOW: Final = ReadWindow("", 0, 1)
 _FILE: Final = SourceFile("file", "", 0, 0)
-
-
-class Target(NamedTuple):
-    """A decoder: inputs with something wrong in them, and what holds for each."""
-
-    inputs: st.SearchStrategy[bytes]
-    check: Callable[[bytes], None]
-
-
-@contextmanager
-def bounded() -> Iterator[None]:
-    """Fail if what is done within takes more time or memory than one input may."""
-
-    def ring(_number: int, _frame: object) -> None:
-        raise AssertionError(f"One input takes more than {MOST_SECONDS} seconds.")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kib) * 1024
-    assert grown < MOST_GROWTH_BYTES
-
-
-def sized(examples: int, **more: Any) -> settings:
-    """Return the settings of a run of so many inputs."""
-    checks = list(HealthCheck)
-    return settings(max_examples=examples, deadline=None, database=None, suppress_health_check=checks, **more)
-
-
-def run(target: Target, data: bytes) -> None:
-    """Check one input."""
-    with bounded():
-        target.check(data)
 
 
 def _rows(events: Iterable[SourceEvent | FaultyEvent]) -> list[dict[str, Any]]:
@@ -274,6 +232,44 @@ def _texted(text: str, name: str) -> bytes:
     return avro_file(event_schema([*types.items()]), [row, {"c0": 2}])
 
 
+_NEIGHBOURS: Final = ("c0", "json", "text")
+_BLOCKS: Final = avro_file(
+    event_schema([*zip(_NEIGHBOURS, ("long", _JSON, "string"), strict=True)]),
+    [{"c0": number, "json": "1", "text": "a"} for number in (1, 2, 3)],
+    block_bytes=1,
+)
+_SYNC: Final = _BLOCKS[-16:]
+_BEGINNING: Final = _BLOCKS[: _BLOCKS.index(_SYNC, _BLOCKS.index(_SYNC) + 16) + 16]
+"""The header and the block of the first event."""
+
+
+def check_avro_events(data: bytes) -> None:
+    """Check that the neighbours of a bad event of an Avro file arrive, as far as the format lets them.
+
+    A value that is Avro and no value of its column costs only its own event: those before and after it
+    arrive. Where the encoding itself is damaged, nothing tells where the next value of the block begins, so
+    that what follows in the block is lost; the events before it arrive, with one fault for the file.
+    """
+    text = data.decode("utf-8", "replace")
+    rows = [{"c0": 1, "json": "1"}, {"c0": 2, "json": text, "text": text}, {"c0": 3, "json": "1"}]
+    schema = event_schema([*zip(_NEIGHBOURS, ("long", _JSON, "string"), strict=True)])
+    whole = _rows(decode_file(_STREAM, avro_file(schema, rows)))
+    assert len(whole) == len(rows)
+    assert [_good_key(row) for row in (whole[0], whole[2])] == [1, 3]
+    damaged = _rows(decode_file(_STREAM, _BEGINNING + data))
+    assert _good_key(damaged[0]) == 1
+
+
+def _good_key(row: dict[str, Any]) -> object:
+    assert row["event"]["fault"] is None
+    return json.loads(row["mods"][0]["keys"])["c0"]
+
+
+def _avro_event_inputs() -> st.SearchStrategy[bytes]:
+    texts = st.sampled_from(TEXTS).map(lambda text: text.encode("utf-8", "replace"))
+    return st.one_of(texts, bent(st.just(_BLOCKS[len(_BEGINNING) :])), st.binary(max_size=40))
+
+
 def _avro_inputs() -> st.SearchStrategy[bytes]:
     files = _avro_files()
     schemas = [
@@ -327,20 +323,8 @@ def _googlesql_inputs() -> st.SearchStrategy[bytes]:
         json.loads(json.dumps(change_row(data=[data_record(_COMMIT)]))),
         json.loads(json.dumps(change_row(heartbeats=[_COMMIT], children=children))),
     ]
-    values = trees(seeds).map(lambda tree: to_value(_listed(plain(tree))).SerializeToString())
+    values = trees(seeds).map(lambda tree: to_value(listed(plain(tree))).SerializeToString())
     return st.one_of(values, bent(st.sampled_from([to_value(seed).SerializeToString() for seed in seeds])))
-
-
-_DEEP: Final = 20
-"""Deeper ones the tests cannot write."""
-
-
-def _listed(tree: Any, depth: int = 0) -> Any:
-    """Return a tree of what Spanner's values can be: there are no objects, and texts are Unicode."""
-    if isinstance(tree, dict | list):
-        items = tree.values() if isinstance(tree, dict) else tree
-        return [_listed(item, depth + 1) for item in items] if depth < _DEEP else []
-    return tree.encode(errors="backslashreplace").decode() if isinstance(tree, str) else tree
 
 
 def _postgresql_seeds() -> list[Any]:
@@ -378,7 +362,10 @@ def targets() -> dict[str, Target]:
         "datastream_json": Target(datastream, check_datastream_json),
         "datastream_file": Target(_packed(datastream), check_datastream_file),
         "datastream_avro": Target(_avro_inputs(), check_datastream_file),
+        "datastream_avro_events": Target(_avro_event_inputs(), check_avro_events),
         "spanner_googlesql": Target(_googlesql_inputs(), check_googlesql),
+        "spanner_copy": Target(copy_inputs(), check_copy),
+        "stored_texts": Target(stored_inputs(), check_stored),
         "spanner_postgresql": Target(_lines_of(_postgresql_seeds()), check_postgresql),
         "pipeline_yaml": Target(document_inputs(), check_documents),
     }

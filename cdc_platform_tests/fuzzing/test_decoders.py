@@ -3,8 +3,10 @@
 import pytest
 from hypothesis import given
 
+from cdc_platform_tests.fuzzing.bounds import run, sized
 from cdc_platform_tests.fuzzing.known_inputs import corpus
-from cdc_platform_tests.fuzzing.targets import run, sized, targets
+from cdc_platform_tests.fuzzing.stored import KINDS
+from cdc_platform_tests.fuzzing.targets import targets
 
 TARGETS = targets()
 
@@ -14,6 +16,15 @@ def test_what_has_stopped_a_decoder_does_so_no_more(name: str) -> None:
     """Every input of the corpus has one of the documented outcomes, in bounded time and memory."""
     for data in corpus(name):
         run(TARGETS[name], data)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_the_platform_writes_it_reads(name: str) -> None:
+    """Every kind of text that the lake has is understood, and written again as it was."""
+    kind = KINDS[name]
+    for text in kind.texts:
+        meaning = kind.read(text)
+        assert kind.write is None or text == kind.write(meaning)
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -1,5 +1,6 @@
 """The catalog of a lake as pyiceberg opens it."""
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyiceberg.catalog import TYPE, Catalog, load_catalog
@@ -46,4 +47,8 @@ def _glue() -> type[Catalog]:
     return LakeGlueCatalog
 
 
-_CLASSES: Final = {"sql": lambda: LakeSqlCatalog, "hive": _hive, "glue": _glue}
+_CLASSES: Final[Mapping[str, Callable[[], type[Catalog]]]] = {
+    "sql": lambda: LakeSqlCatalog,
+    "hive": _hive,
+    "glue": _glue,
+}

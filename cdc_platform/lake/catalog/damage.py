@@ -1,14 +1,13 @@
-"""Damage to the lake: rows that the platform cannot have written, and what errors of libraries tell of it.
+"""Damage to the lake, and full disks, as errors of libraries report them.
 
-Files that pyiceberg misses tell it themselves (`lake/catalog/files.py`).
+Files that pyiceberg misses report it themselves (`lake/catalog/files.py`), and rows that the platform cannot
+have written where they are read (`model/base/stored_texts.py`).
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
-from cdc_platform.errors import CdcError, DiskFull, LakeDamaged
+from cdc_platform.errors import DiskFull, LakeDamaged
 
 _MISSING: Final = re.compile(
     r"(?:java\.io\.FileNotFoundException: File|NotFoundException: (?:Location|File) does not exist:) "
@@ -36,21 +35,3 @@ def find_damage(error: Exception) -> LakeDamaged | None:
     """Return the damage that a Java stack reports, a missing file of a table; None for other errors."""
     found = _MISSING.search(str(error))
     return LakeDamaged.missing(found["file"]) if found is not None else None
-
-
-@contextmanager
-def understanding(table_name: str) -> Iterator[None]:
-    """Take what goes wrong while rows or summaries of an own table are read as damage to it.
-
-    Raises:
-        LakeDamaged: one of them is none of the platform's.
-    """
-    try:
-        yield
-    except CdcError:
-        raise
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        raise LakeDamaged(
-            f"its table `{table_name}`", f"what it holds is not the platform's ({told})"
-        ) from error

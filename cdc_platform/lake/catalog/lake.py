@@ -35,15 +35,21 @@ from cdc_platform.model.base.schemas import (
     RAW_EVENT_RECORDS,
     SCHEMA_CHANGES,
 )
+from cdc_platform.model.base.stored_texts import (
+    COPIES_TABLE,
+    QUARANTINE_TABLE,
+    RAW_TABLE,
+    READ_PROGRESS_TABLE,
+)
 
-RAW: Final = "raw_change_records"
+RAW: Final = RAW_TABLE
 LINEAGE: Final = "partition_lineage"
 LOG: Final = "change_log"
 CUT: Final = "cuts"
-QUARANTINED: Final = "quarantine"
+QUARANTINED: Final = QUARANTINE_TABLE
 SCHEMA: Final = "schema_changes"
-COPIED: Final = "copies"
-READ: Final = "files"
+COPIED: Final = COPIES_TABLE
+READ: Final = READ_PROGRESS_TABLE
 DELETION_MARKERS: Final = "deletion_markers"
 
 SYSTEM_TABLES: Final[Mapping[str, pa.Schema]] = {

@@ -1,13 +1,16 @@
 """What a snapshot says about the cycle that made it; no other state is kept about progress."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import PurePosixPath
+from typing import Final, TypeVar
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from cdc_platform.lake.catalog.damage import understanding
+from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.model.base.stored_texts import read_stored
+from cdc_platform.model.base.timestamps import is_moment
 
 CYCLE: Final = "cdc.cycle"
 POSITION: Final = "cdc.position-micros"
@@ -20,6 +23,8 @@ TAKEN: Final = "cdc.quarantine"
 BYTES: Final = "cdc.bytes"
 """What the rows of a cycle took in memory, where one process had them all there."""
 ATTEMPT: Final = "cdc.attempt"
+
+Fact = TypeVar("Fact")
 
 MAIN: Final = "main"
 BRANCH: Final = "cycle"
@@ -66,24 +71,61 @@ def fact(snapshot: Snapshot, key: str) -> str | None:
     return snapshot.summary.additional_properties.get(key) if snapshot.summary else None
 
 
+def read_fact(snapshot: Snapshot, key: str, parse: Callable[[str], Fact]) -> Fact | None:
+    """Return what a parser makes of one entry of a snapshot's summary, None where it has no such entry.
+
+    Raises:
+        LakeDamaged: the entry is none that is written there.
+    """
+    text = fact(snapshot, key)
+    if text is None:
+        return None
+    # Metadata lie in a folder of the table's.
+    table_name = PurePosixPath(snapshot.manifest_list).parent.parent.name
+    return read_stored(parse, text, table_name, f"snapshot {snapshot.snapshot_id}, entry `{key}`")
+
+
+def number_of(snapshot: Snapshot, key: str) -> int | None:
+    """Return a whole number in a snapshot's summary, None where it has no such entry.
+
+    Raises:
+        LakeDamaged: the entry is no whole number.
+    """
+    return read_fact(snapshot, key, whole_number)
+
+
+def position_of(snapshot: Snapshot) -> int | None:
+    """Return the source position that a snapshot's summary names, None where it names none.
+
+    Raises:
+        LakeDamaged: the entry is no position.
+    """
+    return read_fact(snapshot, POSITION, _position)
+
+
+def _position(text: str) -> int:
+    micros = whole_number(text)
+    if not is_moment(micros):
+        raise ValueError(f"{micros} is no moment")
+    return micros
+
+
 def read_mark(table: Table, ref: str = MAIN) -> Mark:
     """Return the mark of the newest snapshot that a cycle has made (compaction makes others)."""
     for snapshot in ancestors_of(table, head(table, ref)):
-        cycle = fact(snapshot, CYCLE)
+        cycle = number_of(snapshot, CYCLE)
         if cycle is not None:
-            position, ordinal = fact(snapshot, POSITION), fact(snapshot, NEXT_ORDINAL)
-            with understanding(table.name()[-1]):
-                return Mark(int(cycle), int(position) if position else None, int(ordinal or 0))
+            return Mark(cycle, position_of(snapshot), number_of(snapshot, NEXT_ORDINAL) or 0)
     return UNMARKED
 
 
 def cycles_between(table: Table, after_exclusive: int, until_inclusive: int) -> Iterator[Snapshot]:
     """Yield the snapshots that cycles of the interval have made, newest first."""
     for snapshot in ancestors_of(table, head(table)):
-        cycle = fact(snapshot, CYCLE)
-        if cycle is None or int(cycle) > until_inclusive:
+        cycle = number_of(snapshot, CYCLE)
+        if cycle is None or cycle > until_inclusive:
             continue
-        if int(cycle) <= after_exclusive:
+        if cycle <= after_exclusive:
             return
         yield snapshot
 
@@ -94,12 +136,12 @@ def bytes_since(table: Table, position_micros: int | None) -> int | None:
     for snapshot in ancestors_of(table, head(table)):
         if fact(snapshot, CYCLE) is None:
             continue
-        if position_micros is not None and int(fact(snapshot, POSITION) or 0) <= position_micros:
+        if position_micros is not None and (position_of(snapshot) or 0) <= position_micros:
             break
-        told = fact(snapshot, BYTES)
-        if told is None:
+        held_bytes = number_of(snapshot, BYTES)
+        if held_bytes is None:
             return None
-        total += int(told)
+        total += held_bytes
     return total
 
 
@@ -107,8 +149,8 @@ def count_rows(snapshot: Snapshot | None) -> int | None:
     """Return the number of rows that a snapshot's summary tells, None when it does not."""
     if snapshot is None:
         return 0
-    total, deleted = fact(snapshot, "total-records"), fact(snapshot, "total-position-deletes")
-    return int(total) - int(deleted or 0) if total is not None else None
+    total, deleted = (number_of(snapshot, key) for key in ("total-records", "total-position-deletes"))
+    return total - (deleted or 0) if total is not None else None
 
 
 def has_at_most(snapshot: Snapshot | None, most_rows: int) -> bool:

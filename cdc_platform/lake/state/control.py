@@ -8,10 +8,10 @@ from typing import Any, Final
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 
-from cdc_platform.lake.catalog.damage import understanding
 from cdc_platform.lake.catalog.lake import LINEAGE, RAW, Lake
 from cdc_platform.lake.commits.commits import CYCLE, Version, head, read_mark
 from cdc_platform.model.base.schemas import PARTITION_LINEAGE, TIMESTAMP
+from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime
 from cdc_platform.model.stream.lineage import ChildAnnouncement, Lineage, Partition, PartitionState
 from cdc_platform.model.stream.read_windows import WindowOutcome, WindowReport

@@ -16,15 +16,17 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.damage import understanding
 from cdc_platform.lake.catalog.lake import COPIED, Lake
-from cdc_platform.lake.commits.commits import POSITION, ancestors_of, count_rows, fact, head
+from cdc_platform.lake.commits.commits import POSITION, ancestors_of, count_rows, head, position_of, read_fact
 from cdc_platform.model.base.schemas import COPIES
+from cdc_platform.model.base.stored_texts import parse_stored, understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 
 COPY_BRANCH: Final = "copy"
 COPY: Final = "cdc.copy"
 """Summary entry of the branch's commits."""
+MOST_CHUNKS: Final = 1_000_000
+"""A plan has far fewer: its chunks are texts of one row."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,32 @@ class ChunkBatch:
     @classmethod
     def of(cls, snapshot: Snapshot) -> "ChunkBatch | None":
         """Return the chunk batch that a snapshot is, None if it is none."""
-        text = fact(snapshot, COPY)
-        if text is None:
-            return None
-        fields = json.loads(text)
-        done = frozenset(chunk for first, last in fields["done"] for chunk in range(first, last + 1))
-        return cls(fields["number"], fields["base"], done, fields["own"], fields["begun_micros"])
+        return read_fact(snapshot, COPY, cls.from_text)
+
+    @classmethod
+    def from_text(cls, text: str) -> "ChunkBatch":
+        """Return the chunk batch of a text that `to_text` made.
+
+        Raises:
+            ValueError, RecursionError: the text is none.
+        """
+        stored = parse_stored(text, _StoredBatch)
+        ends = [end for first, last in stored.done for end in (first, last + 1)]
+        if ends != sorted(ends) or not all(0 <= end <= MOST_CHUNKS for end in ends):
+            raise ValueError(f"{stored.done} are no ranges of chunks")
+        done = frozenset(chunk for first, last in stored.done for chunk in range(first, last + 1))
+        return cls(stored.number, stored.base, done, stored.own, stored.begun_micros)
+
+
+@dataclass(frozen=True)
+class _StoredBatch:
+    """A chunk batch as a summary has it, with ranges of chunks."""
+
+    number: int
+    base: int
+    done: list[tuple[int, int]]
+    own: int
+    begun_micros: int
 
 
 def _ranges(chunks: Iterable[int]) -> list[list[int]]:
@@ -120,7 +142,7 @@ def load_plans_between(lake: Lake, after_micros: int | None, until_micros: int) 
     """Return the newest plans whose positions lie between two others, or at them; most often none is read."""
     table, first_micros = lake.system_table(COPIED), after_micros or 0
     newest = head(table)
-    if newest is None or int(fact(newest, POSITION) or 0) < first_micros:
+    if newest is None or (position_of(newest) or 0) < first_micros:
         return {}
     plans = _plans_of(table)
     return {

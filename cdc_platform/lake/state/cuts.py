@@ -10,10 +10,10 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, CutNotFound
-from cdc_platform.lake.catalog.damage import understanding
 from cdc_platform.lake.catalog.lake import CUT, Lake
-from cdc_platform.lake.commits.commits import CYCLE, POSITION, Version, ancestors_of, fact, head
+from cdc_platform.lake.commits.commits import CYCLE, POSITION, Version, ancestors_of, head, number_of
 from cdc_platform.model.base.schemas import CUTS
+from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 
 NUMBER = "cdc.cut"
@@ -83,9 +83,9 @@ def newest_cut(lake: Lake) -> Cut | None:
 @understanding(CUT)
 def _newest(table: Table) -> Cut | None:
     for snapshot in ancestors_of(table, head(table)):
-        number = fact(snapshot, NUMBER)
+        number = number_of(snapshot, NUMBER)
         if number is not None:
-            return _read_cut(Version(table.location(), snapshot.snapshot_id, table), int(number))
+            return _read_cut(Version(table.location(), snapshot.snapshot_id, table), number)
     return None
 
 

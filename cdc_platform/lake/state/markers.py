@@ -1,13 +1,12 @@
 """Markers: messages that somebody wrote into the source's log, by which moments of the lake can be found."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from cdc_platform.lake.catalog.damage import understanding
 from cdc_platform.lake.catalog.lake import RAW, Lake
 from cdc_platform.lake.state.cuts import Cut
+from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.stream.records import RecordKind
 
 
@@ -36,15 +35,34 @@ def list_markers(lake: Lake, after_cycle: int = 0, until_cycle: int | None = Non
     rows = lake.system_table(RAW).scan(row_filter=window, selected_fields=columns).to_arrow().to_pylist()
     found: dict[str, Marker] = {}
     for row in sorted(rows, key=lambda row: (row["cycle"], row["record_order"])):
-        found.setdefault(row["record_sequence"], _marker(row))
+        found.setdefault(row["record_sequence"], marker_of(row))
     return tuple(found.values())
 
 
-def _marker(row: Mapping[str, Any]) -> Marker:
-    told = json.loads(row["event"]["metadata"])
-    return Marker(
-        row["cycle"], row["record_order"], told["prefix"], told["content"], told["lsn"], told["transaction"]
+def marker_of(row: Mapping[str, Any]) -> Marker:
+    """Return the marker that a row of the raw table is.
+
+    Raises:
+        LakeDamaged: it is none.
+    """
+    message = read_stored(
+        _Message.from_text, row["event"]["metadata"], RAW, f"the message {row['record_sequence']}"
     )
+    return Marker(row["cycle"], row["record_order"], **asdict(message))
+
+
+@dataclass(frozen=True)
+class _Message:
+    """What the raw record of a message has in its metadata."""
+
+    prefix: str
+    content: str
+    lsn: int | None
+    transaction: str | None
+
+    @classmethod
+    def from_text(cls, text: str) -> "_Message":
+        return parse_stored(text, cls)
 
 
 def markers_of(cuts: tuple[Cut, ...], markers: tuple[Marker, ...]) -> Mapping[int, tuple[Marker, ...]]:

@@ -12,11 +12,11 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression, Not, Or
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict, LakeError
-from cdc_platform.lake.catalog.damage import understanding
 from cdc_platform.lake.catalog.lake import LOG, QUARANTINED, Lake
 from cdc_platform.lake.commits.commits import count_rows, head, read_mark
 from cdc_platform.lake.commits.filters import all_of, at_most, equals, is_any
 from cdc_platform.model.base.schemas import QUARANTINE
+from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
 from cdc_platform.model.stream.quarantined_records import HeldRecord, ReplaySource
 

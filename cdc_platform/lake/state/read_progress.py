@@ -5,7 +5,6 @@ replayed counts as unread until a later cycle has read it. A file that could not
 path of its own, `unread_path`, until it has been read.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,11 +15,12 @@ import pyarrow.compute as pc
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
-from cdc_platform.lake.catalog.damage import understanding
 from cdc_platform.lake.catalog.lake import RAW, READ, Lake
 from cdc_platform.lake.commits.commits import CYCLE, head, read_mark
 from cdc_platform.lake.state.quarantine import load_replays
 from cdc_platform.model.base.schemas import FILES
+from cdc_platform.model.base.stored_texts import read_stored, understanding
+from cdc_platform.model.stream.file_reports import FileReport
 from cdc_platform.model.stream.files import READ_AGAIN
 from cdc_platform.model.stream.quarantined_records import HeldRecord
 from cdc_platform.model.stream.records import RecordKind
@@ -144,7 +144,8 @@ def _derive(rows: pa.Table) -> _ReadProgress:
     failed_cycles: dict[str, int] = {}
     for path, text, cycle in zip(*_columns(rows.filter(is_failure)), strict=True):
         if read.cycles.get(path.removeprefix(UNREAD), 0) < cycle:
-            failed[path] = FailedRead.from_text(text).after(failed.get(path))
+            failure = read_stored(FailedRead.from_text, text, READ, f"row `{path}`")
+            failed[path] = failure.after(failed.get(path))
             failed_cycles[path.removeprefix(UNREAD)] = cycle
     told = {path: found.to_text() for path, found in failed.items()}
     return _ReadProgress({**read.versions, **told}, read.cycles, failed_cycles) if told else read
@@ -160,15 +161,24 @@ def _reported_after(lake: Lake, after_exclusive: int, until_inclusive: int) -> p
     window = f"kind = '{RecordKind.FILE.value}' and cycle > {after_exclusive} and cycle <= {until_inclusive}"
     scan = lake.system_table(RAW).scan(row_filter=window, selected_fields=("kind", "cycle", "event"))
     rows = scan.to_arrow().select(["cycle", "event"]).to_pylist()
-    told = ((row["cycle"], row["event"]["origin"], json.loads(row["event"]["metadata"])) for row in rows)
-    found = [(cycle, *entry) for cycle, path, facts in told if (entry := _entry(path, facts)) is not None]
+    reports = ((row["cycle"], row["event"]["origin"], read_report(row["event"])) for row in rows)
+    found = [(cycle, *entry) for cycle, path, one in reports if (entry := _entry(path, one)) is not None]
     columns = list(zip(*found, strict=True)) or [(), (), ()]
     return pa.table(dict(zip(FILES.names, columns, strict=True)), FILES)
 
 
-def _entry(path: str, told: Mapping[str, Any]) -> tuple[str, str] | None:
+def read_report(event: Mapping[str, Any]) -> FileReport:
+    """Return the report on a file that a row of the raw table is, by the row's column `event`.
+
+    Raises:
+        LakeDamaged: it is none.
+    """
+    return read_stored(FileReport.from_text, event["metadata"], RAW, f"the report on {event['origin']}")
+
+
+def _entry(path: str, report: FileReport) -> tuple[str, str] | None:
     """Return the path and version that a report adds to the read progress, None where it adds none."""
-    if told["is_read"]:
-        return path, told["version"]
-    failure = FailedRead.of_report(told)
+    if report.is_read:
+        return path, report.version
+    failure = FailedRead.of_report(report.version, str(report.error))
     return (unread_path(path), failure.to_text()) if failure is not None else None

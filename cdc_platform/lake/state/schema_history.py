@@ -1,6 +1,6 @@
 """The stored history of the source's schema."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +9,12 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from cdc_platform.errors import CommitConflict
-from cdc_platform.lake.catalog.damage import understanding
 from cdc_platform.lake.catalog.lake import SCHEMA, Lake
 from cdc_platform.lake.commits.commits import CYCLE, POSITION, Mark, read_mark
 from cdc_platform.model.base.schemas import SCHEMA_CHANGES
+from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_datetime
-from cdc_platform.model.schema.evolution import SchemaHistory, fold_history
+from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.schema_events import SchemaChange, SchemaEvent
 
 
@@ -26,7 +26,26 @@ def list_schema_events(lake: Lake) -> tuple[SchemaEvent, ...]:
 def load_history(lake: Lake) -> SchemaHistory:
     """Return what the lake knows of the source's schema."""
     table = lake.system_table(SCHEMA)
-    return at_mark(fold_history(_list_events(table)), read_mark(table))
+    return at_mark(fold_stored(_list_events(table)), read_mark(table))
+
+
+def load_history_at(lake: Lake, cycle: int) -> SchemaHistory:
+    """Return the history of the source's schema as the log had it at a cycle."""
+    return fold_stored(event for event in list_schema_events(lake) if event.cycle <= cycle)
+
+
+def fold_stored(events: Iterable[SchemaEvent]) -> SchemaHistory:
+    """Return the history that stored changes make, in their order.
+
+    Raises:
+        LakeDamaged: a change is none of the table or column that it names, or its value has another shape.
+    """
+    history = SchemaHistory()
+    for event in events:
+        place = f"`{event.change}` of {event.table or 'the stream'} {event.name or ''} in cycle {event.cycle}"
+        with understanding(SCHEMA, place):
+            history = history.after(event)
+    return history
 
 
 def at_mark(history: SchemaHistory, mark: Mark) -> SchemaHistory:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
+from cdc_platform.model.base.stored_texts import RAW_TABLE, as_shape, read_stored
+
 ROW: Final = "__row"
 """Column with the digest of the row's values."""
 COPY: Final = "__copy"
@@ -36,8 +38,16 @@ def keys_text(row: str, copy: int) -> str:
 
 
 def row_of(keys: str) -> str:
-    """Return the digest in a key that its row has got here."""
-    return str(json.loads(keys)[ROW])
+    """Return the digest in a key that its row has got here.
+
+    Raises:
+        LakeDamaged: the key is none that is written here.
+    """
+    return read_stored(_row_of, keys, RAW_TABLE, f"a change of the row {keys}")
+
+
+def _row_of(keys: str) -> str:
+    return as_shape(json.loads(keys)[ROW], str)
 
 
 def is_keyless(keys: str) -> bool:

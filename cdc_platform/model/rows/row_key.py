@@ -43,7 +43,11 @@ class RowKey:
 
     def to_json(self) -> str:
         """Return the key as the source writes it: names in alphabetical order."""
-        return _dump(dict(sorted(self._pairs())), compact=True)
+        return _dump(self.to_fields(), compact=True)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the key as values of JSON: names in alphabetical order."""
+        return dict(sorted(self._pairs()))
 
     def spellings(self) -> tuple[str, ...]:
         """Return the texts in which a log most likely has the key."""

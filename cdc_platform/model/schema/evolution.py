@@ -1,6 +1,5 @@
 """How the source's tables have changed: a history of changes, and what follows from each of them."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -8,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cdc_platform.model.base.names import case_key
+from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.model.schema.column_versions import Bound, ColumnHistory, ColumnVersion
 from cdc_platform.model.schema.schema_events import CREATED, UNCOPIED, SchemaChange, SchemaEvent
 from cdc_platform.model.schema.table_schema import ARRAY, ColumnType, spark_type
@@ -130,11 +130,11 @@ def _list_generated(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
 
 
 def _place_columns(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    return replace(table, places=json.loads(str(event.value)))
+    return replace(table, places=parse_stored(str(event.value), dict[str, int]))
 
 
 def _ordering_key(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:
-    ordinals = {name: number for number, name in enumerate(json.loads(str(event.value)), start=1)}
+    ordinals = {name: number for number, name in enumerate(_names(event.value), start=1)}
     versions = (
         replace(version, ordinal=ordinals[version.name])
         if version.until is None and version.is_primary_key
@@ -149,7 +149,7 @@ def _without_place(table: ColumnHistory, name: str | None) -> ColumnHistory:
 
 
 def _names(value: str | None) -> list[str]:
-    return [str(name) for name in json.loads(value)] if value else []
+    return parse_stored(value, list[str]) if value else []
 
 
 def _add_column(table: ColumnHistory, event: SchemaEvent) -> ColumnHistory:

@@ -62,7 +62,7 @@ def parse_column_types(text: str | None) -> Mapping[str, SeenColumn] | None:
             )
             for column in listed
         }
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return seen if any(column.is_primary_key for column in seen.values()) else None
 

@@ -76,10 +76,16 @@ class ColumnType:
 
     @classmethod
     def from_json(cls, type_json: Mapping[str, Any] | str) -> "ColumnType":
-        """Return the type of a REST `Type` object, or of its JSON text, as in `column_types`."""
+        """Return the type of a REST `Type` object, or of its JSON text, as in `column_types`.
+
+        Raises:
+            ValueError, LookupError, TypeError, AttributeError, RecursionError: it is none.
+        """
         fields: Mapping[str, Any] = json.loads(type_json) if isinstance(type_json, str) else type_json
         element = fields.get("array_element_type") or fields.get("arrayElementType")
         annotation = fields.get("type_annotation") or fields.get("typeAnnotation")
+        if not isinstance(annotation, str | None):
+            raise TypeError(f"a text was expected for the annotation of a type, not {annotation!r}")
         return cls(str(fields["code"]), cls.from_json(element) if element else None, annotation)
 
     def to_json(self) -> str:

@@ -1,11 +1,14 @@
 """Records in quarantine: why each is there, and what becomes of them when they are replayed."""
 
-import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, TypeVar
 
+from cdc_platform.model.base.stored_texts import QUARANTINE_TABLE, as_shape, parse_stored, read_stored
 from cdc_platform.model.stream.ordering_key import place_of
+
+Part = TypeVar("Part")
 
 
 class ReplaySource(StrEnum):
@@ -71,8 +74,32 @@ class HeldRecord:
     @property
     def place(self) -> str:
         """The part of the ordering key that both halves of a Debezium key change share; empty if unknown."""
-        record = json.loads(self.record or "{}")
-        return place_of(record.get("record_order") or record.get("ordering_key") or "")
+        record = self.raw_record
+        return place_of(self._part(record.get("record_order") or record.get("ordering_key") or "", str))
+
+    @property
+    def raw_record(self) -> Mapping[str, Any]:
+        """The record as it came, as JSON has it; empty where quarantine keeps no text of it.
+
+        Raises:
+            LakeDamaged: the text is no JSON object.
+        """
+        return self._read(lambda text: parse_stored(text, dict[str, Any]))
+
+    @property
+    def event(self) -> Mapping[str, Any]:
+        """The column `event` of the record; empty for a source that hands out none.
+
+        Raises:
+            LakeDamaged: it is no JSON object.
+        """
+        return self._part(self.raw_record.get("event") or {}, dict[str, Any])
+
+    def _part(self, value: Any, shape: type[Part]) -> Part:
+        return self._read(lambda _: as_shape(value, shape))
+
+    def _read(self, parse: Callable[[str], Part]) -> Part:
+        return read_stored(parse, self.record or "{}", QUARANTINE_TABLE, f"record {self.name}")
 
     @property
     def identity(self) -> tuple[int, str]:

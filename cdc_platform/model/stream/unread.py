@@ -1,9 +1,13 @@
 """Files that could not be read: when they are tried again, and what is known of them meanwhile."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Final
+
+from cdc_platform.model.base.stored_texts import parse_stored
+from cdc_platform.model.base.timestamps import is_moment
 
 UNREAD: Final = "unread@"
 """Begins the path under which the read progress has a file's failed read; the rest is the file's path."""
@@ -13,6 +17,7 @@ FIRST_PAUSE_S: Final = 30
 LONGEST_PAUSE_S: Final = 3600
 """Right after a file could not be read, and after many times. Pauses double in between."""
 
+_MOMENT: Final = re.compile(r"\d{1,17}", re.ASCII)
 _MOST_DOUBLINGS: Final = 7
 
 
@@ -49,16 +54,23 @@ class FailedRead:
 
     @classmethod
     def from_text(cls, text: str) -> "FailedRead":
-        """Return the failure of a text that `to_text` made."""
-        return cls(**json.loads(text))
+        """Return the failure of a text that `to_text` made.
+
+        Raises:
+            ValueError, RecursionError: the text is none.
+        """
+        failure = parse_stored(text, cls)
+        if failure.tries < 1 or not is_moment(failure.micros):
+            raise ValueError(f"{failure.micros} and {failure.tries} are no moment and no count of tries")
+        return failure
 
     @classmethod
-    def of_report(cls, told: Mapping[str, Any]) -> "FailedRead | None":
+    def of_report(cls, reported_version: str, error: str) -> "FailedRead | None":
         """Return what the report on a file tells; None where it does not say when the file was tried."""
-        moment, _, version = str(told["version"]).partition(" ")
-        if not (version and moment.isdigit()):
+        moment, _, version = reported_version.partition(" ")
+        if not (version and _MOMENT.fullmatch(moment)):
             return None
-        return cls(version, int(moment), str(told["error"]))
+        return cls(version, int(moment), error)
 
     @property
     def reported_version(self) -> str:

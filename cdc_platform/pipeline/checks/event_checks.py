@@ -1,18 +1,19 @@
 """Checks of what sources leave out that hand out events: values, ends of transactions, rows of snapshots."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
+from cdc_platform.lake.state.read_progress import read_report
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.rows.changes import ChangeKind
+from cdc_platform.model.stream.file_reports import Waiting
 from cdc_platform.model.stream.ordering_key import SEPARATOR
 from cdc_platform.model.stream.records import ModType, RecordKind
 from cdc_platform.pipeline.checks.check_result import CheckResult, Scope
@@ -163,26 +164,25 @@ def check_arrival(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> Ch
     )
 
 
-def _waiting(pipeline: Pipeline) -> list[Mapping[str, Any]]:
+def _waiting(pipeline: Pipeline) -> list[Waiting]:
     """Return the transactions that the newest cycle has held back."""
     raw = pipeline.lake.system_table(RAW)
     condition = f"kind = '{RecordKind.FILE.value}' and cycle = {read_mark(raw).cycle}"
     rows = raw.scan(row_filter=condition, selected_fields=("kind", "cycle", "event")).to_arrow().to_pylist()
-    reports = (json.loads(row["event"]["metadata"]) for row in rows)
-    return [one for report in reports for one in report.get("waiting", ())]
+    return [one for row in rows for one in read_report(row["event"]).waiting]
 
 
-def _is_late(waiting: Mapping[str, Any], now_micros: int) -> bool:
-    since = waiting["since_micros"]
+def _is_late(waiting: Waiting, now_micros: int) -> bool:
+    since = waiting.since_micros
     return since is None or now_micros - since > WAITS_S * 1_000_000
 
 
-def _told(waiting: Mapping[str, Any]) -> str:
-    since, expected = waiting["since_micros"], waiting["expected"]
+def _told(waiting: Waiting) -> str:
+    since, expected = waiting.since_micros, waiting.expected
     when = f", committed at {to_rfc3339(since)}," if since is not None else ""
     of = f" of {expected}" if expected is not None else ", and its END has not come"
     return (
-        f"Transaction {waiting['transaction_id']}{when} waits: {waiting['seen']} events have come{of}. "
+        f"Transaction {waiting.transaction_id}{when} waits: {waiting.seen} events have come{of}. "
         "What comes after it waits with it"
     )
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import POSITION, ancestors_of, fact, head
+from cdc_platform.lake.commits.commits import ancestors_of, head, position_of
 from cdc_platform.lake.state.control import load_lineage, load_stuck
 from cdc_platform.lake.state.cuts import list_cuts
 from cdc_platform.model.stream.lineage import watermark_micros
@@ -41,9 +41,9 @@ def check_watermark(pipeline: Pipeline, _spark: SparkSession, _scope: Scope) -> 
     """Look for a watermark that went back, or that passed a partition which has not been read so far."""
     log = pipeline.lake.system_table(LOG)
     history = [
-        int(position)
+        position
         for snapshot in ancestors_of(log, head(log))
-        if (position := fact(snapshot, POSITION)) is not None
+        if (position := position_of(snapshot)) is not None
     ]
     positions = [cut.position_micros for cut in list_cuts(pipeline.lake)]
     back = sum(newer < older for newer, older in pairwise(history))

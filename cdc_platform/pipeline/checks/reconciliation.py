@@ -13,9 +13,9 @@ from pyiceberg.table import Table
 
 from cdc_platform.lake.commits.filters import equals
 from cdc_platform.lake.state.cuts import Cut
-from cdc_platform.lake.state.schema_history import list_schema_events
+from cdc_platform.lake.state.schema_history import load_history_at
 from cdc_platform.model.schema.column_versions import ColumnHistory
-from cdc_platform.model.schema.evolution import SchemaHistory, fold_history, same_type
+from cdc_platform.model.schema.evolution import SchemaHistory, same_type
 from cdc_platform.model.schema.exclusions import NOTHING, Exclusion, late_columns, table_exclusions
 from cdc_platform.model.schema.table_options import DELETED, keeps_deleted
 from cdc_platform.model.schema.table_schema import TableSchema
@@ -90,7 +90,7 @@ def prove_tables(pipeline: Pipeline, cut: Cut) -> tuple[list[Proof], tuple[str, 
     Returns:
         the proofs, and the tables of the cut that the change stream did not watch at that position.
     """
-    history = schema_history_at(pipeline, cut.cycle)
+    history = load_history_at(pipeline.lake, cut.cycle)
     watched = {table.name: table for table in pipeline.look(cut.position_micros).tables}
     named = [table for table in pipeline.tables if table.name in cut.tables]
     proofs = [
@@ -99,11 +99,6 @@ def prove_tables(pipeline: Pipeline, cut: Cut) -> tuple[list[Proof], tuple[str, 
         if table.name in watched
     ]
     return proofs, tuple(table.name for table in named if table.name not in watched)
-
-
-def schema_history_at(pipeline: Pipeline, cycle: int) -> SchemaHistory:
-    """Return the history of the schema as the log had it at a cycle."""
-    return fold_history(event for event in list_schema_events(pipeline.lake) if event.cycle <= cycle)
 
 
 def prove_table(

@@ -4,10 +4,12 @@ from collections import Counter
 
 from pyspark.sql import SparkSession
 
+from cdc_platform.lake.catalog.lake import SCHEMA
 from cdc_platform.lake.state.copies import load_plans
 from cdc_platform.lake.state.cuts import newest_cut
 from cdc_platform.lake.state.quarantine import count_quarantined, describe_next_step
 from cdc_platform.lake.state.schema_history import list_schema_events
+from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.schema.schema_events import describe_event
 from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope
 from cdc_platform.pipeline.checks.reconciliation import Proof, prove_tables
@@ -68,7 +70,8 @@ def check_schema(pipeline: Pipeline, _spark: SparkSession, scope: Scope) -> Chec
         if event.since_micros is not None and event.cycle > scope.after_cycle
     ]
     findings = pipeline.findings(pipeline.schema_history)
-    told = [describe_event(event) for event in events] + list(findings)
+    with understanding(SCHEMA):
+        told = [describe_event(event) for event in events] + list(findings)
     counts = Counter(event.change.value for event in events)
     facts: dict[str, Fact] = {"changes": len(events), "findings": len(findings), **counts}
     return CheckResult(not told, "; ".join(told) or "no change of the schema, nothing is left out", facts)

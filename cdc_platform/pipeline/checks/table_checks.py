@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.lake.state.cuts import newest_cut
+from cdc_platform.lake.state.schema_history import load_history_at
 from cdc_platform.model.base.names import quote_spark
 from cdc_platform.model.schema.evolution import SchemaHistory
 from cdc_platform.model.schema.table_options import (
@@ -17,7 +18,6 @@ from cdc_platform.model.schema.table_options import (
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.checks.check_result import CheckResult, Fact, Scope
 from cdc_platform.pipeline.checks.history_check import find_faults
-from cdc_platform.pipeline.checks.reconciliation import schema_history_at
 from cdc_platform.pipeline.checks.source_checks import without_cut
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.soft_delete import drops_unseen, stored_at
@@ -35,7 +35,7 @@ def check_fold(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> CheckR
     if cut is None:
         return without_cut(pipeline)
     log = read_log(pipeline, spark).where(F.col("cycle") <= cut.cycle)
-    history = schema_history_at(pipeline, cut.cycle)
+    history = load_history_at(pipeline.lake, cut.cycle)
     differing = {
         table.name: _count_differences(
             pipeline,
@@ -128,7 +128,7 @@ def check_histories(pipeline: Pipeline, spark: SparkSession, _scope: Scope) -> C
     if cut is None or not kept:
         return CheckResult(passed=True, summary="no table of a cut keeps a history", facts={"histories": 0})
     log = read_log(pipeline, spark).where(F.col("cycle") <= cut.cycle)
-    known = schema_history_at(pipeline, cut.cycle).tables
+    known = load_history_at(pipeline.lake, cut.cycle).tables
     with unfit_values():
         faults = {
             table.name: find_faults(pipeline, spark, table, known.get(table.name), cut, log) for table in kept

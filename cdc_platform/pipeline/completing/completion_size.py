@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.commits.commits import count_rows, fact, head
+from cdc_platform.lake.commits.commits import count_rows, head, number_of
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS, UNSOUND
 
@@ -127,5 +127,5 @@ def is_within(bounds: DriverBounds, pipeline: Pipeline, found: Lacking) -> bool:
 def _mean_row_bytes(pipeline: Pipeline, table: str) -> int:
     found = pipeline.lake.table(table)
     snapshot = head(found) if found is not None else None
-    size = fact(snapshot, "total-files-size") if snapshot is not None else None
-    return int(size or 0) // max(1, count_rows(snapshot) or 0)
+    size = number_of(snapshot, "total-files-size") if snapshot is not None else None
+    return (size or 0) // max(1, count_rows(snapshot) or 0)

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from cdc_platform.lake.catalog.lake import LOG
+from cdc_platform.model.base.stored_texts import MISUNDERSTOOD, damage_of
 from cdc_platform.model.rows.resolution import RowChange, RowId, Story, Values
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.sources.json_codec import NULL, read_members, write_members
@@ -48,7 +50,18 @@ class LoggedChange:
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> "LoggedChange":
-        """Return the change of a row of the log, of which `previous_keys` may be left out."""
+        """Return the change of a row of the log, of which `previous_keys` may be left out.
+
+        Raises:
+            LakeDamaged: the row is none that the platform writes.
+        """
+        try:
+            return cls._of(line)
+        except MISUNDERSTOOD as error:
+            raise damage_of(error, LOG, f"a change of {line['table_name']} {line['keys']}") from error
+
+    @classmethod
+    def _of(cls, line: Mapping[str, Any]) -> "LoggedChange":
         text = line["new_values"]
         values = None if text is None else read_members(text)
         unavailable = tuple(line["unavailable_columns"] or ())

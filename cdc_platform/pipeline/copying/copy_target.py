@@ -13,6 +13,7 @@ from cdc_platform.lake.state.cuts import Cut, newest_cut
 from cdc_platform.model.schema.table_options import stored_schema
 from cdc_platform.model.schema.table_schema import TableSchema, spark_type
 from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.schema.planned_columns import planned_columns
 from cdc_platform.pipeline.schema.table_ddl import make_table
 from cdc_platform.pipeline.versions.handover import is_published
 from cdc_platform.spark.frames.table_frames import read_current
@@ -27,7 +28,7 @@ def prepare_target(pipeline: Pipeline, spark: SparkSession, plan: CopyPlan) -> T
     Raises:
         LakeError: the table has rows that no copy has brought.
     """
-    schema = stored_schema(pipeline.copy_source.copied_table(plan.columns), pipeline.options(plan.table))
+    schema = stored_schema(planned_columns(pipeline.copy_source, plan), pipeline.options(plan.table))
     found = pipeline.lake.table(plan.table)
     if found is not None and not _has_columns(pipeline, spark, schema):
         if count_rows(head(found)) != 0:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.lake.commits.commits import BRANCH, fact, has_at_most
+from cdc_platform.lake.commits.commits import BRANCH, has_at_most, number_of
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.histories.history_plan import HistoryBuild, plan_history
@@ -237,7 +237,7 @@ def _as_outcome(pipeline: Pipeline, attempt: Attempt, built: Snapshot) -> MergeO
         table=attempt.table,
         cycle=attempt.cycle,
         snapshot_id=built.snapshot_id,
-        appended=int(fact(appended, "added-records") or 0),
+        appended=number_of(appended, "added-records") or 0,
         updated=closed,
         fell_back=attempt.fell_back,
     )

@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.lake.commits.commits import BRANCH
 from cdc_platform.lake.commits.declared_keys import allow_null_keys
+from cdc_platform.lake.local_writer.local_table import LocalTable
 from cdc_platform.model.schema.column_versions import Conversion
 from cdc_platform.model.schema.table_options import keeps_deleted, source_schema
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.merging.local_merge import (
     LocalMerge,
-    LocalTable,
     commit_merge,
     count_actions,
     find_local,

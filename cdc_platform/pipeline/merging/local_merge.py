@@ -14,7 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DoubleType, FloatType
 
 from cdc_platform.lake.catalog.lake import LOG
-from cdc_platform.lake.commits.commits import BRANCH, BYTES, cycles_between, fact
+from cdc_platform.lake.commits.commits import BRANCH, BYTES, cycles_between, number_of
 from cdc_platform.lake.local_writer.local_table import ROW_ID_COLUMN, KeyRows, LocalTable, open_local
 from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.pipeline.core.pipeline import Pipeline
@@ -64,8 +64,8 @@ def find_local(pipeline: Pipeline, schema: TableSchema, base: Snapshot) -> Local
     So it is where keys are floating-point numbers, whose equality is Spark's, where columns are called as
     only Spark finds them, where rows are not deleted by vectors, and where there are many files.
     """
-    files_of_base = fact(base, "total-data-files")
-    is_large = files_of_base is None or int(files_of_base) > MOST_FILES
+    files_of_base = number_of(base, "total-data-files")
+    is_large = files_of_base is None or files_of_base > MOST_FILES
     if is_large or not pipeline.settings.merge_here_bytes:
         return None
     table = load_table(pipeline, schema.name)
@@ -84,8 +84,8 @@ def is_at_hand(pipeline: Pipeline, span: LogSpan) -> bool:
         return False
     log = pipeline.lake.system_table(LOG)
     cycles = cycles_between(log, span.after_exclusive, span.until_inclusive)
-    held = [fact(snapshot, BYTES) for snapshot in cycles]
-    told = [int(held_bytes) for held_bytes in held if held_bytes is not None]
+    held = [number_of(snapshot, BYTES) for snapshot in cycles]
+    told = [held_bytes for held_bytes in held if held_bytes is not None]
     return len(told) == len(held) and sum(told) <= min(MOST_BYTES, pipeline.settings.merge_here_bytes)
 
 

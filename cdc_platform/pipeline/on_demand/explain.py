@@ -1,6 +1,5 @@
 """Provenance: how a row came to be, told by the change log; no Spark, and the source may be down."""
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -15,6 +14,7 @@ from cdc_platform.lake.state.control import load_lineage
 from cdc_platform.lake.state.cuts import Cut, cuts_since
 from cdc_platform.lake.state.quarantine import count_quarantined, describe_next_step, has_replays
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.stored_texts import understanding
 from cdc_platform.model.base.timestamps import from_datetime, to_rfc3339
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.rows.row_key import NANOSECOND_TEXT, KeyColumn, RowKey, parse_key
@@ -50,7 +50,7 @@ class Explanation:
         """Return the explanation as plain values; moments are RFC 3339 texts."""
         return {
             "table": self.table,
-            "key": json.loads(self.key.to_json()),
+            "key": self.key.to_fields(),
             "is_deleted": self.story.values is None,
             "values": dict(self.story.values) if self.story.values is not None else None,
             "set_by": dict(self.story.set_by),
@@ -196,7 +196,8 @@ def _find_spelled(log: Table, table: str, key: RowKey) -> set[int]:
     if found:
         return set(found)
     every = log.scan(of_table, selected_fields=("ordinal", "keys")).to_arrow_batch_reader()
-    return {row["ordinal"] for batch in every for row in batch.to_pylist() if key.is_same(row["keys"])}
+    with understanding(LOG, f"the keys of `{table}`"):
+        return {row["ordinal"] for batch in every for row in batch.to_pylist() if key.is_same(row["keys"])}
 
 
 def _order(pipeline: Pipeline, table: str) -> str:
@@ -218,7 +219,8 @@ def _read_changes(log: Table, table: str, ordinals: Collection[int], order: str)
         for row in batch.to_pylist()
         if row["ordinal"] in ordinals
     ]
-    return [_as_change(row) for row in sorted(rows, key=itemgetter(order))]
+    with understanding(LOG, f"the changes of `{table}`"):
+        return [_as_change(row) for row in sorted(rows, key=itemgetter(order))]
 
 
 def _as_change(row: Mapping[str, Any]) -> LoggedChange:

@@ -4,11 +4,10 @@ What a replay brings into a log that is in order has the ordering key that it wo
 ordinal: the tables that it touches are rebuilt, by ordering keys.
 """
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from cdc_platform.lake.catalog.lake import LOG, RAW
 from cdc_platform.lake.commits.commits import read_mark
@@ -92,7 +91,7 @@ def _divide(records: Iterable[HeldRecord]) -> tuple[list[HeldRecord], list[HeldR
     texts: list[HeldRecord] = []
     lost: list[HeldRecord] = []
     for held in records:
-        event: Mapping[str, Any] = json.loads(held.record or "{}").get("event") or {}
+        event = held.event
         stands_for_file = event.get("fault") is not None and event.get("position") is None
         (lost if stands_for_file else texts).append(held)
     return texts, lost

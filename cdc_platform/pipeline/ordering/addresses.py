@@ -1,6 +1,5 @@
 """Finding the keys of rows that deletes know by their addresses only."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -10,9 +9,10 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.catalog.lake import RAW
+from cdc_platform.lake.catalog.lake import QUARANTINED, RAW
 from cdc_platform.lake.commits.commits import read_mark
 from cdc_platform.lake.state.quarantine import ReplayMark, load_held, mark_replayed
+from cdc_platform.model.base.stored_texts import parse_stored, read_stored, understanding
 from cdc_platform.model.stream.addresses import ADDRESS, ADDRESS_ONLY, ORDER_KEY, Addressed
 from cdc_platform.model.stream.quarantined_records import HeldRecord, ReplaySource
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
@@ -76,13 +76,26 @@ def _asked(pipeline: Pipeline, window: str) -> list[Addressed]:
     return list(found.values())
 
 
+def read_notes(event_id: str, metadata: str | None) -> Mapping[str, Any]:
+    """Return what the source says of an event, by the metadata of the event's raw record.
+
+    Raises:
+        LakeDamaged: they are no JSON object.
+    """
+    return read_stored(_notes, metadata or "{}", RAW, f"the event {event_id}")
+
+
+def _notes(metadata: str) -> Mapping[str, Any]:
+    return parse_stored(metadata, dict[str, Any])
+
+
 def _as_addressed(row: Mapping[str, Any]) -> Addressed | None:
     """Return the delete that a raw record is, None where it does not tell enough."""
-    told = json.loads(row["event"]["metadata"])
-    address, ordering_key, table = told.get(ADDRESS), told.get(ORDER_KEY), row.get("table_name")
+    notes = read_notes(row["record_sequence"], row["event"]["metadata"])
+    address, ordering_key, table = notes.get(ADDRESS), notes.get(ORDER_KEY), row.get("table_name")
     if not (address and ordering_key and table):
         return None
-    return Addressed(row["record_sequence"], table, str(address), ordering_key)
+    return Addressed(row["record_sequence"], table, str(address), str(ordering_key))
 
 
 def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
@@ -115,7 +128,8 @@ def call_waiting(pipeline: Pipeline, raw: DataFrame, arrived: DataFrame) -> int:
 def _of_held(held: HeldRecord) -> Addressed | None:
     if not held.reason.startswith(ADDRESS_ONLY):
         return None
-    return _as_addressed(json.loads(held.record or "{}"))
+    with understanding(QUARANTINED, f"record {held.name}"):
+        return _as_addressed(held.raw_record)
 
 
 def _faulty(batch: pa.Table) -> list[dict[str, Any]]:

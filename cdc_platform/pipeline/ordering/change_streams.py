@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.lake.commits.commits import CYCLE, TAKEN, ancestors_of, fact, head
+from cdc_platform.lake.commits.commits import CYCLE, TAKEN, ancestors_of, fact, head, number_of
 from cdc_platform.lake.state.quarantine import untaken_records
 from cdc_platform.model.base.schemas import TIMESTAMP
 from cdc_platform.model.base.timestamps import to_datetime
@@ -62,8 +62,7 @@ def _taken(log: Table) -> int | None:
     """Return the snapshot of quarantine whose replays the log has taken."""
     for snapshot in ancestors_of(log, head(log)):
         if fact(snapshot, CYCLE) is not None:
-            taken = fact(snapshot, TAKEN)
-            return int(taken) if taken is not None else None
+            return number_of(snapshot, TAKEN)
     return None
 
 

@@ -1,6 +1,5 @@
 """Key changes of several rows in one transaction, among the records that enter the log."""
 
-import json
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from cdc_platform.model.rows.key_shifts import KeyEvent, shifted_orders
 from cdc_platform.model.stream.addresses import ADDRESS
 from cdc_platform.model.stream.records import ModType, RecordKind
 from cdc_platform.pipeline.core.pipeline import Pipeline
+from cdc_platform.pipeline.ordering.addresses import read_notes
 
 _HALVES: Final = '"UPDATE-(DELETE|INSERT)"'
 _SELECTED: Final = (
@@ -132,7 +132,7 @@ def _is_in(column: pa.Array, values: AbstractSet[str]) -> pa.Array:
 
 def _as_event(row: dict[str, Any]) -> KeyEvent | None:
     """Return what a raw record does to its key, None where it does not tell the address of its row."""
-    address = json.loads(row["event"]["metadata"]).get(ADDRESS)
+    address = read_notes(row["record_sequence"], row["event"]["metadata"]).get(ADDRESS)
     if not address:
         return None
     return KeyEvent(

@@ -14,7 +14,16 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeError
 from cdc_platform.lake.catalog.lake import CUT, DELETION_MARKERS, LINEAGE, LOG, RAW, READ
-from cdc_platform.lake.commits.commits import BRANCH, CYCLE, ancestors_of, count_rows, fact, head, read_mark
+from cdc_platform.lake.commits.commits import (
+    BRANCH,
+    CYCLE,
+    ancestors_of,
+    count_rows,
+    fact,
+    head,
+    number_of,
+    read_mark,
+)
 from cdc_platform.lake.commits.maintenance import compact_all_files, compact_small_files
 from cdc_platform.lake.commits.metadata_files import delete_old_metadata
 from cdc_platform.lake.state.cuts import Cut
@@ -173,7 +182,7 @@ def _fragments(pipeline: Pipeline, table: Table) -> int:
 
 
 def _adds_small_files(small_file_bytes: int, snapshot: Snapshot) -> bool:
-    files, added_bytes = (int(fact(snapshot, key) or 0) for key in ("added-data-files", "added-files-size"))
+    files, added_bytes = (number_of(snapshot, key) or 0 for key in ("added-data-files", "added-files-size"))
     return files > 0 and added_bytes < small_file_bytes * files
 
 
@@ -225,7 +234,7 @@ def _deleted(pipeline: Pipeline, table: Table) -> float:
     """Return the share of deleted rows in a table's files, beside the one at which they are rewritten."""
     snapshot = head(table)
     names = ("total-records", "total-position-deletes")
-    total, deleted = (int(fact(snapshot, name) or 0) if snapshot is not None else 0 for name in names)
+    total, deleted = ((number_of(snapshot, name) or 0) if snapshot is not None else 0 for name in names)
     most = total * pipeline.settings.maintenance.major_deleted_fraction
     return deleted / most if deleted and most else float(deleted)
 

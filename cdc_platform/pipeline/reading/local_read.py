@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from cdc_platform.lake.catalog.lake import RAW, own_tables
-from cdc_platform.lake.commits.commits import cycles_between, fact
+from cdc_platform.lake.commits.commits import cycles_between, number_of
 from cdc_platform.lake.commits.writes import CycleStep, append_cycle
 from cdc_platform.model.stream.read_windows import ReadPlan
 from cdc_platform.pipeline.core.pipeline import Pipeline
@@ -57,7 +57,7 @@ def commit_local(
 
 def _was_large(raw: Table, cycle: int) -> bool:
     before = next(cycles_between(raw, cycle - 1, cycle), None)
-    return before is not None and int(fact(before, "added-records") or 0) > MOST_RECORDS
+    return before is not None and (number_of(before, "added-records") or 0) > MOST_RECORDS
 
 
 def _collect(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table | None:

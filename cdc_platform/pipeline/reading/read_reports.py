@@ -1,12 +1,10 @@
 """What cycles have read by their own reports: which events come again, asked for or not."""
 
-import json
 from typing import Any
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.state.quarantine import load_replays
-from cdc_platform.lake.state.read_progress import REPLAY
-from cdc_platform.model.stream.records import AGAIN_SINCE
+from cdc_platform.lake.state.read_progress import REPLAY, read_report
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
 
@@ -33,8 +31,8 @@ def repeated_from(pipeline: Pipeline, reports: str) -> int | None:
     """
     if not pipeline.capabilities.hands_out_events or not pipeline.capabilities.keeps_transactions:
         return None
-    told = [json.loads(event["metadata"] or "{}") for event in _events(pipeline, reports)]
-    since = min((one[AGAIN_SINCE] for one in told if AGAIN_SINCE in one), default=None)
+    moments = (read_report(event).again_since_micros for event in _events(pipeline, reports))
+    since = min((micros for micros in moments if micros is not None), default=None)
     if since is None:
         return None
     # The log has moments of cycles, by another clock than the source's.

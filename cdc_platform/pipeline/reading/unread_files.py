@@ -1,13 +1,12 @@
 """What of a source's files could not be read, and is not taken for what is not there."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from cdc_platform.lake.catalog.lake import RAW
 from cdc_platform.lake.commits.commits import read_mark
-from cdc_platform.lake.state.read_progress import list_failed
+from cdc_platform.lake.state.read_progress import list_failed, read_report
 from cdc_platform.model.base.timestamps import to_rfc3339
 from cdc_platform.model.stream.records import RecordKind
 from cdc_platform.pipeline.core.pipeline import Pipeline
@@ -56,6 +55,6 @@ def _newest_failures(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     window = f"kind = '{RecordKind.FILE.value}' and cycle = {read_mark(raw).cycle}"
     rows = raw.scan(row_filter=window, selected_fields=("kind", "cycle", "event")).to_arrow()
     for event in (row["event"] for row in rows.to_pylist()):
-        told = json.loads(event["metadata"])
-        if not told["is_read"]:
-            yield event["origin"], str(told["error"])
+        report = read_report(event)
+        if not report.is_read:
+            yield event["origin"], str(report.error)

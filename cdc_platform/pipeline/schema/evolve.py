@@ -30,6 +30,7 @@ from cdc_platform.model.schema.schema_reads import PastLooks
 from cdc_platform.model.stream.records import WHOLE_ROW_UPDATES, RecordKind
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.pipeline.schema.key_shapes import Shape, find_foreign
+from cdc_platform.pipeline.schema.planned_columns import planned_columns
 from cdc_platform.pipeline.schema.schema_policies import first_columns, kept_shapes
 from cdc_platform.pipeline.schema.uncopied import with_uncopied
 
@@ -125,7 +126,7 @@ def _copies(pipeline: Pipeline, history: SchemaHistory, until_micros: int) -> di
     plans = load_plans_between(pipeline.lake, history.position_micros, until_micros)
     return {
         name: Sighting.of_table(
-            plan.position_micros, pipeline.copy_source.copied_table(plan.columns), is_whole=True
+            plan.position_micros, planned_columns(pipeline.copy_source, plan), is_whole=True
         )
         for name, plan in plans.items()
     }

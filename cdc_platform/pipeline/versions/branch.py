@@ -2,7 +2,7 @@
 
 import json
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 from uuid import uuid4
 
@@ -12,8 +12,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
 from cdc_platform.errors import CommitConflict, LakeError, TableNotFound
-from cdc_platform.lake.commits.commits import ATTEMPT, BRANCH, CYCLE, ancestors_of, fact, head
+from cdc_platform.lake.commits.commits import (
+    ATTEMPT,
+    BRANCH,
+    CYCLE,
+    ancestors_of,
+    fact,
+    head,
+    number_of,
+    read_fact,
+)
 from cdc_platform.model.base.names import lake_table_name
+from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.pipeline.core.pipeline import Pipeline
 from cdc_platform.spark.frames.table_frames import read_current
 from cdc_platform.spark.session.session_settings import changed_settings
@@ -49,8 +59,22 @@ class Attempt:
             commits: how many snapshots the attempt consists of.
             matched: how many rows its merge must have found; None where any number is right.
         """
-        whole = {"base": self.base.snapshot_id, "commits": commits, "matched": matched}
-        return {_completion_key(lake_table_name(self.table)): json.dumps(whole)}
+        whole = _Completion(self.base.snapshot_id, commits, matched)
+        return {_completion_key(lake_table_name(self.table)): json.dumps(asdict(whole))}
+
+
+@dataclass(frozen=True)
+class _Completion:
+    """How many commits upon which snapshot an attempt consists of; ``matched`` as in `completion`."""
+
+    base: int
+    commits: int
+    matched: int | None
+
+    @classmethod
+    def from_text(cls, text: str) -> "_Completion":
+        """Return the completion of a text that an attempt has written."""
+        return parse_stored(text, cls)
 
 
 def _completion_key(lake_table: str) -> str:
@@ -145,28 +169,26 @@ def finished_head(table: Table) -> Snapshot | None:
     newest = head(table, BRANCH)
     if newest is None:
         return None
-    whole = fact(newest, _completion_key(table.name()[-1]))
+    completion = read_fact(newest, _completion_key(table.name()[-1]), _Completion.from_text)
     token = fact(newest, ATTEMPT)
-    if whole is None or token is None:
+    if completion is None or token is None:
         return None
-    completion = json.loads(whole)
-    matched = completion["matched"]
-    is_whole = is_built_by(table, token, completion["base"], completion["commits"])
-    return newest if is_whole and matched in (None, count_matched(newest)) else None
+    is_whole = is_built_by(table, token, completion.base, completion.commits)
+    return newest if is_whole and completion.matched in (None, count_matched(newest)) else None
 
 
 def is_built_by(table: Table, token: str, base: int, commits: int) -> bool:
     """Whether the branch is so many commits of one attempt upon its base, and nothing else."""
     chain = ancestors_of(table, head(table, BRANCH))
-    built = [next(chain, None) for _ in range(commits)]
+    built = [snapshot for _, snapshot in zip(range(commits), chain, strict=False)]
     below = next(chain, None)
-    ours = all(snapshot is not None and fact(snapshot, ATTEMPT) == token for snapshot in built)
+    ours = len(built) == commits and all(fact(snapshot, ATTEMPT) == token for snapshot in built)
     return ours and below is not None and below.snapshot_id == base
 
 
 def count_matched(merged: Snapshot | None) -> int:
     """Return how many rows a MERGE has updated or deleted, as its snapshot tells."""
-    return sum(int(fact(merged, key) or 0) for key in MATCHED) if merged is not None else 0
+    return sum(number_of(merged, key) or 0 for key in MATCHED) if merged is not None else 0
 
 
 def verify_attempt(pipeline: Pipeline, attempt: Attempt, commits: int) -> Snapshot:

@@ -1,6 +1,6 @@
 """Which part of the log a table lacks."""
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,15 +10,17 @@ from cdc_platform.lake.catalog.lake import LOG
 from cdc_platform.lake.commits.commits import (
     CYCLE,
     LATE,
-    POSITION,
     STATS,
     ancestors_of,
-    fact,
     head,
+    number_of,
+    position_of,
+    read_fact,
     read_mark,
 )
 from cdc_platform.lake.state.cuts import Cut
 from cdc_platform.lake.state.quarantine import has_replays
+from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.pipeline.core.pipeline import Pipeline
 
 UNKNOWN_CHANGES: Final = 2**62
@@ -57,7 +59,7 @@ def pending_span(pipeline: Pipeline, table: str, after_exclusive: int) -> LogSpa
     until = read_mark(log).cycle
     if until <= after_exclusive:
         return LogSpan(after_exclusive, until, 0, has_patches=False)
-    told = _told_stats(log, table, after_exclusive)
+    told = stats_after(log, table, after_exclusive)
     if told is None:
         events = pipeline.capabilities.hands_out_events
         is_late = pipeline.capabilities.comes_in_order and has_replays(pipeline.lake, table)
@@ -79,16 +81,16 @@ def span_after(pipeline: Pipeline, table: str, position_micros: int) -> LogSpan:
     log = pipeline.lake.system_table(LOG)
     after = 0
     for snapshot in ancestors_of(log, head(log)):
-        cycle, position = fact(snapshot, CYCLE), fact(snapshot, POSITION)
-        if cycle is not None and position is not None and int(position) <= position_micros:
+        cycle, position = number_of(snapshot, CYCLE), position_of(snapshot)
+        if cycle is not None and position is not None and position <= position_micros:
             # What a cycle holds lies at or before its position.
-            after = int(cycle)
+            after = cycle
             break
     return replace(pending_span(pipeline, table, after), after_micros=position_micros)
 
 
 @dataclass(frozen=True)
-class _Told:
+class TableStats:
     """What a snapshot of the log tells of one table's changes."""
 
     is_late: bool
@@ -97,17 +99,29 @@ class _Told:
     truncates: int = 0
 
 
-def _told_stats(log: Table, table: str, after_exclusive: int) -> list[_Told] | None:
-    """Return what each later cycle tells, None where expired snapshots have taken it along."""
-    told: list[_Told] = []
+def _stats(text: str) -> Mapping[str, tuple[int, int, int]]:
+    return parse_stored(text, dict[str, tuple[int, int, int]])
+
+
+def _names(text: str) -> list[str]:
+    return parse_stored(text, list[str])
+
+
+def stats_after(log: Table, table: str, after_exclusive: int) -> list[TableStats] | None:
+    """Return what each later cycle tells, None where expired snapshots have taken it along.
+
+    Raises:
+        LakeDamaged: a summary of the log has other statistics than the platform writes.
+    """
+    told: list[TableStats] = []
     for snapshot in ancestors_of(log, head(log)):
-        cycle = fact(snapshot, CYCLE)
-        if cycle is not None and int(cycle) <= after_exclusive:
+        cycle = number_of(snapshot, CYCLE)
+        if cycle is not None and cycle <= after_exclusive:
             return told
-        stats = fact(snapshot, STATS)
+        stats = read_fact(snapshot, STATS, _stats)
         if stats is not None:
-            is_late = table in json.loads(fact(snapshot, LATE) or "[]")
-            told.append(_Told(is_late, *json.loads(stats).get(table, ())))
+            late = read_fact(snapshot, LATE, _names) or ()
+            told.append(TableStats(table in late, *stats.get(table, ())))
         if snapshot.parent_snapshot_id is None:
             return told
     return None

@@ -202,9 +202,15 @@ class SpannerSource(SparkSource):
         return TableCopyDataSource
 
     def copy_options(self, columns: str, at_micros: int, chunks: Sequence[str]) -> dict[str, str]:
-        """Return the options with which Spark reads these chunks of a copy."""
-        from cdc_platform.sources.spanner.copying import copy_source
+        """Return the options with which Spark reads these chunks of a copy.
 
+        Raises:
+            LakeDamaged: a text of the plan is none that the planner wrote.
+        """
+        from cdc_platform.sources.spanner.copying import copy_source
+        from cdc_platform.sources.spanner.copying.copy_chunks import require_sound
+
+        require_sound(columns, chunks)
         return {
             copy_source.SETTINGS_OPTION: self.settings.to_options(),
             copy_source.COLUMNS_OPTION: columns,

@@ -27,12 +27,31 @@ from cdc_platform.lake.state.cuts import list_cuts, newest_cut
 from cdc_platform.lake.state.markers import list_markers
 from cdc_platform.lake.state.quarantine import load_held
 from cdc_platform.lake.state.read_progress import list_failed
-from cdc_platform.lake.state.schema_history import list_schema_events
+from cdc_platform.lake.state.schema_history import list_schema_events, load_history
 from cdc_platform.model.base.timestamps import to_datetime
 
 MOMENT: Final = to_datetime(1_700_000_000_000_000)
 ROW: Final = {"cycle": 1, "partition_token": "p", "record_timestamp": MOMENT}
 READ_WINDOW: Final = {"start_exclusive": MOMENT, "end_inclusive": MOMENT, "outcome": "complete"}
+
+
+ODD_TYPE: Final = '{"code": "A", "type_annotation": ["a"]}'
+FAILED: Final = '{"version": "1", "micros": 5, "error": "Broken"}'
+WAITING: Final = '{"version": "1", "is_read": true, "waiting": [{"seen": 1}]}'
+EVENT: Final = {"cycle": 1, "number": 1, "table_name": "t", "name": "a", "is_primary_key": False}
+HELD: Final = {
+    "cycle": 1,
+    "reason": "r",
+    "partition_token": "p",
+    "record_id": "a",
+    "transaction_id": "t",
+    "record_timestamp": MOMENT,
+}
+
+
+def places_of_held(lake: Lake) -> object:
+    """Return what records in quarantine say of themselves."""
+    return [(held.place, held.event) for held in load_held(lake)]
 
 
 def of_first_cycle(lake: Lake) -> object:
@@ -51,6 +70,24 @@ def damaged(folder: Path, table: str, row: dict[str, Any], facts: dict[str, str]
 @pytest.mark.parametrize(
     ("table", "row", "read"),
     [
+        (RAW, {**ROW, "kind": "file", "event": {"metadata": WAITING}}, list_failed),
+        (READ, {"path": "unread@a", "version": '{"version": "1"}', "cycle": 1}, list_failed),
+        (READ, {"path": "unread@a", "version": FAILED.replace("5", "9" * 30), "cycle": 1}, list_failed),
+        (READ, {"path": "unread@a", "version": FAILED.replace('"1"', "1"), "cycle": 1}, list_failed),
+        (RAW, {**ROW, "kind": "message", "event": {"metadata": '{"prefix": 1}'}}, list_markers),
+        (SCHEMA, {**EVENT, "change": "column_added", "value": "{"}, load_history),
+        (
+            SCHEMA,
+            {**EVENT, "change": "column_added", "value": ODD_TYPE},
+            load_history,
+        ),
+        (SCHEMA, {**EVENT, "change": "column_retyped", "value": '{"code": "A"}'}, load_history),
+        (SCHEMA, {**EVENT, "change": "columns_placed", "value": '["a"]'}, load_history),
+        (SCHEMA, {**EVENT, "change": "key_ordered", "value": '{"a": 1}'}, load_history),
+        (SCHEMA, {**EVENT, "change": "other_tables", "value": "[" * 100_000}, load_history),
+        (QUARANTINED, {**HELD, "record": "{"}, places_of_held),
+        (QUARANTINED, {**HELD, "record": '{"event": [1]}'}, places_of_held),
+        (QUARANTINED, {**HELD, "record": '{"record_order": 1}'}, places_of_held),
         (
             RAW,
             {**ROW, "kind": "read_window", "read_window": {**READ_WINDOW, "outcome": "odd"}},
@@ -84,10 +121,23 @@ def test_a_damaged_row_names_its_table(
     """What a reader cannot understand is told as damage, with the table and what can be done."""
     lake = damaged(tmp_path, table, row, {"cdc.cycle": "1", "cdc.cut": "1"})
     with pytest.raises(
-        LakeDamaged, match=rf"^The lake is damaged, its table `{table}`: .*Bring back"
+        LakeDamaged, match=rf"^The lake is damaged, its table `{table}`[:,] .*Bring back"
     ) as told:
         read(lake)
     assert len(str(told.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["cdc.position-micros", "cdc.next-ordinal"])
+@pytest.mark.parametrize("text", ["soon", "1_0", "", "9" * 40, "9" * 5000])
+def test_a_damaged_entry_is_named(tmp_path: Path, name: str, text: str) -> None:
+    """What is no number, and a position that is no moment, is named with snapshot and entry."""
+    facts = {"cdc.cycle": "1", name: text}
+    lake = damaged(tmp_path, LINEAGE, {"state": "RUNNING"}, facts)
+    if name == "cdc.next-ordinal" and text == "9" * 40:
+        assert read_mark(lake.system_table(LINEAGE)).next_ordinal == int(text)
+        return
+    with pytest.raises(LakeDamaged, match=rf"its table `partition_lineage`, snapshot \d+, entry `{name}`"):
+        read_mark(lake.system_table(LINEAGE))
 
 
 def test_a_damaged_summary_names_its_table(tmp_path: Path) -> None:

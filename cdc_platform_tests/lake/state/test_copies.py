@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from cdc_platform.errors import CommitConflict
+from cdc_platform.errors import CommitConflict, LakeDamaged
 from cdc_platform.lake.catalog.lake import Lake
 from cdc_platform.lake.catalog.settings import LakeSettings
 from cdc_platform.lake.commits.commits import head
@@ -116,3 +116,20 @@ def test_an_earlier_plan_does_not_count(table: Table) -> None:
     restarted = CopyPlan("accounts", 2, 5_000_000, 6_000_000, "{}", ("x",))
     found = load_copy_progress(table, restarted)
     assert (found.missing, found.rows, found.head, found.is_mixed) == ((0,), 0, None, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", "{}", "[" * 100_000),
+        '{"number": 1, "base": 2, "done": [[0, 1000000000000]], "own": 1, "begun_micros": 0}',
+        '{"number": 1, "base": 2, "done": [[4, 1]], "own": 1, "begun_micros": 0}',
+        '{"number": 1, "base": 2, "done": [[0, 900000], [0, 900000]], "own": 1, "begun_micros": 0}',
+        '{"number": "1", "base": 2, "done": [], "own": 1, "begun_micros": 0}',
+    ],
+)
+def test_a_damaged_chunk_batch_names_its_snapshot(table: Table, text: str) -> None:
+    """What no run has written is damage to the table, and never more chunks than memory holds."""
+    table.append(ROWS, snapshot_properties={COPY: text}, branch=COPY_BRANCH)
+    with pytest.raises(LakeDamaged, match=r"its table `accounts`, snapshot \d+, entry `cdc\.copy`"):
+        load_copy_progress(table, PLAN)

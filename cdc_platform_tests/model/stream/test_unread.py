@@ -25,6 +25,5 @@ def test_it_survives_as_text() -> None:
 def test_a_report_tells_of_it() -> None:
     """Reports of before, and of sources whose files do not pause, do not tell when it was tried."""
     failure = FailedRead("1-2", 5, "Broken")
-    told = {"version": failure.reported_version, "error": "Broken"}
-    assert failure == FailedRead.of_report(told)
-    assert FailedRead.of_report({**told, "version": "1-2"}) is None
+    assert failure == FailedRead.of_report(failure.reported_version, "Broken")
+    assert FailedRead.of_report("1-2", "Broken") is None

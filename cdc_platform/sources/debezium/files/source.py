@@ -20,8 +20,10 @@ from cdc_platform.sources.debezium.engine.capture import Capture
 from cdc_platform.sources.debezium.engine.spool import Spool
 from cdc_platform.sources.debezium.files.event_files import event_files
 from cdc_platform.sources.debezium.rows.decoder import Decoded, Decoder
+from cdc_platform.sources.debezium.rows.state import DecoderState
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings, EngineInput
-from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress
+from cdc_platform.sources.debezium.transactions.arrivals import PassedUntil
+from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE, FileProgress, read_progress_of
 from cdc_platform.sources.debezium.wire.lines import whole_lines
 from cdc_platform.sources.event_tables import storable, table_of
 from cdc_platform.sources.file_store import FileStore
@@ -48,6 +50,17 @@ class EventsDescription:
             if event.table not in found:
                 found[event.table] = table_of(event)
         return cls(tuple(found[name] for name in sorted(found)))
+
+
+def states_of(read_progress: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the states with which a cycle goes on, as texts; None for those of a beginning.
+
+    Raises:
+        LakeDamaged: one of them is none that a cycle writes. A task that met it could not name it.
+    """
+    read_progress_of(read_progress, STATE, DecoderState.from_json)
+    read_progress_of(read_progress, PASSED, PassedUntil.of)
+    return {"state": read_progress.get(STATE), "passed": read_progress.get(PASSED)}
 
 
 class DebeziumSource(SourceOfArrivals):
@@ -102,7 +115,7 @@ class DebeziumSource(SourceOfArrivals):
             self.capture.keep_going()
         known = read_progress()
         self._clear_spool(known)
-        progress = {file: FileProgress.of(known.get(file.path)) for file in self._files()}
+        progress = {file: read_progress_of(known, file.path, FileProgress.of) for file in self._files()}
         is_new = any(read.lacks(file) for file, read in progress.items())
         is_unread = any(partition.running_cycle is None for partition in lineage.partitions.values())
         # Only the engine knows whether the database has something new.
@@ -113,8 +126,7 @@ class DebeziumSource(SourceOfArrivals):
         unread = [file for file, read in progress.items() if read.is_held or read.lacks(file)]
         windows = plan_windows(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
         lines = {file.path: progress[file].lines for file in unread}
-        told = {"state": known.get(STATE), "passed": known.get(PASSED)}
-        inputs = {"files": files_to_json(unread), "lines": lines, **told}
+        inputs = {"files": files_to_json(unread), "lines": lines, **states_of(known)}
         return ReadPlan(windows, json.dumps(inputs))
 
     def readable(self, _origins: Collection[str]) -> frozenset[str]:
@@ -135,8 +147,8 @@ class DebeziumSource(SourceOfArrivals):
         if self.capture is None or not isinstance(found, EngineInput):
             return
         lines = {
-            Path(path).name: FileProgress.of(text).lines
-            for path, text in known.items()
+            Path(path).name: read_progress_of(known, path, FileProgress.of).lines
+            for path in known
             if path not in (STATE, PASSED)
         }
         Spool(Path(found.spool)).delete_read(lines, time.time() - found.keep_spool_s)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from cdc_platform.errors import OffsetsLost, SourceNotFound
+from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.model.base.stored_texts import READ_PROGRESS_TABLE, read_stored
 from cdc_platform.model.stream.files import SourceFile
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 
@@ -61,9 +63,13 @@ class TopicProgress:
 
     @classmethod
     def of(cls, text: str) -> "TopicProgress":
-        """Return the progress of a text of the read_progress."""
+        """Return the progress of a text of the read_progress.
+
+        Raises:
+            ValueError: the text is none that `to_text` makes.
+        """
         topic_id, next_offset, seen = text.rsplit("#", 2)
-        return cls(topic_id, int(next_offset), int(seen))
+        return cls(topic_id, whole_number(next_offset), whole_number(seen))
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""
@@ -126,7 +132,7 @@ def _known(read_progress: Mapping[str, str], settings: KafkaInput) -> dict[str, 
     """Return the progress of the partitions among what the read progress has."""
     places = {origin: origin.rpartition("/") for origin in read_progress}
     return {
-        origin: TopicProgress.of(read_progress[origin])
+        origin: read_stored(TopicProgress.of, read_progress[origin], READ_PROGRESS_TABLE, f"row `{origin}`")
         for origin, (topic, _, partition) in places.items()
         if partition.isdecimal() and settings.matches(topic)
     }

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 
 from cdc_platform.model.stream.lineage import Lineage, plan_windows
 from cdc_platform.model.stream.read_windows import ReadPlan, ReadRequest
-from cdc_platform.sources.debezium.files.source import DESCRIBED_MESSAGES, DebeziumSource, EventsDescription
+from cdc_platform.sources.debezium.files.source import (
+    DESCRIBED_MESSAGES,
+    DebeziumSource,
+    EventsDescription,
+    states_of,
+)
 from cdc_platform.sources.debezium.kafka.kafka_client import KafkaClient
 from cdc_platform.sources.debezium.kafka.kafka_failures import broker_failures
 from cdc_platform.sources.debezium.kafka.topic_ranges import TopicRange, plan_ranges
 from cdc_platform.sources.debezium.rows.decoder import Decoder
 from cdc_platform.sources.debezium.settings.kafka_settings import KafkaInput
 from cdc_platform.sources.debezium.settings.settings import DebeziumSettings
-from cdc_platform.sources.debezium.transactions.progress import PASSED, STATE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,11 +64,7 @@ class TopicsSource(DebeziumSource):
         if not (ranges or is_unread or request.has_replay):
             return ReadPlan(())
         windows = plan_windows(lineage, request.clock_micros, None, request.keys, request.end_limit_micros)
-        inputs = {
-            "ranges": [asdict(one) for one in ranges],
-            "state": known.get(STATE),
-            "passed": known.get(PASSED),
-        }
+        inputs = {"ranges": [asdict(one) for one in ranges], **states_of(known)}
         return ReadPlan(windows, json.dumps(inputs))
 
     def read_here(

@@ -14,6 +14,8 @@ _REMEMBERED: Final = 1000
 _PREFIX: Final = "__debezium."
 
 Identity = tuple[str, str, int, int]
+DeletedRow = tuple[str, str, int, int, dict[str, Any]]
+"""A row that was deleted: the identity of its event, and its key."""
 
 
 @dataclass(slots=True)
@@ -68,7 +70,7 @@ class Pairer:
         return [[*identity, dict(key)] for identity, key in newest]
 
     @classmethod
-    def from_fields(cls, fields: Iterable[Any]) -> "Pairer":
+    def from_fields(cls, fields: Iterable[DeletedRow]) -> "Pairer":
         """Return the pairer that `to_fields` told of."""
         return cls({(server, table, tx_id, lsn): key for server, table, tx_id, lsn, key in fields})
 

@@ -10,9 +10,9 @@ has looked at it: with the snapshot's rows, or with the first change after it wh
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from cdc_platform.model.rows.keyless import is_keyless
 from cdc_platform.model.stream.events import SourceEvent
@@ -52,12 +52,6 @@ class SeenSnapshots:
     changed: dict[str, int] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
     empty: dict[str, tuple[str, int]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> "SeenSnapshots":
-        """Return what the JSON of the fields tells."""
-        empty = {table: (identity, place) for table, (identity, place) in fields.get("empty", {}).items()}
-        return cls(**{**fields, "empty": empty})
 
     def see(self, source: Source, *, is_held: bool) -> tuple[int, ...]:
         """Take an event, and return the snapshots that it shows to have ended, by their positions.

@@ -4,7 +4,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cdc_platform.sources.debezium.rows.pairing import Pairer
+from cdc_platform.model.base.stored_texts import parse_stored
+from cdc_platform.sources.debezium.rows.pairing import DeletedRow, Pairer
 from cdc_platform.sources.debezium.rows.snapshots import SeenSnapshots, SnapshotWatch
 
 
@@ -51,18 +52,37 @@ class DecoderState:
 
     @classmethod
     def from_json(cls, text: str | None) -> "DecoderState":
-        """Return the state of a text that `to_json` made; None is that of a beginning."""
+        """Return the state of a text that `to_json` made; None is that of a beginning.
+
+        Raises:
+            ValueError, RecursionError: the text is none.
+        """
         if text is None:
             return cls()
-        fields = json.loads(text)
+        stored = parse_stored(text, _StoredState)
         return cls(
-            fields["floors"],
-            Pairer.from_fields(fields["deleted"]),
-            set(fields["full"]),
-            set(fields["unusable"]),
-            fields["flat_deletes"],
-            SnapshotWatch({name: SeenSnapshots.of(seen) for name, seen in fields["snapshots"].items()}),
-            fields.get("owners", {}),
-            fields.get("keys", {}),
-            fields.get("key_types", {}),
+            stored.floors,
+            Pairer.from_fields(stored.deleted),
+            stored.full,
+            stored.unusable,
+            stored.flat_deletes,
+            SnapshotWatch(stored.snapshots),
+            stored.owners,
+            stored.keys,
+            stored.key_types,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredState:
+    """A `DecoderState` as its text has it."""
+
+    floors: dict[str, int]
+    deleted: list[DeletedRow]
+    full: set[str]
+    unusable: set[str]
+    flat_deletes: dict[str, str]
+    snapshots: dict[str, SeenSnapshots]
+    owners: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, list[str]] = field(default_factory=dict)
+    key_types: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -4,7 +4,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.model.base.stored_texts import parse_stored
 from cdc_platform.model.stream.events import SourceMessage
+from cdc_platform.model.stream.file_reports import Waiting
 from cdc_platform.sources.debezium.rows.decoder import Decoded
 from cdc_platform.sources.event_batches import Released
 
@@ -42,26 +45,16 @@ class PassedUntil:
 
     @classmethod
     def of(cls, text: str | None) -> "PassedUntil":
-        """Return what `to_text` made a text of; None is the beginning."""
+        """Return what `to_text` made a text of; None is the beginning.
+
+        Raises:
+            ValueError, RecursionError: the text is none.
+        """
         if text is None:
             return cls()
-        commit, ordering_key, *rest = text.split("#", 2)
-        commit_lsn, _, committed_ms = commit.partition("@")
-        truncated = json.loads(rest[0]) if rest else {}
-        return cls(ordering_key, int(commit_lsn), truncated, int(committed_ms or 0))
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A transaction of which more is to come: ``seen`` of ``expected`` events, None where nothing tells.
-
-    ``since_micros`` is when it committed, None where nothing tells.
-    """
-
-    transaction_id: str
-    since_micros: int | None
-    seen: int
-    expected: int | None
+        commit, ordering_key, truncated = text.split("#", 2)
+        commit_lsn, committed_ms = map(whole_number, commit.split("@"))
+        return cls(ordering_key, commit_lsn, parse_stored(truncated, dict[str, str]), committed_ms)
 
 
 @dataclass(frozen=True, slots=True)

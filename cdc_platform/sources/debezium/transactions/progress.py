@@ -1,8 +1,11 @@
 """How far files of events have been read, as the read progress has it."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
+from cdc_platform.model.base.number_texts import whole_number
+from cdc_platform.model.base.stored_texts import READ_PROGRESS_TABLE, read_stored
 from cdc_platform.model.stream.files import SourceFile
 
 STATE: Final = "decoder state"
@@ -13,6 +16,23 @@ PASSED: Final = "transactions passed"
 
 
 _HELD: Final = "+"
+Kept = TypeVar("Kept")
+
+
+def read_progress_of(progress: Mapping[str, str], name: str, parse: Callable[[str | None], Kept]) -> Kept:
+    """Return what the read progress has of a file or partition, or of a state.
+
+    Args:
+        progress: the read progress.
+        name: what is asked for.
+        parse: makes something of a text, and of None where there is none.
+
+    Raises:
+        LakeDamaged: the text is none that a cycle writes.
+    """
+    if name not in progress:
+        return parse(None)
+    return read_stored(parse, progress[name], READ_PROGRESS_TABLE, f"row `{name}`")
 
 
 @dataclass(frozen=True)
@@ -28,11 +48,15 @@ class FileProgress:
 
     @classmethod
     def of(cls, text: str | None) -> "FileProgress":
-        """Return the progress of a text of the read progress; None is that of a file that nobody has read."""
+        """Return the progress of a text of the read progress; None is that of a file that nobody has read.
+
+        Raises:
+            ValueError: the text is none that `to_text` makes.
+        """
         if text is None:
             return cls()
-        version, _, lines = text.rpartition("#")
-        return cls(version, int(lines.removesuffix(_HELD)), lines.endswith(_HELD))
+        version, lines = text.rsplit("#", 1)
+        return cls(version, whole_number(lines.removesuffix(_HELD)), lines.endswith(_HELD))
 
     def to_text(self) -> str:
         """Return the text that `of` reads."""

@@ -10,11 +10,13 @@ are: there it waits for these. It does so until it is plain that they will not c
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
+from cdc_platform.model.base.timestamps import is_moment
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
+from cdc_platform.model.stream.file_reports import Waiting
 from cdc_platform.sources.debezium.rows.decoder import Checkpoint
 from cdc_platform.sources.debezium.rows.findings import gives_key_up
 from cdc_platform.sources.debezium.rows.snapshots import is_held_snapshot
-from cdc_platform.sources.debezium.transactions.arrivals import Arrival, Passed, PassedUntil, Waiting
+from cdc_platform.sources.debezium.transactions.arrivals import Arrival, Passed, PassedUntil
 from cdc_platform.sources.debezium.transactions.transactions import Boundaries, Transaction
 from cdc_platform.sources.debezium.wire.envelope import Signal, TransactionBegin, TransactionEnd
 from cdc_platform.sources.event_batches import Released
@@ -192,7 +194,7 @@ class TransactionBuffer:
     def _again_since_micros(self, waiting: Container[str]) -> int | None:
         """Return when the first was committed of the transactions that seem to have passed before."""
         repeated = (
-            found.since_micros or 0
+            _moment(found.since_micros) or 0
             for name, found in self._transactions.items()
             if name not in waiting and self._is_repeated(name, found)
         )
@@ -273,9 +275,13 @@ def _is_held(ordering_key: str | None, limit: str | None) -> bool:
     return ordering_key is not None and limit is not None and ordering_key >= limit
 
 
+def _moment(micros: int | None) -> int | None:
+    return micros if micros is not None and is_moment(micros) else None
+
+
 def _told(waiting: Mapping[str, Transaction]) -> tuple[Waiting, ...]:
     return tuple(
-        Waiting(name, found.since_micros, len(found.messages), found.expected)
+        Waiting(name, _moment(found.since_micros), len(found.messages), found.expected)
         for name, found in waiting.items()
     )
 

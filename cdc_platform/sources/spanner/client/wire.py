@@ -10,11 +10,19 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
+from cdc_platform.model.base.timestamps import from_rfc3339, is_moment
+
 NULL_TAG: Final = 0x08
 NUMBER_TAG: Final = 0x11
 STRING_TAG: Final = 0x1A
 BOOL_TAG: Final = 0x20
 LIST_TAG: Final = 0x32
+
+MISSHAPEN: Final = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    *(RecursionError, SyntaxError, MemoryError, struct.error),
+)
+"""What a value of another shape than the documented one may raise in decoders, those of Arrow included."""
 
 _CONTINUES: Final = 0x80
 _DOUBLE: Final = struct.Struct("<d")
@@ -78,6 +86,18 @@ def plain_value(value: bytes) -> Any:
     if value[0] == BOOL_TAG:
         return boolean(value)
     return number(value) if value[0] == NUMBER_TAG else text(value)
+
+
+def moment_of(told: str) -> int:
+    """Return the microseconds of a timestamp, which a datetime can be.
+
+    Raises:
+        ValueError: The text is no such timestamp.
+    """
+    micros = from_rfc3339(told)
+    if not is_moment(micros):
+        raise ValueError(f"outside the years 1 to 9999: {told}")
+    return micros
 
 
 def is_null(value: bytes) -> bool:

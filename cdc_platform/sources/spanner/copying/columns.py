@@ -5,18 +5,20 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
-from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 
+from cdc_platform.model.base.number_texts import decimal_number, whole_number
 from cdc_platform.model.base.schemas import TIMESTAMP
-from cdc_platform.model.base.timestamps import from_rfc3339, to_nanosecond_text
+from cdc_platform.model.base.timestamps import to_nanosecond_text
 from cdc_platform.model.schema.table_schema import ARRAY, NANOSECONDS, PG_JSONB, PG_NUMERIC, ColumnType
 from cdc_platform.sources.spanner.client.wire import (
+    MISSHAPEN,
     boolean,
     is_null,
     items,
+    moment_of,
     number,
     plain_value,
     required_text,
@@ -27,7 +29,7 @@ _BEYOND_MICROS: Final = re.compile(r"\.\d{6}\d*[1-9]")
 
 Reader = tuple[pa.DataType, Callable[[bytes], Any]]
 
-_INTEGER: Final[Reader] = (pa.int64(), lambda value: int(required_text(value)))
+_INTEGER: Final[Reader] = (pa.int64(), lambda value: whole_number(required_text(value)))
 _BYTES: Final[Reader] = (pa.binary(), lambda value: b64decode(required_text(value), validate=True))
 _TEXT: Final[Reader] = (pa.string(), required_text)
 _READERS: Final[dict[str, Reader]] = {
@@ -36,7 +38,7 @@ _READERS: Final[dict[str, Reader]] = {
     "ENUM": _INTEGER,
     "FLOAT32": (pa.float32(), number),
     "FLOAT64": (pa.float64(), number),
-    "NUMERIC": (pa.decimal128(38, 9), lambda value: Decimal(required_text(value))),
+    "NUMERIC": (pa.decimal128(38, 9), lambda value: decimal_number(required_text(value))),
     "STRING": _TEXT,
     "JSON": _TEXT,
     "UUID": _TEXT,
@@ -44,7 +46,7 @@ _READERS: Final[dict[str, Reader]] = {
     "BYTES": _BYTES,
     "PROTO": _BYTES,
     "DATE": (pa.date32(), lambda value: date.fromisoformat(required_text(value))),
-    "TIMESTAMP": (TIMESTAMP, lambda value: from_rfc3339(required_text(value))),
+    "TIMESTAMP": (TIMESTAMP, lambda value: moment_of(required_text(value))),
 }
 _ANNOTATED: Final[dict[str | None, Reader]] = {
     PG_NUMERIC: _TEXT,
@@ -61,14 +63,41 @@ def arrow_type(column_type: ColumnType) -> pa.DataType:
 
 
 def to_arrow(column_type: ColumnType, values: Sequence[bytes]) -> pa.Array:
-    """Return the values of one column, which are protobuf values in bytes, as an Arrow array."""
+    """Return the values of one column, which are protobuf values in bytes, as an Arrow array.
+
+    Raises:
+        ValueError, ArithmeticError, ...: one of `MISSHAPEN`, where a value is none of the type.
+    """
     return pa.array(_decoded(column_type, values), arrow_type(column_type))
 
 
+def is_readable(column_type: ColumnType, value: bytes) -> bool:
+    """Whether `to_arrow` takes a value."""
+    try:
+        to_arrow(column_type, [value])
+    except MISSHAPEN:
+        return False
+    return True
+
+
+def shown_value(value: bytes) -> Any:
+    """Return a value as messages show it, whatever it is."""
+    try:
+        return plain_value(value)
+    except MISSHAPEN:
+        return value
+
+
 def find_unfit_moment(values: Iterable[bytes]) -> str | None:
-    """Return the first timestamp of a column that `to_arrow` would cut off; None where there is none."""
-    texts = (required_text(value) for value in values if not is_null(value))
-    return next((text for text in texts if _BEYOND_MICROS.search(text)), None)
+    """Return the first timestamp of a column that `to_arrow` would cut off; None where there is none.
+
+    What is no timestamp is left to `to_arrow`.
+    """
+    for value in values:
+        text = shown_value(value)
+        if isinstance(text, str) and _BEYOND_MICROS.search(text):
+            return text
+    return None
 
 
 def _decoded(column_type: ColumnType, values: Sequence[bytes]) -> list[Any]:

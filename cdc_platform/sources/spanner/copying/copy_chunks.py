@@ -2,11 +2,12 @@
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
+from cdc_platform.model.base.stored_texts import COPIES_TABLE, parse_stored, read_stored
+from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.sources.spanner.client.query import Parameter, Query, to_request
 from cdc_platform.sources.spanner.settings import SpannerSettings
 
@@ -39,16 +40,34 @@ class Chunk:
 
     @classmethod
     def from_text(cls, text: str, at_micros: int) -> "Chunk":
-        """Return the chunk of a text that `to_text` made, at its moment."""
-        fields = json.loads(text)
-        parameters = {name: Parameter(*value) for name, value in fields["parameters"].items()}
-        return cls(Query(fields["sql"], parameters, at_micros), _partition(fields))
+        """Return the chunk of a text that `to_text` made, at its moment.
+
+        Raises:
+            ValueError, RecursionError: the text is none.
+        """
+        stored = parse_stored(text, _StoredChunk)
+        parameters = {name: Parameter(*value) for name, value in stored.parameters.items()}
+        return cls(Query(stored.sql, parameters, at_micros), stored.partition)
 
 
-def _partition(fields: Mapping[str, Any]) -> PartitionToken | None:
-    if "token" not in fields:
-        return None
-    return PartitionToken(fields["session"], b64decode(fields["transaction"]), b64decode(fields["token"]))
+@dataclass(frozen=True)
+class _StoredChunk:
+    """A chunk as its text has it; those of a query have no token, and neither session nor transaction."""
+
+    sql: str
+    parameters: dict[str, tuple[str, str | None]]
+    session: str | None = None
+    transaction: str | None = None
+    token: str | None = None
+
+    @property
+    def partition(self) -> PartitionToken | None:
+        if self.session is None or self.transaction is None or self.token is None:
+            if (self.session, self.transaction, self.token) != (None, None, None):
+                raise ValueError("a part of the partition token is missing")
+            return None
+        transaction, token = (b64decode(part, validate=True) for part in (self.transaction, self.token))
+        return PartitionToken(self.session, transaction, token)
 
 
 def chunk_request(chunk: Chunk, settings: SpannerSettings, session: str, resume_token: bytes) -> Any:
@@ -66,18 +85,28 @@ def chunk_request(chunk: Chunk, settings: SpannerSettings, session: str, resume_
     return request
 
 
+def require_sound(columns: str, chunks: Sequence[str]) -> None:
+    """Check that what a plan of a copy has in the lake can be read: a task that met it could not name it.
+
+    Raises:
+        LakeDamaged: something in it is none that a planner writes.
+    """
+    table = read_stored(columns_from_text, columns, COPIES_TABLE, "the columns of a table").name
+    for text in chunks:
+        read_stored(
+            lambda chunk: Chunk.from_text(chunk, 0), text, COPIES_TABLE, f"a chunk of `{table}`: {text}"
+        )
+
+
 def columns_to_text(table: TableSchema) -> str:
     """Return a table's columns as JSON text."""
     return json.dumps(asdict(table))
 
 
 def columns_from_text(text: str) -> TableSchema:
-    """Return the table of a text that `columns_to_text` made."""
-    fields = json.loads(text)
-    columns = (Column(**{**column, "type": _type(column["type"])}) for column in fields["columns"])
-    return TableSchema(fields["name"], tuple(columns))
+    """Return the table of a text that `columns_to_text` made.
 
-
-def _type(fields: Mapping[str, Any]) -> ColumnType:
-    element = fields["element"]
-    return ColumnType(**{**fields, "element": _type(element) if element else None})
+    Raises:
+        ValueError, RecursionError: the text is none.
+    """
+    return parse_stored(text, TableSchema)

@@ -5,15 +5,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from cdc_platform.errors import SourceUnreachable
+from cdc_platform.errors import RecordUnreadable, SourceUnreachable
 from cdc_platform.model.base.timestamps import from_rfc3339
-from cdc_platform.model.schema.table_schema import TableSchema
+from cdc_platform.model.schema.table_schema import Column, TableSchema
 from cdc_platform.sources.spanner.client.client import SpannerClient
 from cdc_platform.sources.spanner.client.query import Query, quote_name
-from cdc_platform.sources.spanner.copying.columns import arrow_type, to_arrow
+from cdc_platform.sources.spanner.client.wire import MISSHAPEN
+from cdc_platform.sources.spanner.copying.columns import arrow_type, is_readable, shown_value, to_arrow
 from cdc_platform.sources.spanner.settings import Dialect
 
 ROWS_PER_BATCH: Final = 10_000
+EXCERPT_BYTES: Final = 500
 TABLE_DEADLINE_S: Final = 3600.0
 """Longest read of one table; Spanner keeps old versions for an hour unless it is told otherwise."""
 
@@ -78,7 +80,44 @@ def _batches(client: SpannerClient, query: Query, table: TableSchema, skip: int)
 
 
 def rows_to_batch(table: TableSchema, rows: list[list[bytes]]) -> pa.RecordBatch:
-    """Return rows of a table, which has the columns in this order, as one batch."""
-    columns = zip(table.columns, zip(*rows, strict=True), strict=True)
-    arrays = [to_arrow(column.type, values) for column, values in columns]
+    """Return rows of a table, which has the columns in this order, as one batch.
+
+    Raises:
+        RecordUnreadable: A row has another number of values, or a value is none of its column's type.
+    """
+    width = len(table.columns)
+    if any(len(row) != width for row in rows):
+        found = next(len(row) for row in rows if len(row) != width)
+        raise RecordUnreadable(
+            f"A row of `{table.name}` has {found} values for {width} columns: Spanner's answer has another "
+            "shape than was asked for. Nothing of this part of the table was taken; report it."
+        )
+    arrays = [_column(table, place, rows) for place in range(width)]
     return pa.RecordBatch.from_arrays(arrays, schema=table_arrow_schema(table))
+
+
+def _column(table: TableSchema, place: int, rows: list[list[bytes]]) -> pa.Array:
+    column = table.columns[place]
+    try:
+        return to_arrow(column.type, [row[place] for row in rows])
+    except MISSHAPEN as error:
+        raise _unreadable(table, column, rows, error) from error
+
+
+def _unreadable(table: TableSchema, column: Column, rows: list[list[bytes]], error: Exception) -> Exception:
+    """Return the error of the first row whose value cannot be read, with the row's key."""
+    place = table.columns.index(column)
+    row = next((row for row in rows if not is_readable(column.type, row[place])), None)
+    if row is None:
+        # Each value is one, and together they are more than an Arrow array takes.
+        return RecordUnreadable(f"Values of `{table.name}`.`{column.name}` cannot be read: {error}")
+    key = {name: shown_value(row[at]) for at, name in _key_places(table)}
+    return RecordUnreadable(
+        f"Table `{table.name}`, key {key}: the value of the column `{column.name}` is none of its type "
+        f"{column.type.text} ({type(error).__name__}: {error}). Nothing of this part of the table was taken; "
+        f"report it with this value: {row[place][:EXCERPT_BYTES]!r}"
+    )
+
+
+def _key_places(table: TableSchema) -> list[tuple[int, str]]:
+    return [(at, column.name) for at, column in enumerate(table.columns) if column.is_primary_key]

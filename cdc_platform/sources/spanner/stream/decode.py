@@ -5,17 +5,15 @@ several times as much as all the rest of the read. Here texts stay texts: nothin
 """
 
 import json
-import struct
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.number_texts import whole_number
-from cdc_platform.model.base.timestamps import from_rfc3339, is_moment
 from cdc_platform.model.stream.ordering_key import record_order
 from cdc_platform.model.stream.records import RecordKind
-from cdc_platform.sources.spanner.client.wire import boolean, items, required_text, text
+from cdc_platform.sources.spanner.client.wire import MISSHAPEN, boolean, items, moment_of, required_text, text
 from cdc_platform.sources.spanner.stream.partition_mode import check_record_column
 
 KIND_FIELDS: Final = ("data_change_record", "heartbeat_record", "child_partitions_record")
@@ -36,12 +34,6 @@ DATA_FIELDS: Final = (
 )
 _DATA_COUNT: Final = len(DATA_FIELDS)
 _EXCERPT_BYTES: Final = 500
-MISSHAPEN: Final = (
-    *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
-    *(RecursionError, SyntaxError, MemoryError, struct.error),
-)
-"""What a record of another shape than the documented one may raise in its decoders."""
-
 DATA: Final = RecordKind.DATA_CHANGE.value
 HEARTBEAT: Final = RecordKind.HEARTBEAT.value
 CHILDREN: Final = RecordKind.CHILD_PARTITIONS.value
@@ -186,18 +178,6 @@ def _mods(mods: bytes) -> ModTexts:
 @lru_cache(maxsize=1024)
 def _micros(value: bytes) -> int:
     return moment_of(required_text(value))
-
-
-def moment_of(told: str) -> int:
-    """Return the microseconds of a timestamp, which a datetime can be.
-
-    Raises:
-        ValueError: The text is no such timestamp.
-    """
-    micros = from_rfc3339(told)
-    if not is_moment(micros):
-        raise ValueError(f"outside the years 1 to 9999: {told}")
-    return micros
 
 
 @lru_cache(maxsize=4096)

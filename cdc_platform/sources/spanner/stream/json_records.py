@@ -10,17 +10,15 @@ from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.base.names import ROOT_TOKEN
 from cdc_platform.model.base.number_texts import whole_number
 from cdc_platform.model.stream.ordering_key import record_order
-from cdc_platform.sources.spanner.client.wire import required_text
+from cdc_platform.sources.spanner.client.wire import MISSHAPEN, moment_of, required_text
 from cdc_platform.sources.spanner.stream.decode import (
     CHILDREN,
     DATA,
     HEARTBEAT,
     KIND_FIELDS,
-    MISSHAPEN,
     Child,
     ModTexts,
     RecordRow,
-    moment_of,
     unreadable,
 )
 from cdc_platform.sources.spanner.stream.partition_mode import (

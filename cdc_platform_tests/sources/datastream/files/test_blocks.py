@@ -15,6 +15,7 @@ from cdc_platform.model.stream.events import FaultyEvent, SourceEvent
 from cdc_platform.sources.datastream.files import blocks, lines
 from cdc_platform.sources.datastream.files.file_events import decode_file
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
+from cdc_platform.sources.text_files import FileDamaged
 from cdc_platform_tests.sources.datastream.generated_events import SOURCES, json_event, story
 from cdc_platform_tests.sources.datastream.odd_fields import ODD, odd_event
 
@@ -112,7 +113,7 @@ def test_members_of_a_gzip_are_gathered() -> None:
     assert [len(block) for block in found] == [1_000]
     damaged = lines.read_blocks(BytesIO(members[:-5]))
     assert len(next(damaged)) == 1_000
-    with pytest.raises(lines.FileDamaged):
+    with pytest.raises(FileDamaged):
         next(damaged)
 
 

@@ -6,8 +6,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from cdc_platform.errors import RecordUnreadable
 from cdc_platform.model.schema.table_schema import ColumnType
 from cdc_platform.sources.spanner.copying.columns import arrow_type, to_arrow
+from cdc_platform.sources.spanner.copying.snapshot import rows_to_batch
+from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.sources.spanner.fake_server import Plain, to_value
 from cdc_platform_tests.strategies import typed_json_values
 from cdc_platform_tests.support.history import JsonValue
@@ -80,3 +83,43 @@ def test_types_that_share_a_code_are_told_apart() -> None:
     """PostgreSQL's numeric has a wider range than NUMERIC, so it stays a text."""
     assert column("NUMERIC", "NaN", annotation="PG_NUMERIC").to_pylist() == ["NaN"]
     assert arrow_type(ColumnType("NUMERIC")) == pa.decimal128(38, 9)
+
+
+@pytest.mark.parametrize(
+    ("type_text", "value"),
+    [
+        ("INT64", to_value("abc").SerializeToString()),
+        ("INT64", to_value("9" * 30).SerializeToString()),
+        ("INT64", to_value("1_0").SerializeToString()),
+        ("INT64", to_value(None).SerializeToString()[:0]),
+        ("NUMERIC", to_value("x").SerializeToString()),
+        ("NUMERIC", to_value("1e999999").SerializeToString()),
+        ("NUMERIC", to_value("NaN").SerializeToString()),
+        ("BYTES", to_value("%").SerializeToString()),
+        ("FLOAT64", b"\x11\x00"),
+        ("BOOL", b"\x20"),
+        ("STRING(MAX)", b"\x1a\x02\xff\xfe"),
+        ("DATE", to_value("2026-02-30").SerializeToString()),
+        ("TIMESTAMP", to_value("0001-01-01T00:00:00+14:00").SerializeToString()),
+        ("ARRAY<INT64>", to_value(["a"]).SerializeToString()),
+        ("ARRAY<INT64>", to_value("a").SerializeToString()),
+    ],
+)
+def test_a_value_of_another_type_names_its_place(type_text: str, value: bytes) -> None:
+    """An answer that is none of the column's type is one error, with table, column and the row's key."""
+    rows = [[to_value("1").SerializeToString()] * 2, [to_value("2").SerializeToString(), value]]
+    schema = table("t", {"id": "INT64"}, {"v": type_text})
+    rows[0][1] = to_value(None).SerializeToString()
+    with pytest.raises(
+        RecordUnreadable, match=r"Table `t`, key \{'id': '2'\}: the value of the column `v` is none .*report"
+    ):
+        rows_to_batch(schema, rows)
+    with pytest.raises(RecordUnreadable, match="A row of `t` has 1 values for 2 columns"):
+        rows_to_batch(schema, [rows[0], rows[1][:1]])
+
+
+def test_a_key_of_another_type_names_its_column() -> None:
+    """The key of a row that has no key is shown as it came."""
+    schema = table("t", {"id": "INT64"}, {"v": "INT64"})
+    with pytest.raises(RecordUnreadable, match=r"key \{'id': b''\}: the value of the column `id`"):
+        rows_to_batch(schema, [[b"", to_value("1").SerializeToString()]])

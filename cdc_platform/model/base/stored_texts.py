@@ -1,0 +1,166 @@
+"""What the platform has written into the lake, read back: it has the shape that was written, or is damage.
+
+This is the only place of `lake/` and `pipeline/` that parses texts of the lake. Whatever else goes wrong
+while rows are read is taken for damage by `understanding`.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
+from functools import lru_cache
+from types import UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from cdc_platform.errors import CdcError, LakeDamaged
+
+Stored = TypeVar("Stored")
+
+COPIES_TABLE: Final = "copies"
+RAW_TABLE: Final = "raw_change_records"
+QUARANTINE_TABLE: Final = "quarantine"
+READ_PROGRESS_TABLE: Final = "files"
+"""Tables of the lake from which texts come to those who know no lake."""
+
+MISUNDERSTOOD: Final = (
+    *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, StopIteration),
+)
+"""What a row of another shape than the platform's may raise while it is read."""
+_MOST_SHOWN: Final = 300
+
+
+@contextmanager
+def understanding(table_name: str, row: str = "") -> Iterator[None]:
+    """Take what goes wrong while rows or summaries of a table are read as damage to it.
+
+    Args:
+        table_name: the table.
+        row: which row, or which entry of a summary, where that is known.
+
+    Raises:
+        LakeDamaged: one of them is none of the platform's.
+    """
+    try:
+        yield
+    except CdcError:
+        raise
+    except MISUNDERSTOOD as error:
+        raise damage_of(error, table_name, row) from error
+
+
+def damage_of(error: Exception, table_name: str, row: str = "") -> LakeDamaged:
+    """Return the damage that an error of `MISUNDERSTOOD` shows; see `understanding`."""
+    problem = _line(f"{type(error).__name__}: {error}")
+    place = f"its table `{table_name}`" + (f", {_line(row)}" if row else "")
+    return LakeDamaged(place, f"what it holds is not the platform's ({problem})")
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}..."
+
+
+def read_stored(parse: Callable[[str], Stored], text: str | None, table_name: str, row: str) -> Stored:
+    """Return what a parser makes of a text of the lake.
+
+    Raises:
+        LakeDamaged: the text is none that the platform writes; it names the table and the row.
+    """
+    with understanding(table_name, row):
+        return parse(as_shape(text, str))
+
+
+def parse_stored(text: str, shape: type[Stored]) -> Stored:
+    """Return the JSON of a text as a type, such as `dict[str, int]` or a dataclass; see `as_shape`.
+
+    Raises:
+        ValueError, RecursionError: the text is no JSON, or has another shape.
+    """
+    return as_shape(json.loads(text), shape)
+
+
+def as_shape(value: Any, shape: type[Stored]) -> Stored:
+    """Return a value of JSON as a type.
+
+    Args:
+        value: what `json.loads` returns.
+        shape: one of JSON's own types, a collection of types, a union, or a dataclass, of whose fields those
+            with a default may be missing.
+
+    Raises:
+        ValueError: the value has another shape.
+    """
+    found: Stored = _as_shape(value, shape)
+    return found
+
+
+def _as_shape(value: Any, shape: Any) -> Any:
+    if shape is Any:
+        return value
+    origin, parts = get_origin(shape) or shape, get_args(shape)
+    if origin in (UnionType, Union):
+        return _as_first(value, parts)
+    if is_dataclass(shape):
+        return _as_dataclass(value, shape)
+    if origin in _LISTS and isinstance(value, list):
+        return origin(_items(value, origin, parts))
+    if origin in (dict, Mapping) and isinstance(value, dict):
+        return {name: _as_shape(item, parts[1]) for name, item in value.items()} if parts else value
+    if origin not in _PLAIN or type(value) not in _PLAIN[origin]:
+        raise ValueError(f"{str(shape).removeprefix('typing.')} was expected, not {_shown(value)}")
+    return value
+
+
+_LISTS: Final = (list, tuple, set, frozenset)
+_PLAIN: Final[dict[Any, tuple[Any, ...]]] = {
+    # A type, and what JSON has for it; `True` is no integer.
+    **{kind: (kind,) for kind in (str, int, bool, type(None))},
+    float: (float, int),
+}
+
+
+def _as_first(value: Any, parts: tuple[Any, ...]) -> Any:
+    """Return a value as the first type of a union that it can be."""
+    for part in parts[:-1]:
+        try:
+            return _as_shape(value, part)
+        except ValueError:
+            continue
+    return _as_shape(value, parts[-1])
+
+
+def _items(values: list[Any], origin: Any, parts: tuple[Any, ...]) -> list[Any]:
+    if not parts:
+        return values
+    if origin is not tuple or parts[-1] is Ellipsis:
+        return [_as_shape(value, parts[0]) for value in values]
+    if len(values) != len(parts):
+        raise ValueError(f"{len(parts)} values were expected, not {_shown(values)}")
+    return [_as_shape(value, part) for value, part in zip(values, parts, strict=True)]
+
+
+def _as_dataclass(value: Any, shape: Any) -> Any:
+    types = _types_of(shape)
+    if not isinstance(value, dict) or not value.keys() <= types.keys():
+        raise ValueError(f"the fields {', '.join(types)} were expected, not {_shown(value)}")
+    lacking = [name for name in _required(shape) if name not in value]
+    if lacking:
+        raise ValueError(f"the field `{lacking[0]}` is missing in {_shown(value)}")
+    return shape(**{name: _as_shape(item, types[name]) for name, item in value.items()})
+
+
+@lru_cache
+def _types_of(shape: Any) -> Mapping[str, Any]:
+    return get_type_hints(shape)
+
+
+@lru_cache
+def _required(shape: Any) -> tuple[str, ...]:
+    return tuple(
+        one.name for one in fields(shape) if one.default is MISSING and one.default_factory is MISSING
+    )
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value) if not isinstance(value, dict | list) else json.dumps(value)
+    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."

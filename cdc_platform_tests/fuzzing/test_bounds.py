@@ -1,0 +1,80 @@
+"""Bounds of one input hold for each, whatever came before, and a run outlives what kills a process."""
+
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import strategies as st
+
+from cdc_platform_tests.fuzzing.bounds import Target, bounded, check_in_child
+
+MIB = 1024**2
+
+
+def take(size_bytes: int) -> None:
+    """Take memory for a moment."""
+    assert len(bytearray(b"x") * size_bytes) == size_bytes
+
+
+def test_memory_is_that_of_one_input() -> None:
+    """A large input before does not hide that a later one takes too much, though it is smaller."""
+    take(200 * MIB)
+    with pytest.raises(AssertionError, match="bytes of memory"), bounded(most_growth_bytes=50 * MIB):
+        take(100 * MIB)
+    with bounded(most_growth_bytes=50 * MIB):
+        take(10 * MIB)
+
+
+def test_time_is_bounded() -> None:
+    """What takes too long is interrupted."""
+    with pytest.raises(AssertionError, match="more than"), bounded(most_seconds=0.05):
+        time.sleep(5)
+
+
+def crash(data: bytes) -> None:
+    """Kill the process by one input."""
+    if data == b"bad":
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hang(data: bytes) -> None:
+    """Stay in C code, which no handler of Python's interrupts, for one input."""
+    if data == b"bad":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        ctypes.PyDLL(None).sleep(60)
+
+
+def grow(data: bytes) -> None:
+    """Want more memory than there is, for one input."""
+    if data == b"bad":
+        take(64 * 1024 * MIB)
+
+
+def fail(data: bytes) -> None:
+    """Have an outcome that nobody has documented, for one input."""
+    assert data != b"bad"
+
+
+@pytest.mark.parametrize(
+    ("check", "ending"),
+    [(crash, "SIGSEGV"), (hang, "more than 2 seconds"), (grow, "no documented"), (fail, "no documented")],
+)
+def test_an_input_that_ends_its_process_is_kept(check: object, ending: str, tmp_path: Path) -> None:
+    """It lies in a file, and what asked for the check goes on."""
+    assert callable(check)
+    target = Target(st.sampled_from([b"good", b"bad"]), check)
+    found = check_in_child(target, 1, 50, tmp_path, most_seconds=2)
+    assert found is not None
+    assert found.file.read_bytes() == b"bad"
+    assert ending in found.ending
+    assert found.text == "YmFk"
+    assert [found.file] == list(tmp_path.iterdir())
+
+
+def test_inputs_with_outcomes_leave_nothing(tmp_path: Path) -> None:
+    """A run without anything to report leaves no file."""
+    assert check_in_child(Target(st.just(b"good"), fail), 1, 5, tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
