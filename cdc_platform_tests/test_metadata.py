@@ -5,7 +5,7 @@ import pytest
 
 from cdc_platform.errors import CdcError, RecordUnreadable, SettingError, SourceError
 from cdc_platform.metadata import visible
-from cdc_platform_tests.test_printing import NASTY, SHOWN
+from cdc_platform_tests.control_characters import NASTY, SHOWN
 
 
 @pytest.mark.parametrize("kind", [CdcError, RecordUnreadable, SourceError])

@@ -8,9 +8,7 @@ from cdc_platform.commands.quarantine import describe_held
 from cdc_platform.errors import SettingError, SparkUnreachable
 from cdc_platform.model.stream.quarantined_records import HeldRecord
 from cdc_platform.printing import join_lines, print_line, print_text
-
-NASTY = "a\x1b]0;owned\x07b\rc\x9bd\u202ee\u2028f\ud800g\x7fh"
-SHOWN = "a\\u001b]0;owned\\u0007b\\rc\\u009bd\\u202ee\\u2028f\\ud800g\\u007fh"
+from cdc_platform_tests.control_characters import NASTY, SHOWN
 
 
 def test_controls_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,7 +164,7 @@ def _problem(document: Document, mistake: Mistake, component: type[BaseModel]) -
             "set it, or write the value into the file"
         )
     variables = VARIABLE.findall(written)
-    if holds_secret(".".join(mistake.names), str(mistake.value)):
+    if holds_secret(".".join(mistake.names), _written(mistake.value)):
         found = "what is there"
     else:
         # What the environment has may be a secret, too.
@@ -198,8 +198,15 @@ def _default(component: type[BaseModel], names: Names) -> object:
 def _shown(value: object) -> str:
     if isinstance(value, Mapping | list):
         return "a list" if isinstance(value, list) else "a group of settings"
-    text = json.dumps(value, default=str, ensure_ascii=False)
+    text = _written(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def _written(value: object) -> str:
+    try:
+        return json.dumps(value, default=str, ensure_ascii=False)
+    except ValueError:
+        return "a number of too many digits"  # Python writes no longer ones, and a value may nest itself
 
 
 def _guess(component: type[BaseModel], names: Names) -> str | None:

@@ -108,10 +108,7 @@ def _properties(window: Window, stats: LogStats, late: Sequence[str]) -> dict[st
     optional = {TAKEN: str(quarantine.snapshot_id)} if quarantine is not None else {}
     if late:
         optional[LATE] = json.dumps(sorted(late))
-    tables = {
-        name: [table.changes, table.patches, *([table.truncates] if table.truncates else [])]
-        for name, table in stats.tables.items()
-    }
+    tables = {name: [table.changes, table.patches, table.truncates] for name, table in stats.tables.items()}
     return {
         **optional,
         CYCLE: str(window.cycle),

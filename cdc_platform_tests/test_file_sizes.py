@@ -1,0 +1,67 @@
+"""Sizes of files and functions, and names that no file holds."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+PACKAGE: Final = "cdc_platform"
+CODE: Final = (PACKAGE, f"{PACKAGE}_tests", "benchmarks")
+MACHINE_PATH: Final = re.compile(r"(?<![\w.$}/:-])/(?:root|home|Users|work|mnt|private)/\w")
+TEXT_SUFFIXES: Final = frozenset({".py", ".md", ".toml", ".cfg", ".yaml", ".yml", ".properties", ""})
+LINES_PER_FILE: Final = 400
+LINES_PER_FUNCTION: Final = 60
+
+
+def code_files() -> list[Path]:
+    """Return all Python files of the project."""
+    return sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
+
+
+def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield every function and method of a file, nested ones too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def text_files() -> list[Path]:
+    """Return the files of the project that people read or run."""
+    folders = [ROOT / name for name in (PACKAGE, f"{PACKAGE}_tests", "benchmarks", "docs", "examples", ".ci")]
+    below = [path for folder in folders for path in folder.rglob("*")]
+    found = [path for path in (*ROOT.iterdir(), *below) if path.suffix in TEXT_SUFFIXES and path.is_file()]
+    return sorted(path for path in found if path.name != ".git" and "__pycache__" not in path.parts)
+
+
+def test_files_fit_a_reader() -> None:
+    """A file beyond the limit holds a second noun."""
+    found = [
+        f"{path.relative_to(ROOT)} has {lines} lines, limit {LINES_PER_FILE}"
+        for path in code_files()
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > LINES_PER_FILE
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_functions_fit_a_screen() -> None:
+    """A function beyond the limit holds a second verb."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {lines} lines, limit {LINES_PER_FUNCTION}"
+        for path in code_files()
+        for node in functions_of(path)
+        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LINES_PER_FUNCTION
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_file_names_a_machine() -> None:
+    """Nothing depends on the home or work folder of the machine it was written on."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number} {line.strip()}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert not found, "\n".join(found)
