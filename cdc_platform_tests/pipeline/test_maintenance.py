@@ -183,10 +183,13 @@ def test_settings_that_would_lose_progress_are_refused(changes: dict[str, int]) 
 
 
 @pytest.mark.integration
-def test_maintenance_is_due_after_some_cycles(spark: "SparkSession", session_lake: LakeSettings) -> None:
-    """The cycles since the last compaction decide, whatever their numbers."""
+def test_maintenance_is_due_after_some_cycles(
+    spark: "SparkSession", session_lake: LakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cycles since the last compaction decide, and no cut is read while no snapshot may expire."""
     pipeline = with_maintenance(bank_pipeline(session_lake), minor_every_cycles=4)
-    rewritten = []
+    rewritten, reads = [], list[object]()
+    monkeypatch.setattr(maintain, "find_kept_cuts", lambda *words: reads.append(words))
     for number in (1, 2, 3, 4):
         feed_cycle(pipeline, number)
         run_steps(pipeline, spark)
@@ -194,6 +197,7 @@ def test_maintenance_is_due_after_some_cycles(spark: "SparkSession", session_lak
     assert rewritten[:3] == [0, 0, 0]
     assert rewritten[3] > 0
     assert maintain_lake(pipeline, spark) == MaintenanceOutcome()
+    assert reads == []
 
 
 @pytest.mark.integration

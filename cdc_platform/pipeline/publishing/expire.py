@@ -1,6 +1,6 @@
 """What a lake forgets: old snapshots that no kept cut names, and deletion markers nothing older comes for."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from pyiceberg.table import Table
@@ -20,7 +20,7 @@ GLANCED_TABLES: Final = (CUT, LINEAGE)
 """Own tables that are small, and read at a glance."""
 GLANCE_S: Final = 60
 """The same of these."""
-GLANCED_SNAPSHOTS: Final = 30
+GLANCED_SNAPSHOTS: Final = 60
 """So many old snapshots of such a table are expired at once: pyiceberg, which writes these tables, handles
 all snapshots of a table some twenty times in each commit."""
 
@@ -32,24 +32,27 @@ def expire_merged(
     pipeline: Pipeline,
     spark: SparkSession,
     table: str,
-    cuts: Sequence[Cut],
+    kept: Callable[[], Sequence[Cut]],
     now_micros: int,
     *,
-    at_least: int,
+    thorough: bool,
 ) -> int:
-    """Expire snapshots of a merged table that none of the cuts names; return how many files went.
+    """Expire snapshots of a merged table that none of the kept cuts names; return how many files went.
 
     Args:
         pipeline: the pipeline.
         spark: session that does the work.
         table: name of the source table.
-        cuts: the cuts that stay.
+        kept: returns the cuts that stay. A day of cuts takes a second to read, so they are only read where
+            enough snapshots may expire.
         now_micros: the present.
-        at_least: fewer old snapshots than these are left for the next time.
+        thorough: expire few snapshots, too, which else wait until there are more.
     """
     found = load_table(pipeline, table)
-    named = [cut.tables[table] for cut in cuts if table in cut.tables]
-    return _expire(spark, found, _old_of_merged(pipeline, found, now_micros, named), at_least)
+    if not thorough and age_of_merged(pipeline, found, now_micros) < 1:
+        return 0
+    named = [cut.tables[table] for cut in kept() if table in cut.tables]
+    return _expire(spark, found, _old_of_merged(pipeline, found, now_micros, named))
 
 
 def _old_of_merged(
@@ -62,15 +65,21 @@ def _old_of_merged(
 
 def age_of_merged(pipeline: Pipeline, table: Table, now_micros: int) -> float:
     """Return how many snapshots of a merged table may certainly expire, beside those that pay for it."""
-    settings = pipeline.settings.maintenance
-    old = len(_old_of_merged(pipeline, table, now_micros)) - most_kept(settings.keep_snapshots_s)
-    return old / settings.expire_every_cycles
+    old = _old_of_merged(pipeline, table, now_micros)
+    if not old:
+        return 0
+    settings, snapshots = pipeline.settings.maintenance, table.metadata.snapshots
+    oldest_s = now_micros / 1_000_000 - min(snapshot.timestamp_ms for snapshot in snapshots) / 1000
+    certain = len(old) - most_kept(min(oldest_s, settings.keep_snapshots_s))
+    return certain / settings.expire_every_cycles
 
 
-def expire_own(pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, at_least: int) -> int:
+def expire_own(pipeline: Pipeline, spark: SparkSession, name: str, now_micros: int, *, thorough: bool) -> int:
     """Expire old snapshots of one of the platform's own tables; see `expire_merged`."""
     found = pipeline.lake.system_table(name)
-    return _expire(spark, found, _old_of_own(pipeline, name, found, now_micros), at_least)
+    if not thorough and age_of_own(pipeline, name, found, now_micros) < 1:
+        return 0
+    return _expire(spark, found, _old_of_own(pipeline, name, found, now_micros))
 
 
 def _old_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> tuple[int, ...]:
@@ -82,20 +91,17 @@ def _old_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) ->
 
 def age_of_own(pipeline: Pipeline, name: str, table: Table, now_micros: int) -> float:
     """Return how many snapshots of an own table may expire, beside those that pay for it."""
-    return len(_old_of_own(pipeline, name, table, now_micros)) / worth_expiring(pipeline, name)
-
-
-def worth_expiring(pipeline: Pipeline, name: str) -> int:
-    """Return how many old snapshots of one of the platform's own tables pay for their expiry."""
     enough = pipeline.settings.maintenance.expire_every_cycles
-    return min(GLANCED_SNAPSHOTS, enough) if name in GLANCED_TABLES else enough
+    if name in GLANCED_TABLES:
+        enough = min(GLANCED_SNAPSHOTS, enough)
+    return len(_old_of_own(pipeline, name, table, now_micros)) / enough
 
 
-def _expire(spark: SparkSession, table: Table, old: Sequence[int], at_least: int) -> int:
-    return expire_snapshots(spark, ".".join(table.name()), old[:MOST_EXPIRED]) if len(old) >= at_least else 0
+def _expire(spark: SparkSession, table: Table, old: Sequence[int]) -> int:
+    return expire_snapshots(spark, ".".join(table.name()), old[:MOST_EXPIRED])
 
 
-def kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
+def find_kept_cuts(pipeline: Pipeline, now_micros: int) -> tuple[Cut, ...]:
     """Return the cuts whose snapshots stay, oldest first."""
     settings = pipeline.settings.maintenance
     last_s = settings.keep_snapshots_s

@@ -35,9 +35,8 @@ from cdc_platform.pipeline.publishing.expire import (
     age_of_own,
     expire_merged,
     expire_own,
+    find_kept_cuts,
     forget_deletion_markers,
-    kept_cuts,
-    worth_expiring,
 )
 from cdc_platform.pipeline.versions.branch import load_table
 
@@ -83,16 +82,12 @@ class Upkeep:
     @cached_property
     def kept_cuts(self) -> tuple[Cut, ...]:
         """The cuts whose snapshots stay."""
-        return kept_cuts(self.pipeline, self.now_micros)
+        return find_kept_cuts(self.pipeline, self.now_micros)
 
     def delete_metadata(self, table: Table) -> int:
         """Delete a table's old metadata files, and return how many."""
         keep_micros = int(self.pipeline.settings.maintenance.keep_metadata_s * 1_000_000)
         return delete_old_metadata(table, self.now_micros - keep_micros)
-
-    def at_least(self, enough: int) -> int:
-        """Return how many old snapshots are expired, where so many pay for it."""
-        return 1 if self.is_thorough else enough
 
 
 @dataclass(frozen=True)
@@ -200,8 +195,14 @@ def _maintain_merged(table: str, upkeep: Upkeep) -> MaintenanceOutcome:
     minor = compact_small_files(spark, _spark_name(pipeline, table), settings.small_file_bytes)
     _compare_rows(pipeline, table)
     major = _compact_deleted(pipeline, spark, table, thorough=upkeep.is_thorough)
-    at_least = upkeep.at_least(settings.expire_every_cycles)
-    expired = expire_merged(pipeline, spark, table, upkeep.kept_cuts, upkeep.now_micros, at_least=at_least)
+    expired = expire_merged(
+        pipeline,
+        spark,
+        table,
+        lambda: upkeep.kept_cuts,
+        upkeep.now_micros,
+        thorough=upkeep.is_thorough,
+    )
     return MaintenanceOutcome(minor, major, expired + upkeep.delete_metadata(load_table(pipeline, table)))
 
 
@@ -215,8 +216,7 @@ def _maintain_own(name: str, upkeep: Upkeep) -> MaintenanceOutcome:
     if name != LINEAGE and (upkeep.is_thorough or is_fragmented):
         small_file_bytes = pipeline.settings.maintenance.small_file_bytes
         minor = compact_small_files(spark, f"{pipeline.lake.system_namespace}.{name}", small_file_bytes)
-    at_least = upkeep.at_least(worth_expiring(pipeline, name))
-    expired = expire_own(pipeline, spark, name, upkeep.now_micros, at_least=at_least)
+    expired = expire_own(pipeline, spark, name, upkeep.now_micros, thorough=upkeep.is_thorough)
     expired += upkeep.delete_metadata(pipeline.lake.system_table(name))
     return MaintenanceOutcome(minor_files=minor, expired_files=expired)
 
