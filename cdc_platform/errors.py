@@ -42,6 +42,7 @@
     + CutNotFound               no such cut, or its snapshots have expired
     + PipelineNotFound          no lake at the place, or the pipeline has never run there
     + ValueUnfit                a value of the log does not fit the type of its column
+      - ChangeUnparsed            Spark does not read the keys or the values of a change at all
     + TableNotFound             the lake has no such table of the pipeline
     + RowNotFound               no change of such a row is in the change log
     + HeldRecordNotFound        no such record lies in quarantine
@@ -290,6 +291,20 @@ class ValueUnfit(LakeError):
             "cycle is published. Report it with the raw record; to go on without it, begin a new lake. "
             f"Value: {value}"
         )
+
+
+class ChangeUnparsed(ValueUnfit):
+    """Spark does not read the keys or the new values of a change; nothing of its cycle is published."""
+
+    def __init__(self, table: str, part: str, value: str, key: str) -> None:
+        super().__init__(table, part, "JSON", value, key)
+        message = (
+            f"Table `{table}`, key {key}: Spark cannot read the `{part}` of a change as a JSON object. Its "
+            "limits are 20,000,000 characters for a text, 50,000 for a name, 1,000 digits for a number, and "
+            "1,000 levels. Nothing of the cycle is published. Report it with the raw record; to go on "
+            f"without it, begin a new lake. The text begins: {value}"
+        )
+        self.args = (message,)
 
 
 class TableNotFound(LakeError):

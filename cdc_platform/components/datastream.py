@@ -127,6 +127,7 @@ class Source(dg.Model, dg.Resolvable):
         ),
     ] = 64
     most_digits: Annotated[int, says("Digits of a decimal, before and after the point, at most.")] = 1_000
+    most_values: Annotated[int, says("Values of an event, fields and items of arrays, at most.")] = 1_000_000
     most_block_bytes: Annotated[
         int,
         says("Bytes of a line of JSON, and of a block of Avro once it is decompressed, at most."),

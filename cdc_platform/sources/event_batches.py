@@ -15,7 +15,7 @@ from cdc_platform.model.stream.files import SourceFile, identity_in_file
 from cdc_platform.model.stream.read_windows import ReadWindow, WindowReport
 from cdc_platform.model.stream.records import ModType, RecordKind, ValueCaptureType
 from cdc_platform.sources.event_columns import ChangeRow, to_batches
-from cdc_platform.sources.sound_rows import escaped
+from cdc_platform.sources.sound_rows import escaped, safe_text
 
 BATCH_ROWS: Final = 8_192
 _NAMES: Final = tuple(RAW_EVENT_RECORDS.names)
@@ -208,7 +208,7 @@ def _of_fault(fault: FaultyEvent, window: ReadWindow, file: SourceFile) -> Chang
         record_sequence=event_id,
         record_order=fault.ordering_key,
         server_transaction_id=event_id,
-        table_name=fault.table,
+        table_name=fault.table and safe_text(fault.table),
         source_timestamp=fault.source_micros,
         origin=file.path,
         position=fault.position,

@@ -1,8 +1,9 @@
 """Values that nothing can hold, in whole cycles: each lies in quarantine, and the rest is published."""
 
 import json
+from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from cdc_platform.pipeline.core.pipeline import open_pipeline
 from cdc_platform.pipeline.core.settings import PipelineSettings
 from cdc_platform.sources.datastream.settings.settings import DatastreamSettings
 from cdc_platform.sources.debezium.settings.settings import FilesInput
+from cdc_platform.spark.log.faults import LONG_FAULT
 from cdc_platform_tests.fuzzing.known_inputs import corpus
 from cdc_platform_tests.sources.datastream.generated_events import story
 from cdc_platform_tests.sources.debezium.written_events import COLUMNS, TABLE, envelope, line, settings_with
@@ -57,4 +59,54 @@ def test_datastream_goes_on(spark: "SparkSession", session_lake: LakeSettings, t
     held = quarantined_rows(pipeline)
     assert len(held) >= len(corpus("datastream_avro"))
     assert all(row["reason"] for row in held)
+    assert set(failed_checks(pipeline, spark)) <= {"quarantine_empty"}
+
+
+LONG = "n" * 60_000
+
+
+@pytest.mark.parametrize("options", [{}, {"merge_here_bytes": 0}], ids=["local", "distributed"])
+def test_a_name_that_spark_does_not_read_spoils_no_row_of_datastream(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """An event whose column or table has too long a name is quarantined; other rows have their values."""
+    events = deepcopy(story("mysql")[:5])
+    events[1]["payload"][LONG] = 1
+    events[3]["source_metadata"]["table"] = LONG
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, events)), encoding="utf-8")
+    settings = PipelineSettings(
+        f"long_datastream_{len(options)}", DatastreamSettings(str(tmp_path)), session_lake, **options
+    )
+    pipeline = sync(open_pipeline(settings), spark)
+    expected = {str(event["payload"]["id"]): event["payload"]["v"] for event in (events[0], events[2])}
+    found = {str(row["id"]): row["v"] for row in rows_of(pipeline, "shop.items")}
+    assert expected.items() <= found.items()
+    reasons = sorted(row["reason"] for row in quarantined_rows(pipeline))
+    assert [reason.partition(": ")[0] for reason in reasons] == [
+        "The name of a column has 60000 characters, and the most are 255",
+        "The name of a table has 60005 characters, and the most are 1000",
+    ]
+    assert set(failed_checks(pipeline, spark)) <= {"quarantine_empty"}
+
+
+def test_debezium_says_what_is_too_long(
+    spark: "SparkSession", session_lake: LakeSettings, tmp_path: Path
+) -> None:
+    """Too long names of columns and tables, and too long texts, are quarantined for their length."""
+    bad = [
+        line(envelope("c", after={"id": 5, LONG: "a"}), {"id": 5}),
+        inserted(6, source={"table": LONG}),
+        inserted(7, text="x" * 20_000_001, source={"lsn": 607}),
+    ]
+    good = [inserted(key, source={"lsn": 600 + key}) for key in (101, 102)]
+    (tmp_path / "a.jsonl").write_text("\n".join([good[0], *bad, good[1], ""]), encoding="utf-8")
+    source = settings_with(input=FilesInput(str(tmp_path)), columns={TABLE: {**COLUMNS[TABLE], LONG: "text"}})
+    pipeline = sync(open_pipeline(PipelineSettings("long_debezium", source, session_lake)), spark)
+    assert {row["id"]: row["big"] for row in rows_of(pipeline, TABLE)} == {101: "a", 102: "a"}
+    reasons = sorted(row["reason"] for row in quarantined_rows(pipeline))
+    assert [reason.partition(": ")[0] for reason in reasons[:2]] == [
+        "The name of a column has 60000 characters, and the most are 255",
+        "The name of a table has 60007 characters, and the most are 1000",
+    ]
+    assert reasons[2] == LONG_FAULT
     assert set(failed_checks(pipeline, spark)) <= {"quarantine_empty"}

@@ -1,6 +1,7 @@
 """Names: made safe, made short, and quoted; every identifier in SQL text passes here."""
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 
@@ -41,7 +42,14 @@ FLAG_PREFIX: Final = "__names_"
 KEY_PREFIX: Final = "__key_"
 """Begins the names of the columns of a key where those of its table are there, too."""
 
+MOST_COLUMN_CHARACTERS: Final = 255
+"""Of a column's name: catalogs and engines such as Glue and Snowflake take no more, and no source that the
+platform knows has more than 128. Spark reads no JSON at all that has a name of more than 50,000."""
+MOST_TABLE_CHARACTERS: Final = 1_000
+"""Of a table's name at the source, whose parts are of up to 128 each; in the lake it is shorter."""
+
 _MOST_CHARACTERS: Final = 200
+_SHOWN_CHARACTERS: Final = 40
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _UNSAFE_KEY: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
@@ -92,6 +100,27 @@ def is_reserved_column(name: str) -> bool:
     """Whether no column of a source table can have the name in the lake, which takes no notice of case."""
     key = case_key(name)
     return not name or key in RESERVED_COLUMNS or key.startswith((FLAG_PREFIX, KEY_PREFIX))
+
+
+def long_column_reason(names: Iterable[str]) -> str | None:
+    """Return why a table cannot have columns of these names, one of which is too long; None where none is."""
+    return next((_long("column", name, MOST_COLUMN_CHARACTERS) for name in names if _is_long(name)), None)
+
+
+def long_table_reason(name: str) -> str | None:
+    """Return why there can be no table of this name, which is too long; None where it is not."""
+    return _long("table", name, MOST_TABLE_CHARACTERS) if len(name) > MOST_TABLE_CHARACTERS else None
+
+
+def _is_long(name: str) -> bool:
+    return len(name) > MOST_COLUMN_CHARACTERS
+
+
+def _long(what: str, name: str, most: int) -> str:
+    return (
+        f"The name of a {what} has {len(name)} characters, and the most are {most}: "
+        f"`{name[:_SHOWN_CHARACTERS]}...`. Shorten it at the source, or leave the {what} out there"
+    )
 
 
 def case_key(name: str) -> str:

@@ -57,6 +57,11 @@ def key_unfit_expression(text: str, column_type: ColumnType) -> str | None:
     return f"({unfit} OR coalesce(rlike({text}, '[.][0-9]{{6}}[0-9]*[1-9]'), false))"
 
 
+def parsed_object(text: str) -> str:
+    """Return the SQL of the texts that a JSON object has by name; NULL where Spark does not parse it."""
+    return f"from_json({text}, 'map<string,string>')"
+
+
 def shown_expression(text: str) -> str:
     """Return the SQL of a value as messages show it."""
     return f"coalesce(left({text}, {_SHOWN_CHARACTERS}), 'NULL')"

@@ -17,7 +17,7 @@ from cdc_platform.model.schema.table_schema import TableSchema
 from cdc_platform.model.stream.ordering_key import PLACE_PARTS, SEPARATOR
 from cdc_platform.model.stream.source_capabilities import SourceCapabilities
 from cdc_platform.spark.frames.ranges import sort_in_ranges
-from cdc_platform.spark.log.faults import FAULT, FITS, fault_of
+from cdc_platform.spark.log.faults import FAULT, FITS, LONGEST_TEXT, fault_of
 from cdc_platform.spark.log.order import (
     SINGLE_TASK_RECORDS,
     UNSOUND,
@@ -42,8 +42,6 @@ HALF_FAULT: Final = (
     "it is half of a key change, and the other half is in quarantine: see its reason, and replay both"
 )
 _PLACE: Final = "place"
-LONGEST_TEXT: Final = 20_000_000
-"""Bytes of a JSON text that Spark parses whatever is in it: a value of more characters would become NULL."""
 _ORDER: Final = ("record_timestamp", "record_order", *IDENTITY)
 """No two events are equal in it: what is computed again, as a worker was lost, gets its old number."""
 

@@ -9,7 +9,12 @@ from cdc_platform.model.base.names import quote_text
 from cdc_platform.model.schema.table_schema import DECIMAL, TableSchema
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
-from cdc_platform.spark.frames.casts import key_unfit_expression, shown_expression, unfit_expression
+from cdc_platform.spark.frames.casts import (
+    key_unfit_expression,
+    parsed_object,
+    shown_expression,
+    unfit_expression,
+)
 
 FAULT = "fault"
 FITS = "values_fit"
@@ -21,11 +26,22 @@ SHAPE_FAULT = (
     "the record lacks a part, has a text that is not Unicode or a number beyond 64 bits, or a mod is not a "
     "JSON object"
 )
+LONGEST_TEXT = 20_000_000
+"""Characters of the longest text that Spark parses; it reads nothing of an object with a longer one."""
+LONG_FAULT = (
+    f"a text of the record has more than {LONGEST_TEXT:,} characters, which Spark does not read: shorten it "
+    "at the source, or leave its column out"
+)
 
 _HAS_SHAPE = (
     "table_name IS NOT NULL AND server_transaction_id IS NOT NULL AND (mod_type = 'TRUNCATE'"
     f" OR mod_type IN ('INSERT', 'UPDATE', 'DELETE', 'SNAPSHOT') AND {KEYS} IS NOT NULL"
     f" AND (mod.new_values IS NULL OR {VALUES} IS NOT NULL))"
+)
+# No other text of so many bytes that came through a decoder is refused.
+_IS_LONG = " OR ".join(
+    f"{parsed} IS NULL AND length(mod.{part}) > {LONGEST_TEXT}"
+    for parsed, part in ((KEYS, "keys"), (VALUES, "new_values"))
 )
 _HAS_TRANSACTION = f"{_HAS_SHAPE} AND number_of_records_in_transaction IS NOT NULL"
 _DECLARED = (
@@ -37,10 +53,7 @@ _DECLARED = (
 def parsed_mods(where: str = "true") -> dict[str, Column]:
     """Return the columns that `fault_of` looks at: the texts of a mod's keys and new values by name."""
     texts = {KEYS: "if(mod.keys = 'null', '{}', mod.keys)", VALUES: "mod.new_values"}
-    return {
-        name: F.expr(f"if({where}, from_json({text}, 'map<string,string>'), null)")
-        for name, text in texts.items()
-    }
+    return {name: F.expr(f"if({where}, {parsed_object(text)}, null)") for name, text in texts.items()}
 
 
 def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = CHANGE_STREAM) -> Column:
@@ -53,7 +66,8 @@ def fault_of(tables: Sequence[TableSchema], capabilities: SourceCapabilities = C
     branches = " ".join(f"WHEN {quote_text(name)} THEN {faults}" for name, faults in by_table if faults)
     unfit = f" WHEN mod_type <> 'TRUNCATE' THEN CASE table_name {branches} END" if branches else ""
     shape = _HAS_TRANSACTION if capabilities.keeps_transactions else _HAS_SHAPE
-    return F.expr(f"CASE WHEN NOT coalesce({shape}, false) THEN {quote_text(SHAPE_FAULT)}{unfit} END")
+    is_misshapen = f"WHEN NOT coalesce({shape}, false) THEN {quote_text(SHAPE_FAULT)}"
+    return F.expr(f"CASE WHEN {_IS_LONG} THEN {quote_text(LONG_FAULT)} {is_misshapen}{unfit} END")
 
 
 def _table_faults(table: TableSchema, capabilities: SourceCapabilities) -> str | None:

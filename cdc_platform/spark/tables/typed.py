@@ -1,7 +1,7 @@
 """From the change log's JSON to the typed columns of one table."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's documentation uses
 
-from cdc_platform.errors import ValueUnfit
+from cdc_platform.errors import ChangeUnparsed, ValueUnfit
 from cdc_platform.model.base.names import FLAG_PREFIX, KEY_PREFIX, quote_spark, quote_text
 from cdc_platform.model.rows.changes import ChangeKind
 from cdc_platform.model.schema.table_schema import Column as SourceColumn
 from cdc_platform.model.schema.table_schema import ColumnType, TableSchema, spark_type
 from cdc_platform.model.stream.source_capabilities import CHANGE_STREAM, SourceCapabilities
-from cdc_platform.spark.frames.casts import shown_expression, strict_cast_expression
+from cdc_platform.spark.frames.casts import parsed_object, shown_expression, strict_cast_expression
 from cdc_platform.spark.log.logged import logged_scalar, logged_text
 
 KIND = "__kind"
@@ -24,6 +24,8 @@ KEY_TEXT = "__key_text"
 ROW = "__row"
 UNFIT = "cdc_platform: a value does not fit its type: "
 """Begins the message with which a query fails; the facts follow as JSON."""
+UNPARSED = "cdc_platform: a text of a change is not parsed: "
+"""The same, where Spark reads nothing of a change."""
 COMMITTED = "__committed"
 TRANSACTION = "__transaction"
 IS_READ = "__is_read"
@@ -113,11 +115,13 @@ def type_changes(
         *further,
         F.col("keys").alias(KEY_TEXT),
         *(F.expr(told).alias(name) for name, told in origin.items()),
+        "new_values",
         _texts("keys", table).alias("k"),
         _texts("new_values", table).alias("v"),
         *([_names(words).alias("names")] if has_patches else []),
         *([F.unix_micros("commit_timestamp").alias("committed")] if table.is_evolving else []),
     )
+    parsed = parsed.withColumns({"k": _parsed("k", KEY_TEXT, table), "v": _parsed("v", "new_values", table)})
     flags = [_is_named(column).alias(named(column.name)) for column in table.value_columns]
     return parsed.select(
         KIND,
@@ -158,17 +162,43 @@ def with_key_parts(changes: DataFrame, table: TableSchema) -> DataFrame:
         name: F.expr(_value(table, column))
         for name, column in zip(key_parts(table), table.key_columns, strict=True)
     }
-    return changes.withColumns(parts).withColumns(values).drop(*parts)
+    with_texts = changes.withColumns(parts).withColumn("k", _parsed("k", KEY_TEXT, table))
+    return with_texts.withColumns(values).drop(*parts)
 
 
 def _texts(mod: str, table: TableSchema) -> Column:
-    """Return the texts that the keys or the new values of a change have of the columns of a table."""
-    # Several versions of a column have one name in the records.
-    is_keys = mod == "keys"
-    names = dict.fromkeys(column.source_name for column in table.columns if column.is_in_keys == is_keys)
+    """Return the texts that the keys or the new values of a change have of the columns of a table.
+
+    All are NULL where Spark does not parse the mod: see `_parsed`, through which every use goes.
+    """
+    names = _names_in(table, is_keys=mod == "keys")
     named = ", ".join(f"{quote_spark(name)}: string" for name in names)
     fields = ", ".join(f"{_field(name)}: string" for name in names)
     return F.from_json(mod, f"struct<{named or '`_`: string'}>").cast(f"struct<{fields or '_: string'}>")
+
+
+def _parsed(texts: str, mod: str, table: TableSchema) -> Column:
+    """Return the result of `_texts`, a column of the frame, which fails the query where there is none.
+
+    Spark's parser makes a struct of NULLs of an object that it does not take, as of one with a name that is
+    too long. An object that has other columns only is parsed a second time; few changes are such.
+    """
+    values = ", ".join(f"{texts}.{_field(name)}" for name in _names_in(table, is_keys=texts == "k"))
+    if not values:
+        return F.col(texts)
+    part = "keys" if texts == "k" else mod
+    facts = f"'table', {quote_text(table.name)}, 'part', '{part}', 'value', {shown_expression(mod)}"
+    failure = (
+        f"raise_error(concat('{UNPARSED}', to_json(named_struct({facts}, 'key', left({KEY_TEXT}, 200)))))"
+    )
+    is_text = f"{mod} IS NOT NULL AND {mod} <> 'null'"
+    is_unparsed = f"coalesce({values}, NULL) IS NULL AND {is_text} AND {parsed_object(mod)} IS NULL"
+    return F.expr(f"if({is_unparsed}, {failure}, {texts})")
+
+
+def _names_in(table: TableSchema, *, is_keys: bool) -> Collection[str]:
+    # Several versions of a column have one name in the records.
+    return dict.fromkeys(column.source_name for column in table.columns if column.is_in_keys == is_keys)
 
 
 def _field(name: str) -> str:
@@ -256,12 +286,14 @@ def unfit_values() -> Iterator[None]:
 
     Raises:
         ValueUnfit: it does not; the error names table, key and column.
+        ChangeUnparsed: the keys or the values of a change are not read at all.
     """
     try:
         yield
     except PySparkException as error:
-        _, found, facts = str(error).partition(UNFIT + "{")
-        if not found:
-            # Spark's other errors may show the expression that would fail so.
-            raise
-        raise ValueUnfit(**json.JSONDecoder().raw_decode("{" + facts)[0]) from error
+        for begin, kind in ((UNFIT, ValueUnfit), (UNPARSED, ChangeUnparsed)):
+            _, found, facts = str(error).partition(begin + "{")
+            if found:
+                raise kind(**json.JSONDecoder().raw_decode("{" + facts)[0]) from error
+        # Spark's other errors may show the expression that would fail so.
+        raise

@@ -12,6 +12,8 @@ from cdc_platform.model.base.names import (
     check_identifier,
     is_reserved_column,
     lake_table_name,
+    long_column_reason,
+    long_table_reason,
     partition_key,
     quote_spanner,
     quote_spark,
@@ -39,6 +41,17 @@ def test_what_no_table_of_the_lake_can_have_is_known() -> None:
     )
     assert all(map(is_reserved_column, ("", "_f\u0131le", "__DELETED_AT", "_po\u017f")))
     assert not any(map(is_reserved_column, ("deleted", "__deletes", "_names_a")))
+
+
+def test_names_that_are_too_long_have_a_short_reason() -> None:
+    """A column has 255 characters at most, a table at the source 1,000; the reason shows the beginning."""
+    assert (long_column_reason(["a", "n" * 255]), long_table_reason("t" * 1_000)) == (None, None)
+    columns, table = long_column_reason(["a", "n" * 60_000]), long_table_reason("t" * 1_001)
+    assert columns is not None
+    assert table is not None
+    assert "60000 characters, and the most are 255: `nnn" in columns
+    assert "1001 characters, and the most are 1000: `ttt" in table
+    assert max(len(columns), len(table)) < 300
 
 
 def test_partition_key_begins_with_the_start() -> None:

@@ -34,6 +34,11 @@ def record(name: str, **types: Any) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": fields}
 
 
+def in_namespace(namespace: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a type in a namespace, which what lies in it has, too."""
+    return {**schema, "namespace": namespace}
+
+
 def event(**types: Any) -> dict[str, Any]:
     """Return the schema of an event with nothing but a payload."""
     return record("event", payload=record("payload", **types))

@@ -23,7 +23,7 @@ from cdc_platform.spark.log.event_order import (
     with_whole_key_changes,
     with_whole_transactions,
 )
-from cdc_platform.spark.log.faults import SHAPE_FAULT
+from cdc_platform.spark.log.faults import LONG_FAULT, SHAPE_FAULT
 from cdc_platform.spark.log.order import SINGLE_TASK_RECORDS
 from cdc_platform.spark.log.ordered_rows import measure_event_rows
 from cdc_platform.spark.log.repeats import without_repeated
@@ -141,6 +141,18 @@ def test_texts_that_the_parser_does_not_take_are_looked_at(
     records = records_of(spark, [long, short])
     ordered = order_events(records, 0, 2, (), replace(EVENTS, keeps_transactions=False), [("visits", "[]")])
     assert [row["fault"] for row in ordered.sort(F.desc("ordering_key")).collect()] == [SHAPE_FAULT, None]
+
+
+@pytest.mark.usefixtures("many_tasks")
+@pytest.mark.parametrize("fitting", [[], [("visits", "[]")]])
+def test_a_text_that_is_too_long_for_the_parser_has_that_for_a_reason(
+    spark: "SparkSession", fitting: list[tuple[str, str]]
+) -> None:
+    """A value of more than 20 million characters is not taken, and the reason says so."""
+    long = event(1)._replace(new_values=json.dumps({"a": "x" * 20_000_001}))
+    alone = replace(EVENTS, keeps_transactions=False)
+    ordered = order_events(records_of(spark, [long, event(2)]), 0, 2, (), alone, fitting)
+    assert [row["fault"] for row in ordered.sort("ordering_key").collect()] == [LONG_FAULT, None]
 
 
 @SIZES

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import Row
 
-from cdc_platform.errors import ValueUnfit
+from cdc_platform.errors import ChangeUnparsed, ValueUnfit
 from cdc_platform.model.base.timestamps import to_nanosecond_text
 from cdc_platform.model.schema.table_schema import Column, ColumnType, TableSchema
 from cdc_platform.model.stream.records import ModType
 from cdc_platform.spark.log.order import order_records
-from cdc_platform.spark.tables.typed import named, type_changes, unfit_values
+from cdc_platform.spark.tables.typed import named, type_changes, unfit_values, with_row
 from cdc_platform_tests.example_tables import table
 from cdc_platform_tests.support.pipelines import data_change, raw_table
 
@@ -192,6 +192,42 @@ def test_a_value_that_does_not_fit_fails_the_query(spark: "SparkSession", text: 
     found = caught.value
     assert (found.table, found.column, found.key) == ("t", "it's", '{"id": "1"}')
     assert ColumnType.from_spanner_type(text).text == found.type_name
+
+
+UNPARSED: dict[str, str] = {
+    "name": f'{{"{"n" * 50_001}": null, "a": "1"}}',
+    "levels": f'{{"b": {"[" * 1_001}{"]" * 1_001}, "a": "1"}}',
+    "number": f'{{"b": {"9" * 1_001}, "a": "1"}}',
+    "text": f'{{"b": "{"b" * 20_000_001}", "a": "1"}}',
+    "no JSON": "{",
+}
+
+
+@pytest.mark.parametrize("text", UNPARSED.values(), ids=UNPARSED)
+def test_what_spark_does_not_parse_never_becomes_nulls(spark: "SparkSession", text: str) -> None:
+    """Whole rows, partial updates and keys fail the query; the error names table, part and key."""
+    schema = table("t", {"id": "STRING(9)"}, {"a": "STRING(9)", "b": "STRING(9)"})
+    of_keys = change("{}") | {"keys": text}
+    for rows, has_patches, part in (
+        ([change(text)], False, "new_values"),
+        ([change(text, is_whole=False)], True, "new_values"),
+        ([of_keys], False, "keys"),
+    ):
+        with pytest.raises(ChangeUnparsed) as caught, unfit_values():
+            typed(spark, schema, rows, has_patches=has_patches)
+        assert (caught.value.table, caught.value.column) == ("t", part)
+        assert len(str(caught.value)) < 1_500
+    log = spark.createDataFrame([of_keys], "change_kind string, keys string")
+    with pytest.raises(ChangeUnparsed), unfit_values():
+        with_row(log, schema).collect()
+
+
+@pytest.mark.parametrize("text", ["{}", '{"other": "1"}', '{"a": null}', None])
+def test_an_object_without_values_of_the_table_is_none(spark: "SparkSession", text: str | None) -> None:
+    """A text that names nothing the table has, or NULLs, is read as such."""
+    schema = table("t", {"id": "INT64"}, {"a": "STRING(9)"})
+    [row] = typed(spark, schema, [change("{}") | {"new_values": text}], has_patches=False)
+    assert (row["id"], row["a"]) == (1, None)
 
 
 def test_faults_tell_what_does_not_fit(spark: "SparkSession") -> None:

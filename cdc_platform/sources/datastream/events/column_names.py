@@ -6,7 +6,12 @@ from hashlib import sha256
 from typing import Final
 
 from cdc_platform.errors import RecordUnreadable
-from cdc_platform.model.base.names import case_key, is_reserved_column
+from cdc_platform.model.base.names import (
+    MOST_COLUMN_CHARACTERS,
+    case_key,
+    is_reserved_column,
+    long_column_reason,
+)
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 
 EVENT_ID: Final = "_event_id"
@@ -34,8 +39,10 @@ def lake_names(names: Collection[str], keys: Collection[str], policy: SchemaPoli
     A column of the key keeps its name.
 
     Raises:
-        RecordUnreadable: there is such a name, and the policy is not to evolve.
+        RecordUnreadable: there is such a name, and the policy is not to evolve; or a name is too long.
     """
+    if (reason := long_column_reason(names)) is not None:
+        raise RecordUnreadable(reason)
     counts = Counter(case_key(name) for name in names)
     unfit = {name for name in names if counts[case_key(name)] > 1 or _is_taken(name)}
     if unfit and policy is not SchemaPolicy.EVOLVE:
@@ -54,4 +61,4 @@ def _is_taken(name: str) -> bool:
 
 def _with_digest(name: str) -> str:
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
-    return f"{name.removeprefix(_OWN)}_{digest}"
+    return f"{name.removeprefix(_OWN)[: MOST_COLUMN_CHARACTERS - _DIGEST_DIGITS - 1]}_{digest}"

@@ -1,18 +1,16 @@
 """Avro schemas whose values end: none contains itself, and each item of an array takes a byte."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from cdc_platform.sources.datastream.files.avro_names import DEFINITIONS, PARTS, PRIMITIVES, Schema
 from cdc_platform.sources.datastream.settings.bounds import Bounds
 
-Schema = Any
 ARRAY_RECORD: Final = ("nestedArray", "elementValue")
 """Fields of the record that Datastream makes of an array; it alone may contain itself."""
-_DEFINITIONS: Final = ("record", "error", "enum", "fixed")
-_PARTS: Final = ("type", "items", "values", "fields")
 _SIZES: Final = ("precision", "scale")
-_MOST_EMPTY: Final = 1_000
+_MOST_EMPTY: Final = 10
 """Values of a record that take no byte: bare nulls, which no source of Datastream has."""
 
 
@@ -45,14 +43,14 @@ def _check_digits(part: Schema, bounds: Bounds) -> None:
 
 
 def unrolled(schema: Schema, most_depth: int) -> Schema:
-    """Return a schema that has arrays within arrays as types of their own, up to a depth."""
+    """Return a qualified schema that has arrays within arrays as types of their own, up to a depth."""
     if isinstance(schema, list):
         return [unrolled(branch, most_depth) for branch in schema]
     if not isinstance(schema, Mapping):
         return schema
     if _is_array(schema):
         return _levels(schema, most_depth)
-    return {name: unrolled(part, most_depth) if name in _PARTS else part for name, part in schema.items()}
+    return {name: unrolled(part, most_depth) if name in PARTS else part for name, part in schema.items()}
 
 
 def _is_array(schema: Mapping[str, Any]) -> bool:
@@ -81,7 +79,7 @@ def _nesting(part: Schema, name: str, inner: Schema) -> Schema:
     if isinstance(part, list):
         return [_nesting(branch, name, inner) for branch in part]
     if isinstance(part, Mapping):
-        return {key: _nesting(item, name, inner) if key in _PARTS else item for key, item in part.items()}
+        return {key: _nesting(item, name, inner) if key in PARTS else item for key, item in part.items()}
     return inner if part == name else part
 
 
@@ -91,37 +89,45 @@ def _references(schema: Schema) -> Schema:
         return [_references(branch) for branch in schema]
     if not isinstance(schema, Mapping):
         return schema
-    if schema.get("type") in _DEFINITIONS:
-        return ".".join(filter(None, (schema.get("namespace"), schema["name"])))
-    return {name: _references(part) if name in _PARTS else part for name, part in schema.items()}
+    if schema.get("type") in DEFINITIONS:
+        return schema["name"]
+    return {name: _references(part) if name in PARTS else part for name, part in schema.items()}
 
 
 @dataclass(frozen=True)
-class _Extent:
-    """What a value takes: levels of types within types, and parts of no byte; ``is_empty`` if all are."""
+class Extent:
+    """What a value takes: levels of types within types, and parts of no byte; ``is_empty`` if all are.
+
+    ``empty_in_items`` are those of an item of an array or a map, of which there may be as many as bytes.
+    """
 
     depth: int = 1
     empty: int = 0
     is_empty: bool = False
+    empty_in_items: int = 0
 
 
-def check_ends(schema: Schema, bounds: Bounds) -> None:
-    """Check that reading a value of a schema ends, and that its bytes bound its size.
+def extent_of(schema: Schema, bounds: Bounds) -> Extent:
+    """Return what a value of a schema takes at most, if reading it ends and its bytes bound its size.
+
+    Args:
+        schema: the schema as Avro's library has parsed it, so that each name here means what it means there.
+        bounds: what it may take.
 
     Raises:
         ValueError: a type contains itself, is too deep by the names in it, or has endlessly many empty parts.
     """
-    _Extents(bounds.most_depth).measure(schema)
+    return _Extents(bounds.most_depth).measure(schema)
 
 
 @dataclass
 class _Extents:
-    """Extents of types by name; those within which a type is defined have none yet."""
+    """Extents of types by full name; those within which a type is defined have none yet."""
 
     most_depth: int
-    known: dict[str, _Extent | None] = field(default_factory=dict)
+    known: dict[str, Extent | None] = field(default_factory=dict)
 
-    def measure(self, schema: Schema) -> _Extent:
+    def measure(self, schema: Schema) -> Extent:
         """Return what a value of a schema takes."""
         found = self._measure(schema)
         # Arrays within arrays are as deep again.
@@ -133,15 +139,11 @@ class _Extents:
             raise ValueError(f"a record of it has more than {_MOST_EMPTY} parts that take no byte")
         return found
 
-    def _measure(self, schema: Schema) -> _Extent:
+    def _measure(self, schema: Schema) -> Extent:
         if isinstance(schema, str):
             return self._named(schema)
         if isinstance(schema, list):
-            branches = [self.measure(branch) for branch in schema]
-            return _Extent(
-                max((one.depth for one in branches), default=0) + 1,
-                max((one.empty for one in branches), default=0),
-            )
+            return _around([self.measure(branch) for branch in schema], max)
         base = schema["type"]
         if base in ("record", "error"):
             return self._record(schema)
@@ -149,34 +151,38 @@ class _Extents:
             return self._items(schema, "items" if base == "array" else "values")
         if base in ("fixed", "enum"):
             is_empty = base == "fixed" and schema["size"] == 0
-            return self._define(schema, _Extent(empty=int(is_empty), is_empty=is_empty))
+            return self._define(schema, Extent(empty=int(is_empty), is_empty=is_empty))
         return self.measure(base)
 
-    def _named(self, name: str) -> _Extent:
-        if name == "null":
-            return _Extent(empty=1, is_empty=True)
-        found = self.known.get(name.rpartition(".")[2], _Extent())
+    def _named(self, name: str) -> Extent:
+        if name in PRIMITIVES:
+            return Extent(empty=1, is_empty=True) if name == "null" else Extent()
+        found = self.known[name]
         if found is None:
             raise ValueError(f"its type `{name}` contains itself, which only Datastream's arrays may")
         return found
 
-    def _items(self, schema: Mapping[str, Any], part: str) -> _Extent:
+    def _items(self, schema: Mapping[str, Any], part: str) -> Extent:
         item = self.measure(schema[part])
         if item.is_empty and part == "items":
             raise ValueError("the items of an array of it take no byte, so that there may be endlessly many")
-        return _Extent(item.depth + 1, item.empty)
+        return Extent(item.depth + 1, empty_in_items=max(item.empty, item.empty_in_items))
 
-    def _record(self, schema: Mapping[str, Any]) -> _Extent:
-        self.known[_simple(schema)] = None
+    def _record(self, schema: Mapping[str, Any]) -> Extent:
+        self.known[schema["name"]] = None
         parts = [self.measure(field["type"]) for field in schema["fields"]]
-        depth = max((one.depth for one in parts), default=0) + 1
-        found = _Extent(depth, sum(one.empty for one in parts), all(one.is_empty for one in parts))
-        return self._define(schema, found)
+        found = _around(parts, sum)
+        return self._define(schema, replace(found, is_empty=all(one.is_empty for one in parts)))
 
-    def _define(self, schema: Mapping[str, Any], found: _Extent) -> _Extent:
-        self.known[_simple(schema)] = found
+    def _define(self, schema: Mapping[str, Any], found: Extent) -> Extent:
+        self.known[schema["name"]] = found
         return found
 
 
-def _simple(schema: Mapping[str, Any]) -> str:
-    return str(schema["name"]).rpartition(".")[2]
+def _around(parts: Sequence[Extent], total: Callable[[Iterable[int]], int]) -> Extent:
+    """Return the extent of what has parts, all of them or one."""
+    return Extent(
+        max((one.depth for one in parts), default=0) + 1,
+        total([0, *(one.empty for one in parts)]),
+        empty_in_items=max((one.empty_in_items for one in parts), default=0),
+    )

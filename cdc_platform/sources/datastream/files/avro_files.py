@@ -9,9 +9,9 @@ from fastavro import parse_schema
 
 from cdc_platform.model.stream.events import FaultyEvent
 from cdc_platform.sources.datastream.events.envelope import Envelope
-from cdc_platform.sources.datastream.files.avro_bounds import check_ends, check_extent, unrolled
+from cdc_platform.sources.datastream.files.avro_bounds import check_extent, extent_of, unrolled
+from cdc_platform.sources.datastream.files.avro_names import Schema, qualified
 from cdc_platform.sources.datastream.files.avro_schemas import (
-    Schema,
     bases_of,
     payload_fields,
     without_logical_types,
@@ -20,6 +20,7 @@ from cdc_platform.sources.datastream.files.avro_values import avro_reader
 from cdc_platform.sources.datastream.files.container import (
     DAMAGE,
     AvroDamaged,
+    Stored,
     read_blocks,
     read_header,
     records,
@@ -54,8 +55,8 @@ def read_avro(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | Fault
         header = read_header(stream)
         decoder = EventDecoder(header.schema, decoding)
         for block in read_blocks(stream, header, decoding.bounds.most_block_bytes):
-            for record in records(block, decoder.stored_schema):
-                yield decoder.decode(record, read)
+            for record, problem in records(block, decoder.stored):
+                yield decoder.decode(record, read, problem)
                 read += 1
     except AvroDamaged as error:
         yield faulty_file(f"The Avro file is damaged: {error}", events_read=read)
@@ -70,7 +71,7 @@ def schema_of_avro(stream: BinaryIO, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[s
         header = read_header(stream)
         decoder = EventDecoder(header.schema, Decoding(bounds=bounds))
         for block in read_blocks(stream, header, bounds.most_block_bytes):
-            for record in records(block, decoder.stored_schema):
+            for record, _ in records(block, decoder.stored):
                 key = record.get("schema_key")
                 return (key, decoder.fields) if key and decoder.fields is not None else None
     except AvroDamaged:
@@ -86,18 +87,28 @@ class EventDecoder:
     """
 
     def __init__(self, schema_text: str, decoding: Decoding) -> None:
-        schema, self.fields, self.stored_schema = _compiled(schema_text, decoding.bounds)
+        schema, self.fields, self.stored = _compiled(schema_text, decoding.bounds)
         self._decoding = decoding
         self._units = _units(schema)
         self._has_bytes = _has_bytes(schema)
         self._readers: dict[int, RowReader] = {}
 
-    def decode(self, record: dict[str, Any], position: int) -> Envelope | FaultyEvent:
-        """Return the event of a record; its payload is turned into the envelope's values."""
+    def decode(
+        self, record: dict[str, Any], position: int, problem: str | None = None
+    ) -> Envelope | FaultyEvent:
+        """Return the event of a record; its payload is turned into the envelope's values.
+
+        Args:
+            record: the record.
+            position: which of the file's events it is.
+            problem: what is wrong with the record as a whole.
+        """
         try:
-            return self._envelope(record, position)
+            if problem is None:
+                return self._envelope(record, position)
         except (EventFaulty, ColumnFaulty) as error:
-            return faulty_event(str(error), compact(record | AVRO_RECORD), position, record)
+            problem = str(error)
+        return faulty_event(problem, compact(record | AVRO_RECORD), position, record)
 
     def _envelope(self, record: dict[str, Any], position: int) -> Envelope:
         """Return the event; the schema was checked, so that its parts need not be, one by one."""
@@ -140,13 +151,13 @@ class EventDecoder:
 
 # A worker's process outlives its tasks; the files of a table mostly share their schema.
 @lru_cache(maxsize=256)
-def _compiled(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Schema]:
+def _compiled(text: str, bounds: Bounds) -> tuple[Schema, Fields | None, Stored]:
     """Return the schema of a file, the columns of its payload, and what reads its records."""
     schema = _schema(text, bounds)
     try:
-        stored = unrolled(without_logical_types(schema), bounds.most_depth)
-        check_ends(stored, bounds)
-        return schema, payload_fields(schema), parse_schema(stored)
+        stored = parse_schema(unrolled(without_logical_types(schema), bounds.most_depth))
+        extent = extent_of(stored, bounds)
+        return schema, payload_fields(schema), Stored(stored, bounds.most_values, extent.empty_in_items)
     except DAMAGE as error:
         raise AvroDamaged(f"Its schema cannot be used ({type(error).__name__}: {error})") from error
 
@@ -156,6 +167,7 @@ def _schema(text: str, bounds: Bounds) -> Schema:
     try:
         schema = json.loads(text)
         check_extent(schema, bounds)
+        schema = qualified(schema)
         if schema["type"] != "record":
             raise ValueError("it is no record")
         bases = {field["name"]: bases_of(field["type"]) for field in schema["fields"]}

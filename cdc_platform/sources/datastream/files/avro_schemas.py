@@ -1,10 +1,11 @@
 """Avro schemas of events: the columns of their payload, and the schema that reads them undisturbed."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from cdc_platform.sources.datastream.files.avro_bounds import ARRAY_RECORD, check_extent
+from cdc_platform.sources.datastream.files.avro_names import PARTS, Schema, named, qualified, resolved
 from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.types import Fields, FieldType, Kind
 
@@ -44,9 +45,6 @@ _RECORDS: Final = {
 _TYPE_PROPERTIES: Final = ("logicalType", "precision", "scale")
 _OTHER: Final = FieldType(Kind.OTHER)
 
-Schema = Any
-"""An Avro schema as `json.loads` returns it: a text, a list or an object."""
-
 
 def fields_of_schema(text: str, bounds: Bounds = DEFAULT_BOUNDS) -> Fields:
     """Return the columns that a file of an Avro schema tells, be it an event's schema or its payload's.
@@ -57,17 +55,18 @@ def fields_of_schema(text: str, bounds: Bounds = DEFAULT_BOUNDS) -> Fields:
     try:
         schema = json.loads(text)
         check_extent(schema, bounds)
-        return payload_fields(schema) or _columns(schema, _named(schema))
+        schema = qualified(schema)
+        return payload_fields(schema) or _columns(schema, named(schema))
     except (TypeError, LookupError, AttributeError, RecursionError) as error:
         raise ValueError(f"The file is no Avro schema of a record ({error!r})") from error
 
 
 def payload_fields(schema: Schema) -> Fields | None:
-    """Return the columns of an event's payload; None where the schema has no payload."""
-    names = _named(schema)
+    """Return the columns of an event's payload, of a qualified schema; None where it has no payload."""
+    names = named(schema)
     for field in schema.get("fields", ()):
         if field.get("name") == PAYLOAD:
-            record = _resolved(_only_branch(field["type"]), names)
+            record = resolved(_only_branch(field["type"]), names)
             return _columns(record, names) if isinstance(record, Mapping) and "fields" in record else None
     return None
 
@@ -82,7 +81,7 @@ def without_logical_types(schema: Schema) -> Schema:
     if not isinstance(schema, Mapping):
         return schema
     kept = {name: value for name, value in schema.items() if name not in _TYPE_PROPERTIES}
-    for name in ("type", "items", "values", "fields"):
+    for name in PARTS:
         if name in kept:
             kept[name] = without_logical_types(kept[name])
     return kept
@@ -101,7 +100,7 @@ def _columns(record: Mapping[str, Any], names: Mapping[str, Schema]) -> Fields:
 
 def _field_type(schema: Schema, names: Mapping[str, Schema], field: Mapping[str, Any]) -> FieldType:
     """Return the type of a schema; the oldest files have the logical type beside it, at the field."""
-    schema = _resolved(_only_branch(schema), names)
+    schema = resolved(_only_branch(schema), names)
     if isinstance(schema, list):
         return _OTHER
     own = schema if isinstance(schema, Mapping) else {"type": schema}
@@ -145,28 +144,3 @@ def _only_branch(schema: Schema) -> Schema:
         return schema
     branches = [branch for branch in schema if branch != "null"]
     return branches[0] if len(branches) == 1 else schema
-
-
-def _resolved(schema: Schema, names: Mapping[str, Schema]) -> Schema:
-    return names.get(schema, schema) if isinstance(schema, str) else schema
-
-
-def _named(schema: Schema) -> dict[str, Schema]:
-    """Return all types that have a name, by it; a type is defined once and then only named."""
-    names: dict[str, Schema] = {}
-    for found in _definitions(schema):
-        name, namespace = str(found["name"]), found.get("namespace")
-        names.setdefault(name.rpartition(".")[2], found)
-        names.setdefault(f"{namespace}.{name}" if namespace else name, found)
-    return names
-
-
-def _definitions(schema: Schema) -> Iterator[Mapping[str, Any]]:
-    if isinstance(schema, list):
-        for branch in schema:
-            yield from _definitions(branch)
-    elif isinstance(schema, Mapping):
-        if "name" in schema and schema.get("type") in ("record", "enum", "fixed", "error"):
-            yield schema
-        for part in ("type", "items", "values", "fields"):
-            yield from _definitions(schema.get(part))

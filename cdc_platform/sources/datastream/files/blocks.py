@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 from cdc_platform.sources.datastream.files.json_events import Parsed, SchemaName, parsed_lines, row_of
 from cdc_platform.sources.datastream.files.lines import read_blocks
-from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS
+from cdc_platform.sources.datastream.settings.bounds import DEFAULT_BOUNDS, Bounds
 from cdc_platform.sources.datastream.values.columns import RowBatch
 from cdc_platform.sources.text_files import FileDamaged
 
@@ -18,17 +18,17 @@ MOST_AHEAD_BYTES: Final = 1 << 24
 class Block:
     """Lines, what each of them is, and the batch that its row belongs to."""
 
-    def __init__(self, lines: Sequence[bytes]) -> None:
+    def __init__(self, lines: Sequence[bytes], most_values: int) -> None:
         self.lines = lines
         self.size_bytes = sum(map(len, lines))
-        self.events: Sequence[Parsed] = parsed_lines(lines)
+        self.events: Sequence[Parsed] = parsed_lines(lines, most_values)
         self._batches: dict[tuple[SchemaName, tuple[str, ...]], RowBatch] = {}
         self.batch_of: Sequence[RowBatch | None] = list(map(self._batch_of, self.events))
 
     @property
     def batches(self) -> Sequence[RowBatch]:
-        """The rows, in the order in which their schemas and columns came up."""
-        return list(self._batches.values())
+        """The rows that tables can have, in the order in which their schemas and columns came up."""
+        return [batch for batch in self._batches.values() if batch.name_reason is None]
 
     def _batch_of(self, event: Parsed) -> RowBatch | None:
         found = row_of(event)
@@ -48,12 +48,12 @@ class Blocks:
 
     Args:
         stream: the file, which must be one that can be wound back.
-        most_line_bytes: as for `read_blocks`.
+        bounds: of each line.
     """
 
-    def __init__(self, stream: BinaryIO, most_line_bytes: int = DEFAULT_BOUNDS.most_block_bytes) -> None:
-        self._stream, self._most_line_bytes = stream, most_line_bytes
-        self._unread = read_blocks(stream, most_line_bytes)
+    def __init__(self, stream: BinaryIO, bounds: Bounds = DEFAULT_BOUNDS) -> None:
+        self._stream, self._bounds = stream, bounds
+        self._unread = read_blocks(stream, bounds.most_block_bytes)
         self._held: deque[Block] = deque()
         self._held_bytes = 0
         self._passed = 0
@@ -90,7 +90,9 @@ class Blocks:
         place = self._stream.tell()
         self._stream.seek(0)
         try:
-            yield from map(Block, islice(read_blocks(self._stream, self._most_line_bytes), skipped, None))
+            again = read_blocks(self._stream, self._bounds.most_block_bytes)
+            for lines in islice(again, skipped, None):
+                yield Block(lines, self._bounds.most_values)
         except FileDamaged:
             pass  # whoever reads the events says so
         finally:
@@ -103,6 +105,6 @@ class Blocks:
             self._damage, lines = error, None
         self._is_read = lines is None
         if lines is not None:
-            self._held.append(Block(lines))
+            self._held.append(Block(lines, self._bounds.most_values))
             self._held_bytes += self._held[-1].size_bytes
         return not self._is_read

@@ -40,6 +40,7 @@ DAMAGE: Final = (
 )
 """What a damaged file may raise in Avro's library or in that of its codec."""
 _MAX_VARINT_BYTES: Final = 10
+_GOES_ON: Final = b"\x80"
 
 
 class AvroDamaged(ValueError):
@@ -147,26 +148,90 @@ def _read_long(stream: BinaryIO) -> int | None:
     return (number >> 1) ^ -(number & 1)
 
 
-def records(block: Block, schema: Any) -> Iterator[Any]:
-    """Yield the records of a block.
+@dataclass(frozen=True)
+class Stored:
+    """How records are stored.
+
+    Args:
+        schema: as Avro's library has parsed it.
+        most_values: values that a record may have.
+        empty_in_items: values of no byte that come with each value of an array or a map.
+    """
+
+    schema: Any
+    most_values: int
+    empty_in_items: int = 0
+
+    def stream(self, data: bytes) -> BytesIO:
+        """Return octets as records are read from: the reads of those that may have too many are counted."""
+        most = self.most_values // (1 + self.empty_in_items)
+        return BytesIO(data) if len(data) <= most else _CountedReads(data, most, self.most_values)
+
+
+class _CountedReads(BytesIO):
+    """Octets of a block: what is read for a value, of one octet or many, counts since the last record."""
+
+    def __init__(self, data: bytes, most_reads: int, most_values: int) -> None:
+        super().__init__(data)
+        self._most_reads, self._most_values, self._reads = most_reads, most_values, 0
+
+    def begin(self) -> None:
+        """Begin another record."""
+        self._reads = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next octets.
+
+        Raises:
+            ValueError: a record has too many values.
+        """
+        found = super().read(size)
+        # An octet with its highest bit set is a part of a number that goes on.
+        if size != 1 or found < _GOES_ON:
+            self._reads += 1
+            if self._reads > self._most_reads:
+                raise ValueError(
+                    f"it has more than {self._most_values} values; see the setting `most_values`"
+                )
+        return found
+
+
+def records(block: Block, stored: Stored) -> Iterator[tuple[Any, str | None]]:
+    """Yield the records of a block, each with what is wrong with it: texts that are not Unicode are escaped.
 
     Raises:
         AvroDamaged: The block has fewer records than it says, or they are not of the schema.
     """
-    stream = BytesIO(block.records)
+    stream = stored.stream(block.records)
     for ordinal in range(block.count):
         start = stream.tell()
         try:
-            record = schemaless_reader(stream, schema, None)
+            found = _record(stream, stored.schema)
             if stream.tell() == start:
                 raise ValueError("it has no bytes, so that there may be endlessly many")
         except DAMAGE as error:
             raise AvroDamaged(
                 block.damage or f"record {ordinal} of a block is damaged ({_said(error)})"
             ) from error
-        yield record
-    if block.damage is not None or stream.read(1):
+        yield found
+    if block.damage is not None or stream.tell() < len(block.records):
         raise AvroDamaged(block.damage or "a block is longer than its records")
+
+
+def _record(stream: BytesIO, schema: Any) -> tuple[Any, str | None]:
+    start = stream.tell()
+    try:
+        return _read(stream, schema, "strict"), None
+    except UnicodeDecodeError as error:
+        stream.seek(start)
+        problem = f"The record has a text that is not UTF-8 ({error.reason})"
+        return _read(stream, schema, "backslashreplace"), problem
+
+
+def _read(stream: BytesIO, schema: Any, unicode_errors: str) -> Any:
+    if isinstance(stream, _CountedReads):
+        stream.begin()
+    return schemaless_reader(stream, schema, None, handle_unicode_errors=unicode_errors)
 
 
 def _said(error: BaseException) -> str:

@@ -1,5 +1,6 @@
 """Events as JSON lines write them, before their payloads are read."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -53,17 +54,32 @@ _typed: Final = msgspec.json.Decoder(JsonEvent, float_hook=JsonNumber).decode
 _written: Final = msgspec.json.Decoder(_WrittenEvent).decode
 _MOST_LEVELS: Final = 100
 """Of objects and arrays in each other in metadata, which are written again as a whole."""
+_BEGIN_VALUES: Final = (b",", b"[", b"{")
+_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""Matches what a quote begins, to its end, so that no octet is looked at twice."""
 _REFUSALS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-def parsed_lines(lines: Sequence[bytes]) -> Sequence[Parsed]:
-    """Return what each line is."""
+def parsed_lines(lines: Sequence[bytes], most_values: int) -> Sequence[Parsed]:
+    """Return what each line is; one with more values than the bound is a fault."""
+    large = {place for place, line in enumerate(lines) if has_more_values(line, most_values)}
     try:
-        if not any(map(_may_be_deep, lines)):
+        if not large and not any(map(_may_be_deep, lines)):
             return list(map(_typed, lines))
     except _REFUSALS:
         pass
-    return list(map(_parsed_line, lines))
+    refusal = f"The line has more than {most_values} values; see the setting `most_values`"
+    return [
+        EventFaulty(refusal) if place in large else _parsed_line(line) for place, line in enumerate(lines)
+    ]
+
+
+def has_more_values(line: bytes, most: int) -> bool:
+    """Return whether a line of JSON may have more values than a bound, without parsing it."""
+    if len(line) <= most or sum(map(line.count, _BEGIN_VALUES)) < most:
+        return False
+    bare = _TEXT.sub(b"", line)
+    return sum(map(bare.count, _BEGIN_VALUES)) >= most
 
 
 def _may_be_deep(line: bytes) -> bool:

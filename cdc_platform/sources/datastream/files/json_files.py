@@ -38,7 +38,7 @@ def read_json(stream: BinaryIO, decoding: Decoding) -> Iterator[Envelope | Fault
     its damage, and then one faulty event without position for the rest. A file with events whose schema
     nobody has told is looked through for its types first: the stream must be one that can be wound back.
     """
-    blocks = Blocks(stream, decoding.bounds.most_block_bytes)
+    blocks = Blocks(stream, decoding.bounds)
     decoder = BlockDecoder(blocks, decoding)
     read = 0
     try:
@@ -108,6 +108,8 @@ class BlockDecoder:
         key = (id(batch), id(declared), is_document)
         fitted = self._fitted.get(key)
         if fitted is None:
+            if batch.name_reason is not None:
+                raise EventFaulty(batch.name_reason)
             reader = self._reader_of_schema(batch.schema, declared, is_document=is_document)
             fitted = self._fitted[key] = reader.fitted(batch.types)
         return fitted

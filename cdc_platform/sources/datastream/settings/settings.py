@@ -28,7 +28,7 @@ MOST_BASENAMES: Final = 99
 MOST_EPOCHS: Final = 9_999
 _POSITIVE: Final = (
     *("deletion_marker_retention_s", "late_files_s", "most_files", "most_bytes", "deadline_s"),
-    *("most_depth", "most_digits", "most_block_bytes"),
+    *("most_depth", "most_digits", "most_values", "most_block_bytes"),
 )
 
 
@@ -64,6 +64,7 @@ class DatastreamSettings:
         most_bytes: how many bytes one cycle reads at most, but always one file.
         most_depth: how deep lists and objects of an Avro schema lie in each other, and arrays of a value.
         most_digits: how many digits a decimal has before and after the point.
+        most_values: how many values an event has: fields and items of arrays.
         most_block_bytes: how many bytes a line of JSON has, and a block of Avro once it is decompressed.
         deadline_s: within how many seconds the store has to give a first answer, whatever there is to list.
     """
@@ -89,6 +90,7 @@ class DatastreamSettings:
     most_bytes: int = MOST_BYTES
     most_depth: int = DEFAULT_BOUNDS.most_depth
     most_digits: int = DEFAULT_BOUNDS.most_digits
+    most_values: int = DEFAULT_BOUNDS.most_values
     most_block_bytes: int = DEFAULT_BOUNDS.most_block_bytes
     deadline_s: float = DEADLINE_S
 
@@ -147,7 +149,7 @@ class DatastreamSettings:
     @property
     def bounds(self) -> Bounds:
         """What the reading of a file may ask for."""
-        return Bounds(self.most_depth, self.most_digits, self.most_block_bytes)
+        return Bounds(self.most_depth, self.most_digits, self.most_values, self.most_block_bytes)
 
     @property
     def epoch_micros(self) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.base.names import long_table_reason
 from cdc_platform.sources.datastream.settings.kinds import SourceKind
 
 _TEMPLATES: Final[Mapping[SourceKind, str]] = {
@@ -35,14 +36,17 @@ def table_name(kind: SourceKind, metadata: Mapping[str, Any], template: str | No
         template: made of {database}, {schema} and {table}; None: as the source has it.
 
     Raises:
-        RecordUnreadable: the metadata lacks a part of the name.
+        RecordUnreadable: the metadata lacks a part of the name, or it is too long.
     """
     text = template or _TEMPLATES[kind]
     fields = {"database": "database", "schema": "schema", "table": _TABLE_FIELDS.get(kind, "table")}
     parts = {
         part: _part(field, metadata.get(field)) for part, field in fields.items() if f"{{{part}}}" in text
     }
-    return text.format(**parts)
+    name = text.format(**parts)
+    if (reason := long_table_reason(name)) is not None:
+        raise RecordUnreadable(reason)
+    return name
 
 
 def name_by_template(template: str | None, *parts: str) -> str | None:

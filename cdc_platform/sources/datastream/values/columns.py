@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from cdc_platform.model.base.names import long_column_reason
 from cdc_platform.model.schema.table_schema import MAX_INT64, MAX_PLAIN_INTEGER
 
 
@@ -25,6 +26,8 @@ class RowBatch:
 
     def __init__(self, schema: tuple[str, str], names: tuple[str, ...]) -> None:
         self.schema, self.names = schema, names
+        self.name_reason = long_column_reason(names)
+        """Why no table can have these columns: a row of one name that is too long spoils no other."""
         self.rows: list[dict[str, Any]] = []
 
     @cached_property

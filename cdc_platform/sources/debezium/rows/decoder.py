@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cdc_platform.model.base.names import long_table_reason
 from cdc_platform.model.rows.keyless import is_keyless
 from cdc_platform.model.stream.events import FaultyEvent, SourceEvent, SourceMessage
 from cdc_platform.sources.debezium.rows.identity import ADVICE as IDENTITY_ADVICE
@@ -224,7 +225,10 @@ class Decoder:
         name = self._names.get(parts)
         if name is None:
             template = self.settings.table_name
-            name = self._names[parts] = template.format(database=database, schema=schema, table=table)
+            name = template.format(database=database, schema=schema, table=table)
+            if (reason := long_table_reason(name)) is not None:
+                raise Unreadable(reason)
+            self._names[parts] = name
         return name
 
     def _is_full(self, event: DataEvent, table: str) -> bool:

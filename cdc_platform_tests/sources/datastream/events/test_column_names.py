@@ -2,7 +2,8 @@
 
 import pytest
 
-from cdc_platform.model.base.names import case_key, is_reserved_column
+from cdc_platform.errors import RecordUnreadable
+from cdc_platform.model.base.names import MOST_COLUMN_CHARACTERS, case_key, is_reserved_column
 from cdc_platform.model.schema.schema_policy import SchemaPolicy
 from cdc_platform.sources.datastream.events.column_names import lake_names
 
@@ -14,3 +15,12 @@ def test_names_that_spark_takes_for_one_are_apart(pair: tuple[str, str]) -> None
     assert names["id"] == "id"
     assert len({case_key(name) for name in names.values()}) == 3
     assert not any(map(is_reserved_column, names.values()))
+
+
+@pytest.mark.parametrize("keys", [(), ("n" * 256,)])
+def test_no_column_has_a_name_that_is_too_long(keys: tuple[str, ...]) -> None:
+    """Whatever the policy, such an event is a fault; a name with a digest is not too long either."""
+    with pytest.raises(RecordUnreadable, match="256 characters, and the most are 255"):
+        lake_names(["id", "n" * 256], keys, SchemaPolicy.EVOLVE)
+    name = "__" + "n" * 253
+    assert len(lake_names([name], [], SchemaPolicy.EVOLVE)[name]) == MOST_COLUMN_CHARACTERS

@@ -13,13 +13,21 @@ from cdc_platform.sources.datastream.events.envelope import Envelope
 from cdc_platform.sources.datastream.files.decoding import Decoding
 from cdc_platform.sources.datastream.files.files import read_events
 from cdc_platform.sources.datastream.settings.bounds import Bounds
-from cdc_platform_tests.sources.datastream.raw_avro import avro, chain, event, long, record, text
+from cdc_platform_tests.sources.datastream.raw_avro import (
+    avro,
+    chain,
+    event,
+    in_namespace,
+    long,
+    record,
+    text,
+)
 from cdc_platform_tests.unified_types import UNIFIED, avro_file, event_schema
 
 ARRAY: Final = UNIFIED["ARRAY"].schema("a")
 NULLS: Final = record("r0", x="null", y="null")
 DECIMAL: Final = {"type": "bytes", "logicalType": "decimal", "precision": 9}
-BOUNDS: Final = Bounds(most_depth=40, most_digits=100, most_block_bytes=2**20)
+BOUNDS: Final = Bounds(most_depth=40, most_digits=100, most_values=100_000, most_block_bytes=2**20)
 
 
 def nested(depth: int, schema: Any = "int") -> Any:
@@ -34,7 +42,45 @@ def deflated(data: bytes) -> bytes:
     return zlib.compress(data, 9, -zlib.MAX_WBITS)
 
 
+HIDING: Final = ["null", in_namespace("n2", record("A", q="long"))]
+"""A type in another namespace that has the simple name of one that is a bomb."""
+RECURSIVE: Final = {"type": "record", "name": "r", "fields": [{"name": "r", "type": ["null", "r"]}]}
 BOMBS: Final = {
+    "a record in itself, behind one of its name": avro(
+        event(x=in_namespace("n1", record("A", b=HIDING, r=["null", "n1.A"]))), b"\0\x02" * 20_000
+    ),
+    "the same by its short name": avro(
+        event(x=in_namespace("n1", record("A", b=HIDING, r=["null", "A"]))), b"\0\x02" * 20_000
+    ),
+    "the same by a dotted name": avro(
+        event(x=record("n1.A", b=["null", record("n2.A", q="long")], r=["null", "A"])), b"\0\x02" * 20_000
+    ),
+    "the same by a parent's namespace": avro(
+        event(x=in_namespace("n1", record("P", a=record("A", b=HIDING, r=["null", "A"])))), b"\0\x02" * 20_000
+    ),
+    "empty items, behind a type of their name": avro(
+        event(a=in_namespace("n1", record("A", q="null")), b=HIDING, x={"type": "array", "items": "n1.A"}),
+        b"\0" + long(2**24),
+    ),
+    "a schema that says it has been parsed": avro(
+        {**event(x="r"), "__fastavro_parsed": True, "__named_schemas": {"r": RECURSIVE}}, b"\x02" * 20_000
+    ),
+    "an array of many booleans": avro(
+        event(x={"type": "array", "items": "boolean"}),
+        deflated(long(2**19) + b"\1" * 2**19 + b"\0"),
+        codec="deflate",
+    ),
+    "a map of many booleans": avro(
+        event(x={"type": "map", "values": "boolean"}), long(2**17) + (text("k") + b"\1") * 2**17 + b"\0"
+    ),
+    "an array of records that are almost empty": avro(
+        event(x={"type": "array", "items": record("r", b="boolean", **dict.fromkeys("cdefghij", "null"))}),
+        long(20_000) + b"\1" * 20_000 + b"\0",
+    ),
+    "an array of records with many nulls": avro(
+        event(x={"type": "array", "items": record("r", b="boolean", **{f"n{n}": "null" for n in range(20)})}),
+        long(100) + b"\1" * 100 + b"\0",
+    ),
     "a record in itself": avro(event(x=record("r", r=["null", "r"])), b"\x02" * 20_000),
     "an array in itself": avro(event(x=record("r", r={"type": "array", "items": "r"})), b"\x02" * 20_000),
     "arrays in arrays": avro(event(x=["null", ARRAY]), b"\x02" + b"\x02\x02" * 100_000),
@@ -115,6 +161,39 @@ def test_a_setting_allows_more() -> None:
     digits = avro(event(x={"type": "bytes", "logicalType": "decimal", "precision": 900}), text(b"\1"))
     large = avro(event(x="string"), deflated(text("a" * 2**21)), codec="deflate")
     deep = avro(event(x=nested(12)), b"\0")
-    for data, setting in ((digits, "most_digits"), (large, "most_block_bytes"), (deep, "most_depth")):
+    many = avro(event(x={"type": "array", "items": "int"}), long(2**17) + b"\0" * 2**17 + b"\0")
+    for data, setting in (
+        (digits, "most_digits"),
+        (large, "most_block_bytes"),
+        (deep, "most_depth"),
+        (many, "most_values"),
+    ):
         assert setting in read(data, replace(BOUNDS, most_depth=16))[1][0].reason
         assert (read(data, Bounds())[1], len(read(data, Bounds())[0])) == ([], 1)
+
+
+def test_values_are_counted_by_event() -> None:
+    """Events that have the most values are read, however many lie in one block; numbers count once."""
+    array = long(900) + long(2**60) * 900 + b"\0"
+    data = avro(event(x={"type": "array", "items": "long"}), array * 9, 9)
+    good, faults = read(data, Bounds(most_values=1_000))
+    assert ([len(envelope.values["x"]) for envelope in good], faults) == ([900] * 9, [])
+    assert "most_values" in read(data, Bounds(most_values=900))[1][0].reason
+
+
+def test_a_text_that_is_not_unicode_is_one_fault() -> None:
+    """The events around it arrive, in whatever text of its own it is; its octets are in the fault."""
+    schema = event(x="string", y={"type": "array", "items": "string"})
+    schema["fields"].append({"name": "uuid", "type": "string"})
+
+    def stored(x: bytes, y: bytes, uuid: bytes) -> bytes:
+        return text(x) + long(1) + text(y) + b"\0" + text(uuid)
+
+    bad = b"a\xff\xed\xa0\x80"
+    events = [(b"a", b"b", b"c"), (bad, b"b", b"c"), (b"a", bad, b"c"), (b"a", b"b", bad), (b"d", b"e", b"f")]
+    good, faults = read(avro(schema, b"".join(stored(*each) for each in events), len(events)))
+    assert [envelope.values["x"] for envelope in good] == ["a", "d"]
+    assert [fault.position for fault in faults] == [1, 2, 3]
+    for fault in faults:
+        assert "not UTF-8" in fault.reason
+        assert "a\\\\xff\\\\xed" in fault.text

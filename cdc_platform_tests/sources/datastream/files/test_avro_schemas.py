@@ -46,6 +46,32 @@ def test_a_type_that_was_named_before_is_the_same_type() -> None:
         assert [field.kind for _, field in fields_of_schema(json.dumps(schema))] == [Kind.INTERVAL] * 2
 
 
+def test_types_of_one_name_in_two_namespaces_are_two() -> None:
+    """A column has the type that Avro finds by its full name, be it written, inherited or dotted."""
+    interval, length = UNIFIED["INTERVAL"].schema("c"), UNIFIED["VARCHAR"].schema("c")
+    first, second = (
+        {**one, "name": "r", "namespace": name} for one, name in ((interval, "n1"), (length, "n2"))
+    )
+    columns = [("a", first), ("b", second), ("c", "n1.r"), ("d", "n2.r"), ("e", {**interval, "name": "n3.r"})]
+    inner_fields = [{"name": "nestedArray", "type": "null"}, {"name": "elementValue", "type": "r"}]
+    inner = {"type": "record", "name": "n2.outer", "fields": inner_fields}
+    fields = fields_of_schema(json.dumps(event_schema([*columns, ("f", inner)])))
+    expected = [Kind.INTERVAL, Kind.VARCHAR, Kind.INTERVAL, Kind.VARCHAR, Kind.INTERVAL, Kind.ARRAY]
+    assert [field.kind for _, field in fields] == expected
+    element = fields[-1][1].element
+    assert element is not None
+    assert element.kind is Kind.VARCHAR
+
+
+@pytest.mark.parametrize("name", [5, ["a"], {}])
+def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
+    """Be it the type's own name or its namespace, the schema cannot be used."""
+    for wrong in ({"name": name}, {"name": "a", "namespace": name}):
+        schema = event_schema([("a", {"type": "record", "fields": [], **wrong})])
+        with pytest.raises(ValueError, match="no text"):
+            fields_of_schema(json.dumps(schema))
+
+
 def test_an_avro_file_tells_the_types_of_its_schema_key() -> None:
     """JSON events of the key may be read with them; a file without events tells nothing."""
     data = avro_file(event_schema(PAYLOAD), [{"id": 1, "price": b"\x01"}])

@@ -1,0 +1,95 @@
+"""Full names of the types in Avro schemas: a type inherits the namespace of the one that encloses it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+Schema = Any
+"""An Avro schema as `json.loads` returns it: a text, a list or an object."""
+DEFINITIONS: Final = ("record", "error", "enum", "fixed")
+PARTS: Final = ("type", "items", "values", "fields")
+"""Where a schema has other schemas."""
+PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_PRIVATE: Final = "__"
+"""Begins what Avro's library notes in a schema that it has parsed, and believes."""
+
+
+def qualified(schema: Schema, namespace: str = "") -> Schema:
+    """Return a schema that calls each type by its full name, so that equal names are one type.
+
+    Args:
+        schema: the schema.
+        namespace: that of the type it lies in.
+
+    Raises:
+        TypeError: a name is no text.
+    """
+    if isinstance(schema, list):
+        return [qualified(branch, namespace) for branch in schema]
+    if isinstance(schema, str):
+        return schema if "." in schema or schema in PRIMITIVES else _joined(namespace, schema)
+    if not isinstance(schema, Mapping):
+        return schema
+    own = {name: part for name, part in schema.items() if not name.startswith(_PRIVATE)}
+    base = own.get("type")
+    if base in DEFINITIONS and "name" in own:
+        inner, own["name"] = _full_name(own, namespace)
+        own["namespace"] = inner
+        namespace = inner if base in ("record", "error") else namespace
+    elif isinstance(base, list | Mapping):
+        own["type"] = qualified(base, namespace)
+    for part in ("items", "values"):
+        if part in own:
+            own[part] = qualified(own[part], namespace)
+    if isinstance(own.get("fields"), list):
+        own["fields"] = [_qualified_field(field, namespace) for field in own["fields"]]
+    return own
+
+
+def _qualified_field(field: Any, namespace: str) -> Any:
+    if not isinstance(field, Mapping) or "type" not in field:
+        return field
+    return {**field, "type": qualified(field["type"], namespace)}
+
+
+def _full_name(definition: Mapping[str, Any], outer: str) -> tuple[str, str]:
+    """Return the namespace of a definition, and its name with it."""
+    name, namespace = definition["name"], definition.get("namespace", outer)
+    if not isinstance(name, str) or not isinstance(namespace, str):
+        raise TypeError(f"a name of a type is no text: {str(name)[:100]}")
+    if "." in name:
+        return name.rpartition(".")[0], name
+    return namespace, _joined(namespace, name)
+
+
+def _joined(namespace: str, name: str) -> str:
+    return f"{namespace}.{name}" if namespace else name
+
+
+def named(schema: Schema) -> dict[str, Schema]:
+    """Return all types that a qualified schema defines, by name; a type is defined once and then only named.
+
+    A schema file may leave the namespace out, so that a short name means the first type that has it.
+    """
+    names: dict[str, Schema] = {}
+    definitions = list(_definitions(schema))
+    for definition in definitions:
+        names.setdefault(definition["name"].rpartition(".")[2], definition)
+    return names | {definition["name"]: definition for definition in definitions}
+
+
+def resolved(schema: Schema, names: Mapping[str, Schema]) -> Schema:
+    """Return the definition that a name stands for; anything else stays."""
+    if not isinstance(schema, str):
+        return schema
+    return names.get(schema) or names.get(schema.rpartition(".")[2], schema)
+
+
+def _definitions(schema: Schema) -> Iterator[Mapping[str, Any]]:
+    if isinstance(schema, list):
+        for branch in schema:
+            yield from _definitions(branch)
+    elif isinstance(schema, Mapping):
+        if "name" in schema and schema.get("type") in DEFINITIONS:
+            yield schema
+        for part in PARTS:
+            yield from _definitions(schema.get(part))
